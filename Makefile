@@ -1,0 +1,55 @@
+# `make run` and `make test` do everything on a machine that has only make and Python.
+
+PYTHON = python3
+VENV = .venv
+BIN = $(VENV)/bin/python
+PIP = $(BIN) -m pip --disable-pip-version-check -q install
+
+.PHONY: help run test lint format clean
+
+help:
+	@echo 'make run     install what the service needs, and run it on http://127.0.0.1:5000'
+	@echo 'make test    install the tools too, and run the checks and the tests'
+	@echo 'make lint    the checks alone: ruff and mypy'
+	@echo 'make format  put the code in its form'
+	@echo 'make clean   remove what these made, but for the data in instance/'
+
+# The settings are checked first: gunicorn stumbles over a WEB_CONCURRENCY that is no number, or
+# empty, before it reads gunicorn.conf.py.
+run: $(VENV)/run.stamp
+	@$(BIN) -m config
+	@[ -n "$$WEB_CONCURRENCY" ] || unset WEB_CONCURRENCY; exec $(BIN) -m gunicorn
+
+test: lint
+	$(BIN) -m pytest
+
+lint: $(VENV)/dev.stamp
+	$(BIN) -m ruff check .
+	$(BIN) -m ruff format --check .
+	$(BIN) -m mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN) -m ruff check --fix .
+	$(BIN) -m ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps remember what is installed; a changed requirements file installs again.
+$(VENV)/run.stamp: $(BIN) requirements.txt
+	@echo 'Installing what the service needs into $(VENV) ...'
+	@$(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.txt
+	@echo 'Installing what the tests need into $(VENV) ...'
+	@$(PIP) -r requirements-dev.txt
+	@touch $@
+
+$(BIN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'This needs Python 3.11 or newer as python3; or name one: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'This Python cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

@@ -1,0 +1,79 @@
+"""The application factory."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from flask import Flask
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+import cli
+import config
+import database
+import embedded
+from blueprints import auth, health, site
+from core.passwords import Hasher
+from core.tokens import TokenCodec
+from services import sessions
+from web import answers, bearer, errors, headers, logs, openapi
+
+_log = logging.getLogger("accounts")
+
+
+def create_app(
+    settings: config.Settings | None = None, instance_path: str | Path | None = None
+) -> Flask:
+    """Return the WSGI application. Raises config.ConfigError when the settings are not right.
+
+    With no `settings` they come from the environment. With no DATABASE_URL among them, the
+    embedded database in `instance_path` is made and brought up to date.
+    """
+    # 1. Settings
+    settings = settings or config.load()
+    app = Flask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
+    folder = Path(app.instance_path)
+    if not settings.secret_key:
+        settings = replace(settings, secret_key=embedded.secret_key(folder))
+    app.extensions["settings"] = settings
+    url = settings.database_url or embedded.database_url(folder)
+    app.config["SQLALCHEMY_DATABASE_URI"] = url
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = database.engine_options(url)
+
+    # 2. Collaborators
+    app.extensions["tokens"] = TokenCodec(settings.signing_keys)
+    app.extensions["hasher"] = Hasher(settings.bcrypt_rounds, settings.hashes_at_once)
+    database.init_app(app)
+
+    # 3. The web layer
+    logs.init_app(app, settings)
+    if settings.bcrypt_rounds < 10:
+        _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
+    answers.init_app(app)
+    # A path with a doubled slash is an unknown path, and answered as such, not by a redirect.
+    app.url_map.merge_slashes = False
+    errors.init_app(app)
+    headers.init_app(app, settings)
+    bearer.init_app(app, sessions.find_bearer)
+    if settings.trusted_proxies:
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=settings.trusted_proxies, x_proto=0
+        )
+
+    # 4. Blueprints. The API also answers without its prefix; only `/api` is documented.
+    for prefix, suffix in (("/api", ""), ("", "_bare")):
+        app.register_blueprint(auth.bp, url_prefix=f"{prefix}/auth", name=f"auth{suffix}")
+    app.register_blueprint(health.bp)
+    app.register_blueprint(site.bp)
+    openapi.init_app(app)
+
+    # 5. Commands
+    cli.init_app(app)
+
+    # 6. The embedded database
+    if settings.embedded:
+        embedded.bring_up_schema(app, folder)
+    return app
+
+
+def _folder(instance_path: str | Path | None) -> str:
+    return str(Path(instance_path or config.ROOT / "instance").resolve())

@@ -1,0 +1,213 @@
+"""Registration, login, tokens, own sessions, forgotten passwords, verified addresses."""
+
+from typing import Any
+
+from flask import Blueprint
+from flask_jwt_extended import current_user, get_jwt
+
+import errors
+import schemas
+from core import clock
+from core.events import record
+from database import transaction
+from services import accounts, outbox, recovery, sessions
+from services.letters import MailKind
+from web import client
+from web.api import endpoint
+
+bp = Blueprint("auth", __name__)
+
+REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/register",
+    body=schemas.Register,
+    answer=schemas.Registered,
+    status=201,
+    message="Your account is ready. We have sent you a mail to confirm your address.",
+    errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
+)
+def register(body: dict[str, Any]) -> dict[str, Any]:
+    """Create an account.
+
+    Usernames are unique whatever their case, and so are e-mail addresses. Passwords that are
+    easily guessed are refused with the reason; there are no rules of composition.
+    """
+    password = body.pop("password")
+    password_hash = accounts.hash_new_password(password, body.values(), field="password")
+    with transaction():
+        user = accounts.add(password_hash=password_hash, **body)
+    record("registered", user.id)
+    return {"user_id": user.id, "username": user.username, "email": user.email}
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/login",
+    body=schemas.Login,
+    answer=schemas.LoggedIn,
+    message="You are logged in.",
+    errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
+)
+def login(body: dict[str, str]) -> dict[str, Any]:
+    """Open a session with e-mail address and password.
+
+    The access token goes into the `Authorization` header of other calls; the refresh token
+    trades for a new pair when it has expired.
+    """
+    found = accounts.authenticate(body["email"], body["password"])
+    now = clock.utcnow()
+    with transaction():
+        accounts.note_login(found, now=now)
+        pair = sessions.open_session(
+            found.user, user_agent=client.user_agent(), ip_address=client.address(), now=now
+        )
+    record("login", found.user.id)
+    return {**vars(pair), "user": found.user}
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/refresh",
+    body=schemas.Refresh,
+    answer=schemas.TokenPair,
+    message="Here are your new tokens.",
+    errors=REFRESH_ERRORS,
+)
+def refresh(body: dict[str, str]) -> sessions.TokenPair:
+    """Trade a refresh token for a new pair; the one sent is spent.
+
+    For 30 seconds the token spent last still gets the same successor, for tabs that refresh at
+    once and answers that were lost. Any other spent token ends the whole session.
+    """
+    with transaction():
+        outcome = sessions.rotate(body["refresh_token"], now=clock.utcnow())
+    if isinstance(outcome, sessions.Replayed):
+        record("refresh_token_reused", outcome.user_id)
+        raise errors.TokenRevoked
+    return outcome
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/verify",
+    guarded=True,
+    answer=schemas.Verified,
+    message="This access token is valid.",
+)
+def verify() -> dict[str, Any]:
+    """Tell whether the access token is valid, for how long, and whose it is."""
+    seconds = get_jwt()["exp"] - int(clock.utcnow().timestamp())
+    return {"valid": True, "expires_in": seconds, "user": current_user}
+
+
+@endpoint(bp, "POST", "/logout", guarded=True, message="You are logged out.")
+def logout() -> None:
+    """End the session of the access token: this token and the refresh token of the same login."""
+    with transaction():
+        sessions.end(get_jwt()["sid"], current_user.id)
+    record("logout", current_user.id)
+
+
+@endpoint(bp, "GET", "/sessions", guarded=True, answer=schemas.Sessions, message="Your sessions.")
+def list_sessions() -> dict[str, Any]:
+    """List the caller's open sessions, the one used last first."""
+    current = get_jwt()["sid"]
+    return {"sessions": sessions.list_open(current_user.id, current=current, now=clock.utcnow())}
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/sessions/<session_id>",
+    guarded=True,
+    message="The session has ended.",
+    errors=(errors.NotFound,),
+)
+def end_session(session_id: str) -> None:
+    """End one of the caller's sessions, on a device that was lost or forgotten."""
+    with transaction():
+        ended = sessions.end(session_id, current_user.id)
+    if not ended:
+        raise errors.NotFound("There is no such session.")
+    record("session_ended", current_user.id)
+
+
+@endpoint(bp, "DELETE", "/sessions", guarded=True, message="Your other sessions have ended.")
+def end_other_sessions() -> None:
+    """End all of the caller's sessions but the current one."""
+    with transaction():
+        sessions.end_all(current_user.id, keep=get_jwt()["sid"])
+    record("other_sessions_ended", current_user.id)
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/forgot-password",
+    body=schemas.Address,
+    message="If there is an account with this address, a mail with a link is on its way to it.",
+)
+def forgot_password(body: dict[str, str]) -> None:
+    """Ask for a mail with a link that sets a new password.
+
+    The answer is the same, and takes as long, whether or not the address has an account.
+    """
+    with transaction():
+        outbox.queue(MailKind.PASSWORD_RESET, body["email"])
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/reset-password",
+    body=schemas.ResetPassword,
+    message="Your password is changed, and all sessions have ended. Log in with the new one.",
+    errors=(errors.InvalidToken, errors.WeakPassword),
+)
+def reset_password(body: dict[str, str]) -> None:
+    """Set a new password with the token of a reset mail, which works once.
+
+    All sessions of the account end, and a notice goes to its address.
+    """
+    user = recovery.find_by_reset_token(body["token"])
+    personal = (user.username, user.email, user.first_name, user.last_name)
+    password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
+    with transaction():
+        recovery.replace_password(user, password_hash, now=clock.utcnow())
+    record("password_reset", user.id)
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/verify-email",
+    body=schemas.MailToken,
+    message="Your e-mail address is confirmed.",
+    errors=(errors.InvalidToken,),
+)
+def verify_email(body: dict[str, str]) -> None:
+    """Confirm an e-mail address with the token of a verification mail, which works once."""
+    user = recovery.find_by_verification_token(body["token"])
+    with transaction():
+        recovery.verify_email(user, now=clock.utcnow())
+    record("email_verified", user.id)
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/resend-verification",
+    body=schemas.Address,
+    message="If this address waits to be confirmed, a mail with a link is on its way to it.",
+)
+def resend_verification(body: dict[str, str]) -> None:
+    """Ask for another verification mail. The answer is the same for every address."""
+    with transaction():
+        outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])

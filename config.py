@@ -1,0 +1,320 @@
+"""The settings of the service: one table, read once from the environment, checked together."""
+
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from dotenv import dotenv_values
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from core.smtp import MailServer, parse_mail_url, parse_sender
+
+ROOT = Path(__file__).parent
+MIN_SECRET_BYTES = 32
+YEAR = 365 * 24 * 60  # minutes
+
+
+class ConfigError(Exception):
+    """Lists everything that is wrong or missing, a line each."""
+
+
+def _switch(raw: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True}
+    known |= {"0": False, "false": False, "no": False, "off": False}
+    if raw.lower() not in known:
+        raise ValueError("must be 1 or 0")
+    return known[raw.lower()]
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(raw: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,10}", raw) or not low <= int(raw) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(raw)
+
+    return parse
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        for choice in choices:
+            if raw.lower() == choice.lower():
+                return choice
+        raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return parse
+
+
+def _database_url(raw: str) -> URL:
+    try:
+        url = make_url(raw)
+        if not unquote(raw).isprintable():
+            raise ValueError("a control character")
+    except (ArgumentError, ValueError):
+        raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
+    if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        return _postgres(url.set(drivername="postgresql+psycopg"))
+    # An option could make it a database in memory, and each worker would have one of its own.
+    memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")
+    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or url.query):
+        return url
+    raise ValueError(
+        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path"
+    )
+
+
+def _postgres(url: URL) -> URL:
+    """Return the URL if the driver can read it, options included. Opens no connection."""
+    dialect = url.get_dialect()
+    try:
+        arguments = dialect().create_connect_args(url)[1]
+        dialect.import_dbapi().conninfo.make_conninfo(**arguments)
+    except Exception:  # Whatever the driver dislikes, its own words may repeat the password.
+        raise ValueError("has a part or an option that Postgres does not know") from None
+    if url.port is not None and not 1 <= url.port <= 65535:
+        raise ValueError("has a port that is not from 1 to 65535")
+    return url
+
+
+def _secret(raw: str) -> str:
+    if len(raw.encode()) < MIN_SECRET_BYTES:
+        raise ValueError(f"must have {MIN_SECRET_BYTES} bytes or more")
+    return raw
+
+
+def _secrets(raw: str) -> tuple[str, ...]:
+    return tuple(_secret(part.strip()) for part in raw.split(",") if part.strip())
+
+
+def _split_url(raw: str, *schemes: str) -> SplitResult:
+    """Take a URL apart. Raises ValueError if it has no sane host or port, or another scheme."""
+    parts = urlsplit(raw)
+    host = parts.hostname or ""
+    if ":" in host:
+        IPv6Address(host)
+    elif not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", host):
+        raise ValueError("no host")
+    if parts.scheme not in schemes or parts.port == 0 or parts.netloc.endswith(":"):
+        raise ValueError("another scheme, or no port")
+    return parts
+
+
+def _web_url(raw: str) -> str:
+    try:
+        parts = _split_url(raw, "http", "https")
+        # Only what RFC 3986 allows: the URL is printed in mails and pages.
+        if parts.username is not None or not re.fullmatch(
+            r"[\w.~:/?\[\]@!$&'()*+,;=%-]+", raw, re.A
+        ):
+            raise ValueError("not a plain URL")
+    except ValueError:
+        raise ValueError("must be an http or https URL, in ASCII, without user or #") from None
+    return raw
+
+
+def _base_url(raw: str) -> str:
+    if "?" in _web_url(raw):
+        raise ValueError("must be an http or https URL without query or fragment")
+    return raw.rstrip("/")
+
+
+def _origins(raw: str) -> tuple[str, ...]:
+    origins = []
+    for part in filter(None, (part.strip().rstrip("/").lower() for part in raw.split(","))):
+        try:
+            parts = urlsplit(_web_url(part))
+            if f"{parts.scheme}://{parts.netloc}" != part:
+                raise ValueError("more than an origin")
+        except ValueError:
+            raise ValueError(
+                "must be origins such as https://app.example.org, comma separated"
+            ) from None
+        # Browsers leave the default port out.
+        default = {"http": ":80", "https": ":443"}[parts.scheme]
+        origins.append(part.removesuffix(default))
+    return tuple(dict.fromkeys(origins))
+
+
+def _sender(raw: str) -> str:
+    parse_sender(raw)
+    return raw
+
+
+def _redis_url(raw: str) -> str:
+    try:
+        _split_url(raw, "redis", "rediss")
+    except ValueError:
+        raise ValueError("must be a redis:// or rediss:// URL") from None
+    return raw
+
+
+def setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:
+    """Declare one row of the table: how to read it, its default, and its line in the docs."""
+    return field(default=default, metadata={"parse": parse, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)  # a repr would take the secrets into logs
+class Settings:
+    """Every setting, by its environment variable's name in lower case. See docs/settings.md."""
+
+    database_url: URL | None = setting(  # noqa: RUF009 - it returns a dataclass field
+        _database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."
+    )
+    secret_key: str = setting(
+        _secret, "", "Signs the tokens; 32 bytes or more. Generated with the embedded database."
+    )
+    secret_key_fallbacks: tuple[str, ...] = setting(
+        _secrets, (), "Older keys, comma separated, whose tokens are still accepted."
+    )
+    public_url: str = setting(
+        _base_url,
+        "http://127.0.0.1:5000",
+        "Where users reach the service; the links in mails begin with it.",
+    )
+    mail_url: MailServer | None = setting(  # noqa: RUF009
+        parse_mail_url,
+        None,
+        "`smtp://user:password@host:587`, `smtps://…`, or `console:` to log mails. Unset: log.",
+    )
+    mail_from: str = setting(
+        _sender, "", "Sender of the mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
+    )
+    password_reset_url: str = setting(
+        _web_url, "", "Page that the reset link opens. Unset: the built-in page."
+    )
+    email_verification_url: str = setting(
+        _web_url, "", "Page that the verification link opens. Unset: the built-in page."
+    )
+    require_verified_email: bool = setting(
+        _switch, False, "1: no login before the e-mail address is verified."
+    )
+    access_token_minutes: int = setting(_whole(1, YEAR), 15, "Lifetime of an access token.")
+    session_days: int = setting(_whole(1, 3650), 30, "Lifetime of a session, from its login.")
+    refresh_grace_seconds: int = setting(
+        _whole(1, 86400), 30, "How long the refresh token spent last still gets its successor."
+    )
+    reset_token_minutes: int = setting(_whole(1, YEAR), 30, "Lifetime of a reset link.")
+    bcrypt_rounds: int = setting(_whole(4, 16), 12, "Cost of a password hash; below 10 warns.")
+    password_min_length: int = setting(_whole(1, 128), 8, "Shortest password, in characters.")
+    max_avatar_bytes: int = setting(_whole(1, 2**30), 5242880, "Largest avatar upload.")
+    cors_origins: tuple[str, ...] = setting(
+        _origins, (), "Origins whose scripts may call the API, comma separated."
+    )
+    trusted_proxies: int = setting(
+        _whole(0, 32), 0, "Proxies in front whose `X-Forwarded-For` counts; 1 on Heroku."
+    )
+    ratelimit_enabled: bool = setting(_switch, True, "0: no limits.")
+    ratelimit_storage_uri: str = setting(
+        _redis_url, "", "Where limits are counted. Unset: the database; or `redis://…`."
+    )
+    log_level: str = setting(
+        _one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Least level logged."
+    )
+    log_format: str = setting(_one_of("text", "json"), "text", "`text` or `json`, a line an event.")
+    web_concurrency: int = setting(_whole(1, 256), 2, "gunicorn's worker processes.")
+    port: int | None = setting(
+        _whole(1, 65535), None, "gunicorn's port, on all addresses. Unset: 127.0.0.1:5000."
+    )
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the service runs on its own SQLite file, with nothing set."""
+        return self.database_url is None
+
+    @property
+    def signing_keys(self) -> tuple[str, ...]:
+        """The keys, newest first."""
+        return (self.secret_key, *self.secret_key_fallbacks)
+
+    @property
+    def hashes_at_once(self) -> int:
+        """How many password hashes one process works on at once: its share of the cores."""
+        # macOS cannot bind a process to cores.
+        bound = hasattr(os, "sched_getaffinity")
+        cores = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+        return max(1, cores // self.web_concurrency)
+
+    @property
+    def sender(self) -> str:
+        """The From address of the mails."""
+        return self.mail_from or f"no-reply@{mail_domain(self.public_url)}"
+
+    @property
+    def reset_page(self) -> str:
+        """The page that a reset link opens."""
+        return self.password_reset_url or f"{self.public_url}/reset-password"
+
+    @property
+    def verification_page(self) -> str:
+        """The page that an e-mail verification link opens."""
+        return self.email_verification_url or f"{self.public_url}/verify-email"
+
+
+_ROWS = dataclasses.fields(Settings)
+
+
+def mail_domain(url: str) -> str:
+    """Return the host of a URL as the domain of an address; `localhost` for a bare IP address."""
+    host = urlsplit(url).hostname or ""
+    return "localhost" if ":" in host or re.fullmatch(r"[0-9.]+", host) else host
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings from the environment, or from `.env` where that names more.
+
+    An empty value is as good as none. Raises ConfigError with one line for each setting that is
+    wrong or missing. Values are never repeated in it, since some of them are secrets.
+    """
+    if environ is None:
+        environ = {**_in_file(ROOT / ".env"), **os.environ}
+    found = {row.name: environ.get(row.name.upper(), "").strip() for row in _ROWS}
+    values: dict[str, Any] = {}
+    problems = []
+    for row in _ROWS:
+        raw = found[row.name]
+        try:
+            # Control characters and broken UTF-8 have no place in any of them.
+            if not raw.isprintable():
+                raise ValueError("must be printable text on one line")
+            if raw:
+                values[row.name] = row.metadata["parse"](raw)
+        except ValueError as error:
+            problems.append(f"{row.name.upper()} {error}.")
+    if found["database_url"]:
+        for name in ("secret_key", "public_url", "mail_url"):
+            if not found[name]:
+                problems.append(f"{name.upper()} is missing; with DATABASE_URL it is required.")
+    elif "port" in values:
+        # Nobody is there to set PUBLIC_URL, and the links should still work.
+        values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
+    grace = values.get("refresh_grace_seconds", Settings.refresh_grace_seconds)
+    if grace >= 60 * values.get("access_token_minutes", Settings.access_token_minutes):
+        # The access token of a repeated refresh ends when the first one does.
+        problems.append("REFRESH_GRACE_SECONDS must be shorter than ACCESS_TOKEN_MINUTES.")
+    if problems:
+        raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
+    return Settings(**values)
+
+
+def _in_file(path: Path) -> dict[str, str]:
+    try:
+        return {name: value or "" for name, value in dotenv_values(path).items()}
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"{path.name} cannot be read as UTF-8 text.") from None
+
+
+if __name__ == "__main__":
+    # `python -m config` checks the settings. It comes before gunicorn, which stumbles over a
+    # WEB_CONCURRENCY that is no number before it reads gunicorn.conf.py.
+    try:
+        load()
+    except ConfigError as problem:
+        sys.exit(str(problem))

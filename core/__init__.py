@@ -1,0 +1,1 @@
+"""Pure Python: no Flask, no database."""

@@ -1,0 +1,173 @@
+"""Tells which passwords are guessed first, in the spirit of NIST SP 800-63B: no rules about
+kinds of characters, but a list of common passwords, the user's own names, and plain patterns.
+
+common_passwords.txt is data, one password a line, in lower case: the 20,000 most common, in order
+of frequency; then names, everyday words and passwords of recent years. The order comes from the
+zxcvbn project (MIT licence), which counted ten million leaked passwords that Mark Burnett had
+published. That list leaves out what is more frequent as a name or a word, hence the second part.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+_LIST = Path(__file__).with_name("common_passwords.txt")
+
+# Characters that stand for one another become one letter, on both sides of a comparison: one
+# look-up then finds every spelling, however many there are.
+_LOOKALIKES = ("a4@", "b8", "e3", "g96", "il1!|", "o0", "s5$", "t7+", "z2")
+_SKELETON = {ord(other): group[0] for group in _LOOKALIKES for other in group[1:]}
+
+# Rows and columns of keyboards (US, German, French) and of the number pad.
+_ROWS = (
+    "0123456789" * 14,
+    "`1234567890-=",
+    "qwertyuiop[]\\",
+    "asdfghjkl;'",
+    "zxcvbnm,./",
+    "qwertzuiop",
+    "yxcvbnm",
+    "azertyuiop",
+    "qsdfghjklm",
+    "wxcvbn",
+    "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
+    "1qazxsw23edcvfr45tgbnhy67ujm,ki89ol./;p0",
+    "1qay2wsx",
+    "1q2w3e4r5t6y7u8i9o0p",
+    "q1w2e3r4t5y6u7i8o9p0",
+    "qawsedrftgyhujikolp",
+    "azsxdcfvgbhnjmk,l.",
+    "147258369",
+    "789456123",
+)
+_BOTH_WAYS = "\n".join((*_ROWS, *(row[::-1] for row in _ROWS)))
+_UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
+
+# How many digits or signs around a known word are "a few"; around a name, a date fits as well.
+_FEW = 6
+_FEW_AROUND_NAME = 12
+
+
+def why_guessable(password: str, personal: Iterable[str], min_length: int) -> str | None:
+    """Return None for a good password, else a sentence or two for the person: why, and what helps.
+
+    `password` is in its normal form (see `core.passwords.normalise`), `personal` are the user's
+    own username, e-mail address and names, `min_length` counts characters. The answer never
+    repeats the password.
+    """
+    if len(password) < min_length:
+        return f"This password is too short. Use {min_length} or more characters."
+    text = _fold(password)
+    unit = _repeated_unit(text)
+    if len(unit) <= 3 and unit != text:
+        return "This password repeats the same characters. Use several unrelated words."
+    if _is_made_of(text, _parts(personal)):
+        return (
+            "This password is made of your own username, e-mail address or name. "
+            "Use words that have nothing to do with you."
+        )
+    for base in (unit, *_bases(text)):
+        if _is_row(base):
+            return (
+                "This password follows the alphabet, the digits or the keyboard. "
+                "Use several unrelated words."
+            )
+        if _skeleton(base) in _common():
+            return (
+                "This password is a common one, or nearly so, and is guessed early. "
+                "Use several unrelated words."
+            )
+    return None
+
+
+@cache
+def _common() -> frozenset[str]:
+    return frozenset(map(_skeleton, _LIST.read_text("ascii").split()))
+
+
+def _fold(text: str) -> str:
+    """Return the text without the differences of case and accents."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+def _skeleton(text: str) -> str:
+    return text.translate(_SKELETON)
+
+
+def _repeated_unit(text: str) -> str:
+    """Return the shortest start that, over and over, gives the text; else the text itself."""
+    for size in range(1, len(text) // 2 + 1):
+        if text[size:] == text[:-size]:
+            return text[:size]
+    return text
+
+
+def _is_row(text: str) -> bool:
+    """Whether the text consists of steps along an alphabet or a keyboard, three keys at least."""
+    text = text.translate(_UNSHIFT)
+    start = 0
+    while start < len(text):
+        length = _row_length(text[start:])
+        if length < 3:
+            return False
+        start += length
+    return True
+
+
+def _row_length(text: str) -> int:
+    """Return how many characters at the start are equal, neighbours in Unicode, or on a row."""
+    by_code = 2
+    if len(text) > 1 and abs(step := ord(text[1]) - ord(text[0])) <= 1:
+        while by_code < len(text) and ord(text[by_code]) - ord(text[by_code - 1]) == step:
+            by_code += 1
+    by_key = 2
+    while by_key < len(text) and text[: by_key + 1] in _BOTH_WAYS:
+        by_key += 1
+    return max(by_code, by_key)
+
+
+def _bases(text: str) -> Iterator[str]:
+    """Yield the text, and what is left of it without a few digits or signs at its end."""
+    yield text
+    letters = len(text)
+    while letters and not text[letters - 1].isalpha():
+        letters -= 1
+    cuts = list(range(max(letters, len(text) - _FEW), len(text)))
+    if _is_row(text[letters:]):  # as in password1234567890 and password!!!!!!!!!
+        cuts.append(letters)
+    for cut in cuts:
+        # Three letters and some digits may be anything. So may digits and signs alone, unless
+        # the part before the signs is a whole number.
+        is_number = text[:cut].isdigit() and not text[cut].isdigit()
+        if cut >= 4 and (letters or is_number):
+            yield text[:cut]
+
+
+def _parts(personal: Iterable[str]) -> list[str]:
+    """Return the skeletons of the user's names, whole and in pieces, both ways, longest first."""
+    found: set[str] = set()
+    for value in map(_fold, personal):
+        local, _, domain = value.rpartition("@")
+        # The last label of a domain, such as org, is not the user's.
+        pieces = f"{local} {domain.rpartition('.')[0]}" if local else value
+        found.update((value, local, domain))
+        found.update(re.split(r"[\W_]+", pieces))
+        found.update(re.split(r"[\W\d_]+", pieces))
+    parts = {_skeleton(part) for part in found if len(part) >= 3}
+    return sorted(parts | {part[::-1] for part in parts}, key=len, reverse=True)
+
+
+def _is_made_of(text: str, parts: list[str]) -> bool:
+    """Whether little is left of the text when these parts are taken out of it."""
+    rest, skeleton = text, _skeleton(text)
+    for part in parts:
+        while (at := skeleton.find(part)) >= 0:
+            rest = rest[:at] + rest[at + len(part) :]
+            skeleton = skeleton[:at] + skeleton[at + len(part) :]
+    if rest == text:
+        return False
+    letters = sum(map(str.isalpha, rest))
+    return _is_row(rest) or (letters < 4 and len(rest) <= _FEW_AROUND_NAME)

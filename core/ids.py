@@ -1,0 +1,28 @@
+"""Identifiers: random ones for secrets and tokens, time-ordered ones for rows."""
+
+import re
+import secrets
+import uuid
+
+from core import clock
+
+ROW_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def new_row_id() -> str:
+    """Return a UUID version 7 (RFC 9562): ordered by time, so that indexes grow at their end."""
+    milliseconds = int(clock.utcnow().timestamp() * 1000)
+    value = milliseconds << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) | 0x7 << 76  # the version
+    value = value & ~(0x3 << 62) | 0x2 << 62  # the variant
+    return str(uuid.UUID(int=value))
+
+
+def is_row_id(text: str) -> bool:
+    """Whether a text that a client sent has the form of a row's id."""
+    return re.fullmatch(ROW_ID, text) is not None
+
+
+def new_token_id() -> str:
+    """Return 128 random bits as URL-safe text, for the `jti` of a token."""
+    return secrets.token_urlsafe(16)

@@ -1,0 +1,349 @@
+"""Mail over SMTP: the server's URL, the message, and the conversation (RFC 5321).
+
+A failure is one of three: the mail itself is refused for good (MailRefused), this mail must wait
+(MailDeferred), or the server cannot be used at all at the moment (ServerDown). What they say goes
+to the log, so it never holds an address, a server's own words or a secret.
+"""
+
+import re
+import smtplib
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from email import policy
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+# Seconds that a server may let us wait for a connection or an answer.
+TIMEOUT = 15.0
+# Seconds for one mail as a whole, opening the connection included. Shorter than the outbox's
+# lease, so that a slow delivery is over before another worker may take the mail for lost.
+DELIVERY_TIMEOUT = 45.0
+GOODBYE_TIMEOUT = 2.0
+
+DEFAULT_PORTS = {"smtp": 587, "smtps": 465}
+_SENDER_PROBLEM = "must be one address, such as accounts@example.org"
+_URL_PROBLEM = "must be smtp://user:password@host:587, smtps://… or console:"
+
+# A dot-atom and a host name or address literal: one address, and nothing that a parser reads as
+# a second one, a comment, a quoted text or the end of a line.
+_ADDRESS = re.compile(
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9.-]{1,253}|\[[A-Za-z0-9.:]{1,64}\])"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+# 5xx answers that are about us and not about the mail, to whatever command they come: bad order of
+# commands, a host that takes no mail, and everything about logging in (RFC 5321, 7504, 4954).
+_ABOUT_US = frozenset({503, 521, 530, 534, 535, 538})
+# "Service not available, closing transmission channel": said of the server, never of one mail.
+_CLOSING = 421
+
+# Headers stay on one line each (RFC 5322 allows 998 characters): breaking long ones is where the
+# email package errs and changes between versions of Python.
+_ON_THE_WIRE = policy.SMTP.clone(max_line_length=998, cte_type="7bit")
+
+
+class MailRefused(Exception):
+    """The server will never take this mail."""
+
+
+class MailDeferred(Exception):
+    """The server does not take this mail now."""
+
+
+class ServerDown(MailDeferred):
+    """The server cannot be used now, so other mails would fare no better.
+
+    `connecting` says that not even the conversation could be opened.
+    """
+
+    def __init__(self, reason: str, *, connecting: bool) -> None:
+        super().__init__(reason)
+        self.connecting = connecting
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where mails are handed in; with a user there is always a password."""
+
+    host: str
+    port: int
+    implicit_tls: bool
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+def parse_mail_url(raw: str) -> MailServer | None:
+    """Return the server that `smtp://` or `smtps://` names, or None for `console:`.
+
+    User and password are percent-decoded. Raises ValueError, whose text goes on after "MAIL_URL"
+    and never repeats the value.
+    """
+    if raw.lower() == "console:":
+        return None
+    try:
+        parts = urlsplit(raw)
+        scheme, port = parts.scheme, parts.port
+        user = None if parts.username is None else unquote(parts.username, errors="strict")
+        password = None if parts.password is None else unquote(parts.password, errors="strict")
+    except ValueError:  # a broken port, IPv6 address or UTF-8; the error itself would quote it
+        raise ValueError(_URL_PROBLEM) from None
+    if (
+        scheme not in DEFAULT_PORTS
+        or not re.fullmatch(r"[!-~]+", raw)
+        or not re.fullmatch(r"[a-z0-9_.:-]+", parts.hostname or "")
+        or port == 0
+        or parts.path not in ("", "/")
+        or "?" in raw
+        or "#" in raw
+        or bool(user) != bool(password)
+    ):
+        raise ValueError(_URL_PROBLEM)
+    # smtplib can send nothing else, and would fail at the first mail instead of at the start.
+    if not re.fullmatch(r"[ -~]*", f"{user or ''}{password or ''}"):
+        raise ValueError("must have a user and a password in printable ASCII")
+    return MailServer(
+        host=parts.hostname or "",
+        port=port or DEFAULT_PORTS[scheme],
+        implicit_tls=scheme == "smtps",
+        user=user or None,
+        password=password or None,
+    )
+
+
+def parse_sender(raw: str) -> Address:
+    """Return the one mailbox in a From header such as `Accounts <accounts@example.org>`.
+
+    Raises ValueError, whose text goes on after "MAIL_FROM", when it is anything else.
+    """
+    # Not asked of the email package, which fails on some broken addresses in ways of its own.
+    name, bracket, rest = raw.rpartition("<")
+    name = name.strip()
+    if len(name) > 1 and name[0] == name[-1] == '"':
+        name = name[1:-1]
+    address = rest.removesuffix(">") if bracket else raw
+    if (bracket and not rest.endswith(">")) or re.search(r'[<>"\\]', name) or _unsafe(name):
+        raise ValueError(_SENDER_PROBLEM)
+    try:
+        _check_address(address)
+    except ValueError:
+        raise ValueError(_SENDER_PROBLEM) from None
+    username, _, domain = address.partition("@")
+    return Address(display_name=name, username=username, domain=domain)
+
+
+def build(
+    *,
+    sender: str,
+    recipient: str,
+    subject: str,
+    text: str,
+    html: str,
+    mail_id: str,
+    created_at: datetime,
+) -> EmailMessage:
+    """Return a mail with a text and an HTML body (multipart/alternative, UTF-8).
+
+    Message-ID and Date come from `mail_id` and `created_at`, so that a mail which is sent twice is
+    the same mail, and receivers can tell. It is marked as sent by a machine (RFC 3834), so that no
+    holiday notice answers it. Raises ValueError for a recipient that is not exactly one plain
+    address and for control characters in the recipient or the subject.
+    """
+    _check_address(recipient)
+    # The email package of some Python versions turns encoded words and line ends in a header
+    # into more headers. It is not asked.
+    if _unsafe(subject):
+        raise ValueError("the subject holds control characters or encoded words")
+    mailbox = parse_sender(sender)
+    message = EmailMessage(policy=policy.SMTP)
+    message["From"] = mailbox
+    message["To"] = recipient
+    message["Subject"] = subject
+    message["Date"] = format_datetime(created_at)
+    message["Message-ID"] = f"<{mail_id}@{mailbox.domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    # Quoted-printable is the one encoding that is safe for long links and stays readable.
+    message.set_content(text, cte="quoted-printable")
+    message.add_alternative(html, subtype="html", cte="quoted-printable")
+    return message
+
+
+def _check_address(address: str) -> None:
+    if not _ADDRESS.fullmatch(address) or _unsafe(address):
+        raise ValueError("not exactly one plain address")
+
+
+def _unsafe(header: str) -> bool:
+    """Whether a text holds control characters, or an encoded word, which could hide some."""
+    return bool(_CONTROL.search(header)) or "=?" in header
+
+
+class Connection:
+    """A conversation with the server, opened by the first mail and used for those after it."""
+
+    def __init__(self, server: MailServer) -> None:
+        self._server = server
+        self._smtp: _PlainSMTP | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._smtp is not None:
+            self._smtp.begin(GOODBYE_TIMEOUT)
+            try:
+                self._smtp.quit()
+            except OSError:  # among them every SMTPException
+                self._smtp.close()
+
+    def send(self, message: EmailMessage) -> None:
+        """Hand in one message that `build` made; returns when the server has taken it.
+
+        Raises MailRefused, MailDeferred or ServerDown.
+        """
+        sender = message["From"].addresses[0].addr_spec
+        recipient = message["To"].addresses[0].addr_spec
+        raw = message.as_bytes(policy=_ON_THE_WIRE)
+        smtp = self._ready()
+        try:
+            with _conversation():
+                smtp.sendmail(sender, [recipient], raw)
+        except ServerDown:
+            self._drop()
+            raise
+
+    def _ready(self) -> "_PlainSMTP":
+        if self._smtp is not None:
+            self._smtp.begin(DELIVERY_TIMEOUT)
+            # Servers end conversations that are idle, or that brought many mails. Asking first
+            # keeps that from looking like an outage.
+            try:
+                if self._smtp.noop()[0] == 250:
+                    return self._smtp
+            except OSError:
+                pass
+            self._drop()
+        try:
+            self._smtp = _connect(self._server)
+        except (OSError, ValueError) as error:
+            raise ServerDown(_describe(error), connecting=True) from None
+        return self._smtp
+
+    def _drop(self) -> None:
+        if self._smtp is not None:
+            self._smtp.close()
+            self._smtp = None
+
+
+class _PlainSMTP(smtplib.SMTP):
+    """smtplib's client, with a limit for the whole mail and not only for each answer."""
+
+    def __init__(self, server: MailServer, **options: Any) -> None:
+        self.begin(DELIVERY_TIMEOUT)
+        super().__init__(server.host, server.port, timeout=TIMEOUT, **options)
+
+    def begin(self, seconds: float) -> None:
+        """Give everything until the next call of this method so many seconds."""
+        self._deadline = time.monotonic() + seconds
+        self._patience = TIMEOUT
+
+    def getreply(self) -> tuple[int, bytes]:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            self.close()
+            raise TimeoutError("the server is too slow")
+        if self.sock is not None:
+            self.sock.settimeout(min(left, self._patience))
+        return super().getreply()
+
+    def data(self, msg: Any) -> tuple[int, bytes]:
+        # A server that checks for spam may think for long before it takes a mail. Giving up then
+        # would send the mail twice (RFC 5321, 4.5.3.2.6), so it gets all the time that is left.
+        self._patience = DELIVERY_TIMEOUT
+        return super().data(msg)
+
+
+class _TlsSMTP(_PlainSMTP, smtplib.SMTP_SSL):
+    """The same, in TLS from the first byte (RFC 8314)."""
+
+
+def _connect(server: MailServer) -> _PlainSMTP:
+    if server.implicit_tls:
+        smtp: _PlainSMTP = _TlsSMTP(server, context=ssl.create_default_context())
+    else:
+        smtp = _PlainSMTP(server)
+    try:
+        smtp.ehlo_or_helo_if_needed()
+        if not server.implicit_tls:
+            _start_tls(smtp, server)
+        if server.user and server.password:
+            smtp.login(server.user, server.password)
+    except BaseException:
+        smtp.close()
+        raise
+    return smtp
+
+
+def _start_tls(smtp: smtplib.SMTP, server: MailServer) -> None:
+    if server.password:
+        # Raises when the server offers no STARTTLS or another's certificate: the password stays
+        # here. What the server said before TLS is forgotten, and AUTH must be offered again.
+        smtp.starttls(context=ssl.create_default_context())
+    elif smtp.has_extn("starttls"):
+        # Opportunistic security (RFC 7435): without a password nothing says who the server must
+        # be, and an attacker on the way could strip the offer of TLS anyway. Checking the
+        # certificate would only lose the mails of relays that signed their own.
+        unverified = ssl.create_default_context()
+        unverified.check_hostname = False
+        unverified.verify_mode = ssl.CERT_NONE
+        smtp.starttls(context=unverified)
+
+
+@contextmanager
+def _conversation() -> Iterator[None]:
+    """Sort smtplib's exceptions during one mail into ours."""
+    try:
+        yield
+    except smtplib.SMTPRecipientsRefused as error:
+        # It stands for 4xx answers too, and holds the one recipient's.
+        ((code, answer),) = error.recipients.values()
+        raise _verdict("recipient", code, answer) from None
+    except smtplib.SMTPDataError as error:
+        raise _verdict("content", error.smtp_code, error.smtp_error) from None
+    except OSError as error:  # refused senders, broken conversations, time-outs
+        raise ServerDown(_describe(error), connecting=False) from None
+
+
+def _verdict(what: str, code: int, answer: bytes | str) -> Exception:
+    reason = f"{what} refused with {_codes(code, answer)}"
+    if code == _CLOSING:
+        return ServerDown(reason, connecting=False)
+    if 500 <= code <= 599 and code not in _ABOUT_US:
+        return MailRefused(reason)
+    return MailDeferred(reason)
+
+
+def _codes(code: int, answer: bytes | str) -> str:
+    """Return the numbers of an answer (RFC 3463); its words may quote the address."""
+    raw = answer if isinstance(answer, bytes) else answer.encode(errors="replace")
+    enhanced = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", raw)
+    return f"{code} {enhanced[0].decode()}" if enhanced else str(code)
+
+
+def _describe(error: Exception) -> str:
+    name = type(error).__name__
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"{name} {_codes(error.smtp_code, error.smtp_error)}"
+    return f"{name}: {error}" if isinstance(error, OSError) else name

@@ -1,0 +1,132 @@
+"""One codec for every token of the service: JWTs signed with HS256 (RFC 7519).
+
+Each purpose has an audience of its own, so a token of one kind never passes for another. Keys
+are found by `kid` only: the newest key signs, the older ones still verify.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import jwt
+
+from core import clock, ids
+
+ALGORITHM = "HS256"
+ISSUER = "accounts"
+# Seconds by which the clocks of two machines may differ before `iat` counts as the future.
+CLOCK_SKEW = 60
+# 9999-12-31T23:59:59Z, the last second that a datetime can hold.
+LAST_MOMENT = 253402300799
+
+
+class Purpose(StrEnum):
+    """What a token is for; its `type` claim, and the end of its audience."""
+
+    ACCESS = "access"
+    REFRESH = "refresh"
+    PASSWORD_RESET = "password_reset"
+    EMAIL_VERIFICATION = "email_verification"
+
+    @property
+    def audience(self) -> str:
+        return f"{ISSUER}:{self.value}"
+
+
+# What a token of each purpose must say beyond sub, jti, type, iat and exp.
+EXTRA_CLAIMS = {
+    Purpose.ACCESS: ("sid", "role"),
+    Purpose.REFRESH: ("sid",),
+    Purpose.PASSWORD_RESET: ("bound",),
+    Purpose.EMAIL_VERIFICATION: ("bound",),
+}
+
+
+class TokenInvalid(Exception):
+    """The token is not one of ours, not of this purpose, or not whole."""
+
+
+class TokenExpired(Exception):
+    """The token was good once, and its time is over."""
+
+
+def key_id(key: str) -> str:
+    """Return the public name of a key, the `kid` of the tokens that it signed."""
+    return hashlib.sha256(b"kid:" + key.encode()).hexdigest()[:12]
+
+
+def fingerprint(secret: str) -> str:
+    """Return a digest that binds a token to a stored value without showing the value."""
+    return hashlib.sha256(b"bound:" + secret.encode()).hexdigest()[:32]
+
+
+class TokenCodec:
+    """Signs and reads tokens with a list of keys, newest first."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._signing_kid = key_id(keys[0])
+        self._keys = {key_id(key): key.encode() for key in keys}
+
+    def encode(
+        self,
+        purpose: Purpose,
+        subject: str,
+        *,
+        issued_at: datetime,
+        expires_at: datetime,
+        token_id: str | None = None,
+        **extra: str,
+    ) -> str:
+        """Return a signed token; the same arguments with a `token_id` give the same token."""
+        claims = {
+            "iss": ISSUER,
+            "aud": purpose.audience,
+            "type": purpose.value,
+            "sub": subject,
+            "jti": token_id or ids.new_token_id(),
+            "iat": int(issued_at.timestamp()),
+            "exp": int(expires_at.timestamp()),
+            **extra,
+        }
+        return jwt.encode(
+            claims,
+            self._keys[self._signing_kid],
+            algorithm=ALGORITHM,
+            headers={"kid": self._signing_kid},
+        )
+
+    def decode(self, purpose: Purpose, token: str) -> dict[str, Any]:
+        """Return the claims of a whole, signed, live token of this purpose.
+
+        Raises TokenExpired for one whose only fault is its age, TokenInvalid for any other fault.
+        """
+        try:
+            kid = jwt.get_unverified_header(token)["kid"]
+            claims = jwt.decode(
+                token,
+                self._keys[kid],
+                algorithms=[ALGORITHM],
+                audience=purpose.audience,
+                issuer=ISSUER,
+                # The times are compared below, with the clock that tests can move.
+                options={"strict_aud": True, "verify_exp": False, "verify_iat": False},
+            )
+        except (jwt.PyJWTError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise TokenInvalid from error
+        texts = ("sub", "jti", *EXTRA_CLAIMS[purpose])
+        if (
+            claims.get("type") != purpose.value
+            or not all(isinstance(claims.get(name), str) for name in texts)
+            or not all(ids.is_row_id(claims.get(name, claims["sub"])) for name in ("sub", "sid"))
+            or not all(type(claims.get(name)) is int for name in ("iat", "exp"))
+            or claims["exp"] > LAST_MOMENT
+        ):
+            raise TokenInvalid
+        now = clock.utcnow().timestamp()
+        if claims["iat"] > now + CLOCK_SKEW:
+            raise TokenInvalid
+        if claims["exp"] <= now:
+            raise TokenExpired
+        return claims

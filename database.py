@@ -1,0 +1,182 @@
+"""How this service speaks to its database: SQLite in one file, or Postgres.
+
+Two doors, and nothing else opens a connection:
+
+- `reading()` lends a connection for single SELECTs. It opens no transaction, so a reader never
+  waits for a writer and never holds a snapshot.
+- `transaction()` is one use case that changes something: it commits at its end, or rolls back.
+
+SQLite takes its write lock when a transaction begins (BEGIN IMMEDIATE). A transaction that begins
+as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SNAPSHOT. Writers of
+one process queue at a lock of their own, which is fair; SQLite's own waiting is not.
+"""
+
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+from flask import Flask, current_app
+from sqlalchemy import URL, Connection, CursorResult, Delete, Engine, Update, event, text
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
+from sqlalchemy.orm import scoped_session
+
+from extensions import db
+
+# The newest revision in migrations/versions; a test compares the two. Written here so that a
+# worker need not import Alembic to know whether its schema is current.
+SCHEMA_REVISION = "0001"
+MIGRATIONS = Path(__file__).parent / "migrations"
+# Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
+POOL_SIZE = 8
+# Seconds that a request waits for a free connection, and that Postgres gets to accept one.
+POOL_WAIT = 2
+CONNECT_WAIT = 2
+# Seconds that a writer waits for SQLite's lock before the answer is 503.
+SQLITE_WAIT = 10
+
+_sqlite_writers = threading.Lock()
+
+
+class WriteQueueFull(Exception):
+    """Another writer of this process held the database for too long."""
+
+
+def engine_options(url: URL) -> dict[str, Any]:
+    """Return the engine's options for a database of this kind."""
+    options: dict[str, Any] = {
+        "pool_size": POOL_SIZE,
+        "max_overflow": 0,
+        "pool_timeout": POOL_WAIT,
+        # Errors are logged, and their parameters are e-mail addresses and password hashes.
+        "hide_parameters": True,
+    }
+    if url.get_backend_name() == "sqlite":
+        return {**options, "connect_args": {"timeout": SQLITE_WAIT}}
+    keepalive = {"connect_timeout": CONNECT_WAIT, "tcp_user_timeout": CONNECT_WAIT * 1000}
+    return {**options, "connect_args": {"application_name": "accounts", **keepalive}}
+
+
+def init_app(app: Flask) -> None:
+    """Bind `db` to the application and teach its engine our transactions. Opens no connection."""
+    db.init_app(app)
+    with app.app_context():
+        engine = db.engine
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        readers = engine.execution_options(reads_only=True)
+    else:
+        event.listen(engine, "checkin", _mark_used)
+        event.listen(engine, "checkout", _refuse_dead)
+        readers = engine.execution_options(isolation_level="AUTOCOMMIT")
+    app.extensions["readers"] = readers
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # pysqlite must not begin transactions of its own
+    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    if not connection.get_execution_options().get("reads_only"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _mark_used(_connection: Any, record: Any) -> None:
+    record.info["used"] = True
+
+
+def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
+    """Drop a pooled connection whose server has gone, before a request trips over it.
+
+    An idle connection has nothing to say: when its socket is readable, the server has closed it.
+    Asking the kernel costs microseconds; asking the server would cost a round trip each time.
+    """
+    if record.info.get("used"):
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        if poll.poll(0):
+            raise InvalidatePoolError
+
+
+@contextmanager
+def reading() -> Iterator[Connection]:
+    """Lend a connection for single SELECTs, outside of any transaction."""
+    readers: Engine = current_app.extensions["readers"]
+    with readers.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def transaction() -> Iterator[scoped_session[Any]]:
+    """Run one use case: commit at the end, roll back on an exception.
+
+    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time.
+    """
+    with _sqlite_write_queue() if db.engine.dialect.name == "sqlite" else nullcontext():
+        try:
+            yield db.session
+            db.session.commit()
+        except BaseException:
+            db.session.rollback()
+            raise
+
+
+def change(statement: Update | Delete) -> int:
+    """Run a statement in the open transaction; return how many rows it changed.
+
+    Of many callers with the same condition, the database lets one change the row: the count tells
+    each of them whether it was the one.
+    """
+    options = {"synchronize_session": False}
+    result = db.session.execute(statement, execution_options=options)
+    return cast("CursorResult[Any]", result).rowcount
+
+
+@contextmanager
+def _sqlite_write_queue() -> Iterator[None]:
+    if not _sqlite_writers.acquire(timeout=SQLITE_WAIT):
+        raise WriteQueueFull
+    try:
+        yield
+    finally:
+        _sqlite_writers.release()
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether this error says that the database is away, too busy, or not migrated yet."""
+    if isinstance(error, WriteQueueFull | TimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    # psycopg has an exception class per SQLSTATE; these two mean a missing table or column.
+    names = {cls.__name__ for cls in type(error.orig).__mro__}
+    return bool(names & {"OperationalError", "InterfaceError", "UndefinedTable", "UndefinedColumn"})
+
+
+def schema_is_current() -> bool:
+    """Whether the database's schema is the one that this code was written for."""
+    with reading() as connection:
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
+        return found.all() == [SCHEMA_REVISION]
+
+
+def enable_migrations(app: Flask) -> Any:
+    """Register Flask-Migrate, for `flask db …` and for `upgrade`; return its Migrate object."""
+    # The only import inside a function: Alembic takes 230 ms and 10 MB, and a process that
+    # serves requests on a current schema never needs it.
+    from flask_migrate import Migrate  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    return Migrate(app, db, directory=str(MIGRATIONS))
+
+
+def upgrade(app: Flask) -> None:
+    """Bring the schema up to date. Raises SQLAlchemy's and Alembic's errors."""
+    from alembic import command  # noqa: PLC0415
+
+    with app.app_context():
+        command.upgrade(enable_migrations(app).get_config(), "head")

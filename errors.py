@@ -1,0 +1,117 @@
+"""The closed list of errors that the API answers with.
+
+Each has a status, a stable code for machines and one sentence for a person. docs/errors.md is
+the same list with what a client should do, and a test compares the two.
+"""
+
+from typing import Any, ClassVar
+
+
+class ApiError(Exception):
+    """An answer that is not a success; `web.errors` renders it."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    message: ClassVar[str]
+    # Seconds, for the Retry-After header.
+    retry_after: ClassVar[int | None] = None
+
+    def __init__(self, message: str | None = None, *, fields: dict[str, Any] | None = None) -> None:
+        super().__init__(message or self.message)
+        self.fields = fields
+
+
+class InvalidRequest(ApiError):
+    status, code = 400, "invalid_request"
+    message = "Some fields are not valid."
+
+
+class WeakPassword(ApiError):
+    status, code = 400, "weak_password"
+    message = "This password is too easy to guess. Choose another one."
+
+
+class InvalidToken(ApiError):
+    status, code = 400, "invalid_token"
+    message = "This link is not valid any more. Ask for a new one."
+
+
+class InvalidCredentials(ApiError):
+    status, code = 401, "invalid_credentials"
+    message = "The e-mail address or the password is wrong."
+
+
+class TokenMissing(ApiError):
+    status, code = 401, "token_missing"
+    message = "Send an access token in the Authorization header, with the scheme Bearer."
+
+
+class TokenInvalid(ApiError):
+    status, code = 401, "token_invalid"
+    message = "This token is not valid. Log in again."
+
+
+class TokenExpired(ApiError):
+    status, code = 401, "token_expired"
+    message = "This token has expired. Refresh it or log in again."
+
+
+class TokenRevoked(ApiError):
+    status, code = 401, "token_revoked"
+    message = "This token has been revoked. Log in again."
+
+
+class AccountInactive(ApiError):
+    status, code = 403, "account_inactive"
+    message = "This account has been deactivated."
+
+
+class EmailUnverified(ApiError):
+    status, code = 403, "email_unverified"
+    message = "Confirm your e-mail address first, with the link that we sent to it."
+
+
+class NotFound(ApiError):
+    status, code = 404, "not_found"
+    message = "There is nothing at this address."
+
+
+class MethodNotAllowed(ApiError):
+    status, code = 405, "method_not_allowed"
+    message = "This address does not answer that method."
+
+
+class UsernameTaken(ApiError):
+    status, code = 409, "username_taken"
+    message = "This username is taken. Choose another one."
+
+
+class EmailTaken(ApiError):
+    status, code = 409, "email_taken"
+    message = "There is already an account with this e-mail address."
+
+
+class TooLarge(ApiError):
+    status, code = 413, "too_large"
+    message = "The body of this request is too large."
+
+
+class UnsupportedMediaType(ApiError):
+    status, code = 415, "unsupported_media_type"
+    message = "Send the body as application/json."
+
+
+class InternalError(ApiError):
+    status, code = 500, "internal_error"
+    message = "Something went wrong here. Try again; if it stays, report the request id."
+
+
+class Unavailable(ApiError):
+    status, code = 503, "unavailable"
+    message = "The service cannot do this right now. Try again in a moment."
+    retry_after = 5
+
+
+def all_errors() -> list[type[ApiError]]:
+    """Return every error of the list, in the order of this file."""
+    return ApiError.__subclasses__()

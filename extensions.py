@@ -1,0 +1,35 @@
+"""The objects that one application holds once; bound to it by `app.create_app`."""
+
+from typing import TYPE_CHECKING, cast
+
+from flask import current_app
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import MetaData
+from sqlalchemy.orm import DeclarativeBase
+from werkzeug.local import LocalProxy
+
+if TYPE_CHECKING:
+    from config import Settings
+    from core.passwords import Hasher
+    from core.tokens import TokenCodec
+
+
+class Base(DeclarativeBase):
+    # Constraints have names on every database, so that migrations can speak of them.
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+# Rows stay readable after the commit, when their connection is back in the pool.
+db = SQLAlchemy(model_class=Base, session_options={"expire_on_commit": False})
+
+settings = cast("Settings", LocalProxy(lambda: current_app.extensions["settings"]))
+hasher = cast("Hasher", LocalProxy(lambda: current_app.extensions["hasher"]))
+tokens = cast("TokenCodec", LocalProxy(lambda: current_app.extensions["tokens"]))

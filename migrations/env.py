@@ -1,0 +1,33 @@
+"""Runs the migrations in one transaction, one process at a time, on SQLite and Postgres."""
+
+from alembic import context
+from flask import current_app
+from sqlalchemy import text
+
+import models
+from extensions import Base, db
+
+# Any number will do, as long as nothing else in the database locks the same one.
+UPGRADE_LOCK = 0x6163636F756E7473
+
+
+def render_item(kind, item, _autogen_context):
+    """Write UTCDateTime as the plain type that it is in the database."""
+    if kind == "type" and isinstance(item, models.UTCDateTime):
+        return "sa.DateTime(timezone=True)"
+    return False
+
+
+# Commits at the end. On SQLite it begins with the write lock, so that a second process waits here.
+with current_app.app_context(), db.engine.begin() as connection:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        render_as_batch=True,
+        render_item=render_item,
+        compare_type=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()

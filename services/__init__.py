@@ -1,0 +1,1 @@
+"""What the program does. A service never commits and never sees the request."""

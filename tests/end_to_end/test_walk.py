@@ -1,0 +1,156 @@
+"""A user's whole way through the service, with every part of it real."""
+
+from collections.abc import Iterator
+
+import pytest
+from real_service import MailServer, Service, link_in, read_answer, registration
+
+NEW_PASSWORD = "seven green lamps by the door"
+MEGABYTE = 1024 * 1024
+
+
+# A big body, sent whole before the client looks for an answer, as most clients do.
+SENDING = [
+    pytest.param(
+        chunked, keep, id=f"{'chunked' if chunked else 'whole'}-{'keep' if keep else 'close'}"
+    )
+    for chunked in (False, True)
+    for keep in (True, False)
+]
+
+
+def pieces(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), 65536):
+        yield body[start : start + 65536]
+
+
+def test_a_user_walks_from_registration_to_the_new_password(
+    service: Service, mail_server: MailServer
+) -> None:
+    user = registration("walker")
+    address = user["email"]
+    answer = service.call("POST", "/api/auth/register", user)
+    assert answer.status == 201
+    user_id = answer.data["userId"]
+
+    link = link_in(mail_server.wait_for(address, "Confirm your e-mail address"))
+    assert link.startswith(f"{service.url}/verify-email#token=")
+    body = {"token": link.partition("#token=")[2]}
+    assert service.call("POST", "/api/auth/verify-email", body).status == 200
+    assert service.call("POST", "/auth/verify-email", body).code == "invalid_token"
+
+    login = {"email": address.upper(), "password": user["password"]}
+    first = service.call("POST", "/auth/login", login).data
+    assert first["user"]["id"] == user_id
+    answer = service.call("GET", "/api/auth/verify", token=first["accessToken"])
+    assert answer.data["user"] == first["user"]
+    assert 0 < answer.data["expiresIn"] <= first["expiresIn"] == 900
+
+    spent = {"refreshToken": first["refreshToken"]}
+    second = service.call("POST", "/api/auth/refresh", spent).data
+    assert second["refreshToken"] != first["refreshToken"]
+    again = service.call("POST", "/auth/refresh", spent).data
+    assert again["refreshToken"] == second["refreshToken"]
+
+    other = service.call("POST", "/api/auth/login", login).data
+    sessions = service.call("GET", "/api/auth/sessions", token=again["accessToken"]).data
+    assert sorted(each["current"] for each in sessions["sessions"]) == [False, True]
+
+    assert service.call("POST", "/auth/logout", token=second["accessToken"]).status == 200
+    for worker in service.workers():
+        with service.answered_by(worker):
+            for tokens in (first, second, again):
+                answer = service.call("GET", "/api/auth/verify", token=tokens["accessToken"])
+                assert (answer.status, answer.code) == (401, "token_revoked")
+            answer = service.call("GET", "/auth/verify", token=other["accessToken"])
+            assert answer.status == 200
+    body = {"refreshToken": second["refreshToken"]}
+    assert service.call("POST", "/api/auth/refresh", body).code == "token_revoked"
+
+    assert service.call("POST", "/api/auth/forgot-password", {"email": address}).status == 200
+    link = link_in(mail_server.wait_for(address, "Choose a new password"))
+    assert link.startswith(f"{service.url}/reset-password#token=")
+    body = {"token": link.partition("#token=")[2], "newPassword": NEW_PASSWORD}
+    assert service.call("POST", "/api/auth/reset-password", body).status == 200
+    assert service.call("POST", "/api/auth/reset-password", body).code == "invalid_token"
+    for worker in service.workers():
+        with service.answered_by(worker):
+            answer = service.call("GET", "/api/auth/sessions", token=other["accessToken"])
+            assert answer.code == "token_revoked"
+    mail_server.wait_for(address, "Your password was changed")
+
+    answer = service.call("POST", "/api/auth/login", login)
+    assert (answer.status, answer.code) == (401, "invalid_credentials")
+    login["password"] = NEW_PASSWORD
+    answer = service.call("POST", "/api/auth/login", login)
+    assert answer.data["user"]["id"] == user_id
+
+
+def test_no_secret_is_in_the_log(service: Service, mail_server: MailServer) -> None:
+    user = registration("silent")
+    service.call("POST", "/api/auth/register", user)
+    login = {"email": user["email"], "password": user["password"]}
+    wrong = login | {"password": "not the password, but close"}
+    assert service.call("POST", "/api/auth/login", wrong).code == "invalid_credentials"
+    tokens = service.call("POST", "/api/auth/login", login).data
+    link = link_in(mail_server.wait_for(user["email"], "Confirm your e-mail address"))
+    service.call("POST", "/api/auth/verify-email", {"token": link.partition("#token=")[2]})
+    service.call("GET", f"/api/auth/verify?token={tokens['accessToken']}")
+    log = service.log()
+    for secret in (
+        user["password"],
+        wrong["password"],
+        user["email"],
+        tokens["accessToken"],
+        tokens["refreshToken"],
+        link.partition("#token=")[2],
+    ):
+        assert secret not in log
+
+
+@pytest.mark.parametrize(("chunked", "keep"), SENDING)
+@pytest.mark.parametrize(
+    ("path", "size", "expected"),
+    [
+        ("/api/auth/login", 10 * MEGABYTE, (413, "too_large")),
+        ("/api/auth/logout", 5 * MEGABYTE, (401, "token_missing")),
+        ("/api/nowhere", 5 * MEGABYTE, (404, "not_found")),
+    ],
+)
+def test_a_client_can_read_why_its_big_body_is_refused(
+    service: Service,
+    path: str,
+    size: int,
+    expected: tuple[int, str],
+    chunked: bool,
+    keep: bool,
+) -> None:
+    body = b'{"email": "' + b"a" * size + b'"}'
+    headers = {"Content-Type": "application/json"}
+    if not keep:
+        headers["Connection"] = "close"
+    connection = service.connect()
+    try:
+        connection.request("POST", path, pieces(body) if chunked else body, headers)
+        answer = read_answer(connection)
+        assert (answer.status, answer.code) == expected
+        # The connection is closed, and http.client opens another, or it is good for more.
+        connection.request("GET", "/healthz")
+        assert read_answer(connection).status == 200
+    finally:
+        connection.close()
+
+
+def test_a_body_without_end_is_cut_off(service: Service) -> None:
+    connection = service.connect()
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b" " * MEGABYTE
+
+    try:
+        with pytest.raises(ConnectionError):
+            connection.request("POST", "/api/auth/login", endless())
+    finally:
+        connection.close()
+    assert service.call("GET", "/readyz").status == 200

@@ -1,0 +1,73 @@
+"""Every declared endpoint, found in the route table, so that no test can forget a new one."""
+
+import logging
+import re
+from dataclasses import dataclass
+
+from marshmallow import fields
+from sqlalchemy import make_url
+
+from app import create_app
+from config import Settings
+from web.api import Operation
+
+UNKNOWN_ID = "0190a6e0-0000-7000-8000-000000000000"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A method of a path in its canonical form; `paths` are both forms, with some id in them."""
+
+    method: str
+    rule: str
+    name: str
+    paths: tuple[str, ...]
+    operation: Operation
+
+    def __str__(self):
+        return f"{self.method} {self.rule}"
+
+    @property
+    def example(self):
+        """A body that has the right shape."""
+        return {
+            field.data_key: field.metadata["examples"][0]
+            for field in self.operation.body.fields.values()
+        }
+
+    @property
+    def required(self):
+        return {field.data_key for field in self.operation.body.fields.values() if field.required}
+
+    @property
+    def texts(self):
+        """The names of the fields that hold text."""
+        body = self.operation.body.fields.values()
+        return [field.data_key for field in body if isinstance(field, fields.String)]
+
+
+def _find():
+    handlers = logging.getLogger().handlers[:]
+    app = create_app(Settings(database_url=make_url("sqlite:////nowhere"), secret_key="x" * 32))
+    # The application of a test sets up its own logs; this one is only looked at.
+    logging.getLogger().handlers = handlers
+    forms = {}
+    for rule in app.url_map.iter_rules():
+        operation = getattr(app.view_functions[rule.endpoint], "operation", None)
+        if operation:
+            (method,) = rule.methods - {"HEAD", "OPTIONS"}
+            name = rule.endpoint.replace("_bare.", ".")
+            forms.setdefault((method, name), []).append((rule.rule, operation))
+    found = []
+    for (method, name), rules in forms.items():
+        # The longer one has the prefix.
+        rules.sort(key=lambda rule: len(rule[0]), reverse=True)
+        paths = tuple(re.sub(r"<[^>]+>", UNKNOWN_ID, rule) for rule, _ in rules)
+        found.append(Endpoint(method, rules[0][0], name, paths, rules[0][1]))
+    return found
+
+
+ENDPOINTS = _find()
+API = [endpoint for endpoint in ENDPOINTS if endpoint.rule.startswith("/api/")]
+WITH_BODY = [endpoint for endpoint in API if endpoint.operation.body]
+GUARDED = [endpoint for endpoint in API if endpoint.operation.guarded]

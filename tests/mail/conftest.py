@@ -1,0 +1,170 @@
+"""Real SMTP servers on this machine, with certificates of an authority made for the test."""
+
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import trustme
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
+from sqlalchemy import select
+
+from core import smtp
+from database import reading
+from models import OutboxMail
+
+PATIENCE = 20  # seconds; only a hang takes so long
+
+
+@dataclass
+class Postbox:
+    """A server's memory, and what it answers. It is aiosmtpd's handler."""
+
+    mails: list[EmailMessage] = field(default_factory=list)
+    envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
+    logins: list[tuple[bytes, bytes]] = field(default_factory=list)
+    mail_commands: int = 0
+    in_tls: list[bool] = field(default_factory=list)
+    # Answers to come, before those that mean yes.
+    to_sender: deque[str] = field(default_factory=deque)
+    to_recipient: deque[str] = field(default_factory=deque)
+    to_data: deque[str] = field(default_factory=deque)
+    drops: int = 0
+    right_login: tuple[bytes, bytes] = (b"post", b"p@ss word")
+    arrived: threading.Condition = field(default_factory=threading.Condition)
+
+    def wait_for(self, count: int) -> list[EmailMessage]:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.mails) >= count, PATIENCE)
+        return self.mails
+
+    def login(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
+        self.logins.append((data.login, data.password))
+        right = (data.login, data.password) == self.right_login
+        return AuthResult(success=right, handled=False)
+
+    async def handle_MAIL(
+        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
+    ) -> str:
+        self.mail_commands += 1
+        if self.to_sender:
+            return self.to_sender.popleft()
+        envelope.mail_from = address
+        return "250 OK"
+
+    async def handle_RCPT(
+        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
+    ) -> str:
+        if self.to_recipient:
+            return self.to_recipient.popleft()
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        if self.drops:
+            self.drops -= 1
+            server.transport.abort()
+            return "250 never said"
+        if self.to_data:
+            return self.to_data.popleft()
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        with self.arrived:
+            self.in_tls.append(server.transport.get_extra_info("ssl_object") is not None)
+            self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
+            self.mails.append(mail)
+            self.arrived.notify_all()
+        return "250 OK"
+
+
+class _Server(Controller):
+    def _trigger_server(self) -> None:
+        # Port 0 was asked for; this is the one that the system gave.
+        self.port = self.server.sockets[0].getsockname()[1]
+        super()._trigger_server()
+
+
+@dataclass
+class Running:
+    """A server that answers, and its Postbox."""
+
+    port: int
+    box: Postbox
+    stop: Callable[[], None]
+
+    def at(self, *, host: str = "localhost", tls: bool = False, login: bool = False) -> Any:
+        """Return the settings that a MAIL_URL to this server gives."""
+        user = f"post:{quote('p@ss word')}@" if login else ""
+        return smtp.parse_mail_url(f"{'smtps' if tls else 'smtp'}://{user}{host}:{self.port}")
+
+
+@pytest.fixture
+def authority(monkeypatch, tmp_path):
+    """A certificate authority that this machine trusts."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    return made
+
+
+@pytest.fixture
+def certify(authority) -> Callable[..., ssl.SSLContext]:
+    """Return what a server needs for TLS; its certificate is for `host`."""
+
+    def issue(host: str = "localhost", by: trustme.CA = authority) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        by.issue_cert(host).configure_cert(context)
+        return context
+
+    return issue
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Running]]:
+    running = []
+
+    def start(*, smtps: ssl.SSLContext | None = None, **options: Any) -> Running:
+        box = Postbox()
+        server = _Server(
+            box,
+            hostname="127.0.0.1",
+            port=0,
+            ssl_context=smtps,
+            authenticator=box.login,
+            # Login is offered in clear too, so that a client that would use it is seen to.
+            auth_require_tls=False,
+            **options,
+        )
+        server.start()
+        running.append(server)
+        return Running(server.port, box, server.stop)
+
+    yield start
+    for server in running:
+        if server.loop.is_running():
+            server.stop(no_assert=True)
+
+
+@pytest.fixture
+def use_server(app) -> Callable[[Any], None]:
+    """Give the application another MAIL_URL."""
+
+    def use(server: Any) -> None:
+        app.extensions["settings"] = replace(app.extensions["settings"], mail_url=server)
+
+    return use
+
+
+@pytest.fixture
+def outbox_rows(app) -> Callable[[], list[Any]]:
+    def rows() -> list[Any]:
+        with reading() as connection:
+            return list(connection.execute(select(OutboxMail.__table__).order_by(OutboxMail.id)))
+
+    return rows

@@ -1,0 +1,284 @@
+import logging
+import os
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
+
+from core import clock as core_clock
+from database import reading, transaction
+from extensions import db
+from models import DeniedSession, OutboxMail, UserSession
+from services import background, outbox, pruning
+from services.letters import MailKind
+
+STUDENT = "student@example.org"
+PATIENCE = 20
+
+
+@pytest.fixture
+def server(serve, use_server):
+    running = serve()
+    use_server(running.at())
+    return running
+
+
+@pytest.fixture
+def never_polls(monkeypatch):
+    monkeypatch.setattr(background, "POLL", 3600)
+
+
+@pytest.fixture
+def polls_at_once(monkeypatch):
+    monkeypatch.setattr(background, "POLL", 0.01)
+
+
+@pytest.fixture
+def worker(app):
+    background.start(app)
+    yield
+    assert background.stop(app, PATIENCE)
+
+
+def queue(app):
+    with app.app_context(), transaction():
+        outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+
+
+def soon(condition):
+    """Wait for something that another thread does; only a failure takes long."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("never_polls", "worker")
+def test_commit_wakes_the_worker(app, server):
+    queue(app)
+    assert server.box.wait_for(1)[0]["To"] == STUDENT
+
+
+@pytest.mark.usefixtures("never_polls", "worker")
+def test_rollback_does_not(app, monkeypatch):
+    woken = threading.Event()
+    monkeypatch.setattr(app.extensions["background"], "wake", woken.set)
+    with app.app_context():
+        with suppress(RuntimeError), transaction():
+            outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+            raise RuntimeError
+        assert not woken.is_set()
+        with transaction():
+            outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+            assert not woken.is_set()
+        assert woken.is_set()
+
+
+def test_mails_that_a_dead_process_left_go_out_by_polling(app, server, request):
+    queue(app)
+    request.getfixturevalue("polls_at_once")
+    request.getfixturevalue("worker")
+    server.box.wait_for(1)
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_worker_survives_an_outage_of_the_database_and_says_so_once(
+    app, server, monkeypatch, caplog, request
+):
+    real = outbox.deliver_due
+    tries = []
+
+    def away(stopping):
+        tries.append(1)
+        raise OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
+
+    monkeypatch.setattr(outbox, "deliver_due", away)
+    with caplog.at_level(logging.INFO, "accounts.background"):
+        request.getfixturevalue("worker")
+        soon(lambda: len(tries) > 5)
+        monkeypatch.setattr(outbox, "deliver_due", real)
+        queue(app)
+        server.box.wait_for(1)
+        soon(lambda: "goes on" in caplog.text)
+    said = [r.levelname for r in caplog.records if r.name == "accounts.background"]
+    assert said == ["WARNING", "INFO"]
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_worker_survives_what_nobody_thought_of(app, server, monkeypatch, caplog, request):
+    real = outbox.deliver_due
+    tries = []
+
+    def broken(stopping):
+        tries.append(1)
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(outbox, "deliver_due", broken)
+    request.getfixturevalue("worker")
+    soon(lambda: len(tries) > 5)
+    monkeypatch.setattr(outbox, "deliver_due", real)
+    queue(app)
+    server.box.wait_for(1)
+    said = [r for r in caplog.records if r.name == "accounts.background"]
+    assert [(r.levelname, r.exc_info is not None) for r in said][:1] == [("ERROR", True)]
+    assert sum(r.levelname == "ERROR" for r in said) == 1
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_a_server_that_is_down_is_left_alone_for_a_while(app, monkeypatch, request):
+    tries = []
+
+    def down(stopping):
+        tries.append(1)
+        return outbox.Tally(failed=1, server_down=True)
+
+    looks = []
+    monkeypatch.setattr(outbox, "deliver_due", down)
+    monkeypatch.setattr(background.Worker, "_prune", lambda worker: looks.append(1))
+    request.getfixturevalue("worker")
+    soon(lambda: len(looks) > 20)
+    assert len(tries) == 1
+    app.extensions["background"]._resume_at = time.monotonic()
+    soon(lambda: len(tries) == 2)
+
+
+def test_a_mail_is_tried_again_within_thirty_seconds():
+    assert outbox.FIRST_WAIT + background.POLL * 1.2 <= 30
+    assert background.PAUSE + background.POLL * 1.2 <= 30
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_two_applications_do_not_disturb_each_other(app, server, serve):
+    class Other:
+        """As much of another application as the thread needs."""
+
+        extensions = {}
+        app_context = app.app_context
+
+    background.start(Other)
+    background.start(app)
+    try:
+        assert background.stop(Other, PATIENCE)
+        queue(app)
+        server.box.wait_for(1)
+    finally:
+        assert background.stop(app, PATIENCE)
+
+
+def test_started_twice_there_is_one_thread(app):
+    before = threading.active_count()
+    assert background.start(app) is background.start(app)
+    assert threading.active_count() == before + 1
+    assert background.stop(app, PATIENCE)
+    assert background.stop(app, PATIENCE)
+    assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("never_polls", "worker")
+def test_stopping_waits_for_the_mail_in_flight(app, monkeypatch):
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(stopping):
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        assert stopping()
+        done.set()
+        return outbox.Tally(sent=1)
+
+    monkeypatch.setattr(outbox, "deliver_due", slow)
+    queue(app)
+    assert begun.wait(PATIENCE)
+    assert not app.extensions["background"].stop(0)
+    go_on.set()
+    assert app.extensions["background"].stop(PATIENCE)
+    assert done.is_set()
+
+
+@pytest.mark.usefixtures("never_polls", "worker")
+def test_child_of_a_fork_has_a_worker_of_its_own(app, server):
+    with app.app_context():
+        assert db.engine.pool.checkedin() > 0
+        child = os.fork()
+        if child == 0:  # no test machinery here: the exit status is the answer
+            good = False
+            try:
+                # The connections of the parent stay the parent's.
+                good = (
+                    db.engine.pool.checkedin() == 0
+                    and app.extensions["background"]._thread.is_alive()
+                )
+                queue(app)
+                good = app.extensions["background"].stop(PATIENCE) and good
+            finally:
+                os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    queue(app)
+    soon(lambda: len(server.box.mails) >= 1)
+
+
+# Pruning
+
+
+def fill(app, user, now, spent, alive):
+    day = timedelta(days=1)
+
+    def rows(count, offset):
+        for n in range(count):
+            yield UserSession(
+                user_id=user.id,
+                created_at=now - 30 * day,
+                last_used_at=now - 30 * day,
+                expires_at=now + offset,
+                access_expires_at=now,
+                refresh_token_id=str(n),
+                user_agent="",
+                ip_address="",
+            )
+            yield DeniedSession(session_id=f"{offset}{n}", expires_at=now + offset)
+            mail_age = 2 * day - offset
+            yield OutboxMail(
+                kind="password_changed", address=STUDENT, created_at=now - mail_age, due_at=now
+            )
+
+    with app.app_context(), transaction() as session:
+        session.add_all(rows(spent, timedelta(seconds=-1)))
+        session.add_all(rows(alive, timedelta(seconds=60)))
+
+
+def left(app):
+    tables = UserSession, DeniedSession, OutboxMail
+    with app.app_context(), reading() as connection:
+        return [connection.scalar(select(func.count()).select_from(table)) for table in tables]
+
+
+def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, monkeypatch):
+    monkeypatch.setattr(pruning, "BATCH", 3)
+    now = core_clock.utcnow()
+    fill(app, make_user(), now, spent=7, alive=2)
+    with app.app_context():
+        assert pruning.prune(now) == {"sessions": 7, "denylist": 7, "outbox": 7}
+        assert pruning.prune(now) == {"sessions": 0, "denylist": 0, "outbox": 0}
+    assert left(app) == [2, 2, 2]
+
+
+def test_pruning_stops_when_told(app, make_user):
+    now = core_clock.utcnow()
+    fill(app, make_user(), now, spent=2, alive=0)
+    with app.app_context():
+        pruning.prune(now, stopping=lambda: True)
+    assert left(app) == [2, 2, 2]
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_worker_prunes_by_itself(app, make_user, monkeypatch, request):
+    monkeypatch.setattr(background, "FIRST_PRUNE_WITHIN", 0)
+    monkeypatch.setattr(outbox, "deliver_due", lambda stopping: outbox.Tally())
+    fill(app, make_user(), core_clock.utcnow(), spent=1, alive=1)
+    request.getfixturevalue("worker")
+    soon(lambda: left(app) == [1, 1, 1])

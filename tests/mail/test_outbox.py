@@ -1,0 +1,488 @@
+import logging
+import re
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import event, update
+
+from core import clock as core_clock
+from core import smtp
+from core.tokens import Purpose, TokenInvalid
+from database import transaction
+from extensions import db
+from models import OutboxMail
+from services import letters, outbox
+from services.letters import MailKind
+
+STUDENT = "student@example.org"
+
+
+@pytest.fixture(autouse=True)
+def context(app):
+    with app.app_context():
+        yield
+
+
+@pytest.fixture
+def server(serve, use_server):
+    running = serve()
+    use_server(running.at())
+    return running
+
+
+def queue(*mails):
+    with transaction():
+        for kind, address in mails or [(MailKind.PASSWORD_CHANGED, STUDENT)]:
+            outbox.queue(kind, address)
+
+
+def numbered(count):
+    return [(MailKind.PASSWORD_CHANGED, f"student{n}@example.org") for n in range(count)]
+
+
+def counts(tally):
+    return tally.sent, tally.failed, tally.dropped
+
+
+def link_in(mail):
+    """Return the link of a mail, which its text and its HTML must agree upon."""
+    (link,) = re.findall(r"https?://\S+", mail.get_body(("plain",)).get_content())
+    targets = re.findall(r'href="([^"]*)"', mail.get_body(("html",)).get_content())
+    assert set(targets) == {link}
+    return urlsplit(link)
+
+
+# Letters
+
+
+def test_delivered_mail_leaves_the_outbox(server, outbox_rows):
+    queue()
+    assert len(outbox_rows()) == 1
+    assert counts(outbox.deliver_due()) == (1, 0, 0)
+    assert outbox_rows() == []
+    (mail,) = server.box.mails
+    assert mail["To"] == STUDENT
+    assert mail["Subject"] == "Your password was changed"
+
+
+def test_reset_mail_carries_a_token_for_that_account(app, server, make_user):
+    make_user(email=STUDENT)
+    queue((MailKind.PASSWORD_RESET, STUDENT))
+    outbox.deliver_due()
+    (mail,) = server.box.mails
+    link = link_in(mail)
+    page = f"{link.scheme}://{link.netloc}{link.path}"
+    assert page == app.extensions["settings"].reset_page
+    assert link.query == ""
+    claims = app.extensions["tokens"].decode(
+        Purpose.PASSWORD_RESET, link.fragment.removeprefix("token=")
+    )
+    assert claims["exp"] - claims["iat"] == 30 * 60
+    assert "30 minutes" in mail.get_body(("plain",)).get_content()
+    assert "30 minutes" in mail.get_body(("html",)).get_content()
+
+
+def test_verification_mail_carries_a_token_for_that_address(app, server, make_user):
+    make_user(email=STUDENT)
+    queue((MailKind.EMAIL_VERIFICATION, STUDENT))
+    outbox.deliver_due()
+    link = link_in(server.box.mails[0])
+    token = link.fragment.removeprefix("token=")
+    claims = app.extensions["tokens"].decode(Purpose.EMAIL_VERIFICATION, token)
+    assert claims["exp"] - claims["iat"] == 3 * 24 * 3600
+    with pytest.raises(TokenInvalid):
+        app.extensions["tokens"].decode(Purpose.PASSWORD_RESET, token)
+
+
+@pytest.mark.parametrize("kind", list(MailKind))
+def test_every_kind_has_both_bodies_and_says_where_it_comes_from(app, server, make_user, kind):
+    make_user(email=STUDENT)
+    queue((kind, STUDENT))
+    outbox.deliver_due()
+    (mail,) = server.box.mails
+    for body in (mail.get_body(("plain",)), mail.get_body(("html",))):
+        assert urlsplit(app.extensions["settings"].public_url).netloc in body.get_content()
+        assert "{" not in body.get_content()
+    html = mail.get_body(("html",)).get_content()
+    assert '<html lang="en">' in html
+    assert "<img" not in html
+    assert mail["Subject"] in html
+
+
+@pytest.mark.parametrize("kind", list(MailKind))
+def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
+    make_user(email=STUDENT, username="cheap-pills", first_name="Buy", last_name="pills.example")
+    queue((kind, STUDENT))
+    outbox.deliver_due()
+    assert "pills" not in server.box.mails[0].as_string()
+
+
+@pytest.mark.parametrize(
+    ("kind", "user"),
+    [
+        (MailKind.PASSWORD_RESET, None),
+        (MailKind.PASSWORD_RESET, {"is_active": False}),
+        (MailKind.EMAIL_VERIFICATION, None),
+        (
+            MailKind.EMAIL_VERIFICATION,
+            {"email_verified_at": datetime.fromisoformat("2026-01-01T00Z")},
+        ),
+    ],
+)
+def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
+    server, make_user, outbox_rows, kind, user
+):
+    if user is not None:
+        make_user(email=STUDENT, **user)
+    queue((kind, STUDENT))
+    assert counts(outbox.deliver_due()) == (0, 0, 1)
+    assert outbox_rows() == []
+    assert server.box.mail_commands == 0
+
+
+def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
+    make_user(email=STUDENT)
+    queue((MailKind.PASSWORD_RESET, STUDENT), (MailKind.EMAIL_VERIFICATION, STUDENT))
+    for row in outbox_rows():
+        assert set(row._mapping) == {
+            "id", "kind", "address", "created_at", "due_at", "attempts", "claimed"
+        }  # fmt: skip
+        assert (row.address, row.kind in set(MailKind)) == (STUDENT, True)
+        for purpose in Purpose:
+            with pytest.raises(TokenInvalid):
+                app.extensions["tokens"].decode(purpose, row.id)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(1, "1 minute"), (90, "90 minutes"), (120, "2 hours"), (1440, "1 day")]
+)
+def test_lifetime_is_said_in_words(app, make_user, minutes, words):
+    make_user(email=STUDENT)
+    app.extensions["settings"] = replace(app.extensions["settings"], reset_token_minutes=minutes)
+    _, text, html = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow())
+    assert f"for {words}." in text
+    assert f"for {words}." in html
+
+
+def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, outbox_rows):
+    use_server(None)
+    make_user(email=STUDENT)
+    queue((MailKind.PASSWORD_RESET, STUDENT))
+    with caplog.at_level(logging.INFO, "accounts.mail"):
+        outbox.deliver_due()
+    printed = caplog.records[0].getMessage()
+    assert f"To: {STUDENT}\nSubject: Choose a new password\n" in printed
+    # The link stands on a line of its own, whole, to be copied.
+    assert re.search(r"^https?://\S+#token=[\w.-]{100,}$", printed, re.M)
+    assert outbox_rows() == []
+
+
+def test_a_sent_mail_is_logged_without_address_or_token(caplog, server, make_user):
+    make_user(email=STUDENT)
+    queue((MailKind.PASSWORD_RESET, STUDENT))
+    with caplog.at_level(logging.DEBUG, "accounts"):
+        outbox.deliver_due()
+    said = " ".join(record.getMessage() for record in caplog.records if "accounts" in record.name)
+    assert "is sent" in said
+    assert "token=" not in said
+    assert STUDENT not in said
+
+
+# Transactions
+
+
+def test_rolled_back_transaction_sends_nothing(server, outbox_rows):
+    with suppress(RuntimeError), transaction():
+        outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+        db.session.flush()
+        raise RuntimeError
+    assert outbox_rows() == []
+    assert counts(outbox.deliver_due()) == (0, 0, 0)
+
+
+@contextmanager
+def statements():
+    seen = []
+
+    def note(connection, cursor, statement, *rest):
+        seen.append(statement)
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(db.engine, "before_cursor_execute", note)
+
+
+def test_looking_into_an_empty_outbox_takes_no_lock(server):
+    outbox.deliver_due()
+    with statements() as seen:
+        outbox.deliver_due()
+    (only,) = seen
+    assert only.startswith("SELECT")
+    assert "UPDATE" not in only
+
+
+def test_no_connection_is_held_while_a_mail_is_sent(server, monkeypatch, make_user):
+    held = []
+    send = smtp.Connection.send
+
+    def watched(connection, message):
+        held.append(db.engine.pool.checkedout())
+        send(connection, message)
+
+    monkeypatch.setattr(smtp.Connection, "send", watched)
+    make_user(email=STUDENT)
+    queue((MailKind.PASSWORD_RESET, STUDENT), (MailKind.PASSWORD_CHANGED, STUDENT))
+    assert outbox.deliver_due().sent == 2
+    assert held == [0, 0]
+
+
+# Failures
+
+
+def wait_of(row):
+    return (
+        row.due_at.replace(tzinfo=None) - core_clock.utcnow().replace(tzinfo=None)
+    ).total_seconds()
+
+
+@pytest.mark.parametrize("box", ["to_recipient", "to_data"])
+def test_mail_refused_for_now_is_tried_again(server, outbox_rows, clock, box):
+    getattr(server.box, box).append("451 Try later")
+    queue()
+    assert counts(outbox.deliver_due()) == (0, 1, 0)
+    (row,) = outbox_rows()
+    assert 0 < wait_of(row) <= 30
+    assert counts(outbox.deliver_due()) == (0, 0, 0)
+    clock.move(seconds=30)
+    assert counts(outbox.deliver_due()) == (1, 0, 0)
+    assert outbox_rows() == []
+
+
+def test_a_retry_is_the_same_message(server, clock):
+    created = core_clock.utcnow()
+    server.box.drops = 1
+    queue()
+    outbox.deliver_due()
+    clock.move(seconds=30)
+    outbox.deliver_due()
+    (mail,) = server.box.mails
+    assert abs(mail["Date"].datetime - created) < timedelta(seconds=20)
+    assert re.fullmatch(r"<[0-9a-f-]{36}@[a-z0-9.]+>", mail["Message-ID"])
+
+
+def test_one_mail_refused_for_now_does_not_stop_the_others(server):
+    server.box.to_recipient.append("450 Mailbox busy")
+    queue(*numbered(3))
+    tally = outbox.deliver_due()
+    assert counts(tally) == (2, 1, 0)
+    assert not tally.server_down
+
+
+def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(
+    server, outbox_rows, caplog
+):
+    server.box.to_recipient.append(f"550 5.1.1 No {STUDENT} here")
+    queue()
+    assert counts(outbox.deliver_due()) == (0, 0, 1)
+    assert outbox_rows() == []
+    (record,) = [r for r in caplog.records if r.name == "accounts.mail"]
+    assert record.levelno == logging.ERROR
+    assert "550 5.1.1" in record.getMessage()
+    assert STUDENT not in record.getMessage()
+
+
+def test_refused_login_keeps_the_mails(serve, certify, use_server, outbox_rows):
+    server = serve(tls_context=certify())
+    server.box.right_login = (b"other", b"other")
+    use_server(server.at(login=True))
+    queue()
+    tally = outbox.deliver_due()
+    assert counts(tally) == (0, 1, 0)
+    assert tally.server_down
+    assert len(outbox_rows()) == 1
+
+
+@pytest.mark.parametrize("address", ["a@example.org\r\nBcc: b@example.org", "a@b.org, c@d.org"])
+def test_address_that_would_inject_is_dropped(server, outbox_rows, address):
+    queue((MailKind.PASSWORD_CHANGED, address))
+    assert counts(outbox.deliver_due()) == (0, 0, 1)
+    assert outbox_rows() == []
+    assert server.box.mail_commands == 0
+
+
+@pytest.fixture
+def dead_server(use_server):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        use_server(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
+        yield
+
+
+@pytest.mark.usefixtures("dead_server")
+def test_waits_grow_while_the_server_is_dead_and_end_after_a_day(clock, outbox_rows, caplog):
+    queue()
+    begun = core_clock.utcnow()
+    waits = []
+    while True:
+        assert outbox.deliver_due().server_down
+        if not (rows := outbox_rows()):
+            break
+        waits.append(wait_of(rows[0]))
+        clock.move(seconds=waits[-1] + 0.1)
+    assert 0 < waits[0] <= 30
+    assert waits[:8] == sorted(waits[:8])
+    assert max(waits) <= 3600
+    assert waits[-1] >= 1800
+    assert timedelta(days=1) <= core_clock.utcnow() - begun < timedelta(days=1, hours=1)
+    assert 24 <= len(waits) < 70
+    assert caplog.records[-1].levelno == logging.ERROR
+    assert "given up after a day" in caplog.records[-1].getMessage()
+
+
+@pytest.mark.usefixtures("dead_server")
+def test_a_dead_server_is_tried_once_in_a_run(outbox_rows):
+    queue(*numbered(5))
+    assert counts(outbox.deliver_due()) == (0, 1, 0)
+    assert sorted(row.attempts for row in outbox_rows()) == [0, 0, 0, 0, 1]
+    assert sum(wait_of(row) > 0 for row in outbox_rows()) == 1
+
+
+def test_server_that_breaks_off_while_it_takes_the_mail_gets_it_again(server, outbox_rows, clock):
+    server.box.drops = 1
+    queue()
+    assert counts(outbox.deliver_due()) == (0, 1, 0)
+    clock.move(seconds=30)
+    assert counts(outbox.deliver_due()) == (1, 0, 0)
+    assert outbox_rows() == []
+
+
+def test_mail_that_cannot_be_written_waits_and_does_not_stop_the_others(server, outbox_rows):
+    """Of a newer version of the service, say, that runs beside this one on the same database."""
+    queue()
+    with transaction() as session:
+        session.execute(update(OutboxMail).values(kind="from_the_future"))
+    queue()
+    assert counts(outbox.deliver_due()) == (1, 1, 0)
+    (row,) = outbox_rows()
+    assert 0 < wait_of(row) <= 30
+
+
+def test_run_that_is_told_to_stop_takes_no_further_mail(server, outbox_rows):
+    queue(*numbered(3))
+    outbox.deliver_due(stopping=lambda: True)
+    assert len(server.box.mails) == 1
+    assert [row.claimed for row in outbox_rows()] == [False, False]
+
+
+# Claims
+
+
+def test_claim_of_a_crashed_worker_is_taken_after_its_lease(server, clock, outbox_rows):
+    queue()
+    assert outbox._claim(OutboxMail.due_at <= core_clock.utcnow()) is not None
+    assert counts(outbox.deliver_due()) == (0, 0, 0)
+    clock.move(seconds=outbox.LEASE.total_seconds() + 1)
+    assert counts(outbox.deliver_due()) == (1, 0, 0)
+    assert outbox_rows() == []
+
+
+def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, outbox_rows):
+    queue()
+    late = outbox._claim(OutboxMail.due_at <= core_clock.utcnow())
+    clock.move(seconds=outbox.LEASE.total_seconds() + 1)
+    other = outbox._claim(OutboxMail.due_at <= core_clock.utcnow())
+    assert other.id == late.id
+    before = outbox_rows()
+    outbox._postpone(late, smtp.MailDeferred("slow"), outbox.Tally())
+    outbox._remove(late)
+    assert outbox_rows() == before
+    outbox._remove(other)
+    assert outbox_rows() == []
+
+
+def test_a_lease_outlasts_a_delivery():
+    assert outbox.LEASE.total_seconds() > smtp.DELIVERY_TIMEOUT + 10
+
+
+def test_three_workers_deliver_each_mail_exactly_once(app, server, outbox_rows):
+    queue(*numbered(100))
+    start = threading.Barrier(3)
+    failures = []
+
+    def work():
+        try:
+            with app.app_context():
+                start.wait(10)
+                while outbox_rows():
+                    outbox.deliver_due()
+        except Exception as failure:
+            failures.append(failure)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert failures == []
+    got = [to for _, (to,) in server.box.envelopes]
+    assert len(got) == 100
+    assert sorted(got) == sorted(address for _, address in numbered(100))
+
+
+# flask mail send
+
+
+def test_send_all_also_tries_what_is_not_due(server, outbox_rows):
+    server.box.to_recipient.extend(["451 Later", "451 Later"])
+    queue(*numbered(2))
+    assert counts(outbox.deliver_due()) == (0, 2, 0)
+    assert counts(outbox.send_all()) == (2, 0, 0)
+    assert outbox_rows() == []
+
+
+def test_send_all_tries_each_mail_once(server, outbox_rows):
+    server.box.to_recipient.extend(["451 Later"] * 3)
+    queue(*numbered(3))
+    assert counts(outbox.send_all()) == (0, 3, 0)
+    assert [row.attempts for row in outbox_rows()] == [1, 1, 1]
+
+
+def test_send_all_leaves_what_another_worker_is_sending(server, clock, outbox_rows):
+    queue()
+    assert outbox._claim(OutboxMail.due_at <= core_clock.utcnow()) is not None
+    assert counts(outbox.send_all()) == (0, 0, 0)
+    clock.move(seconds=outbox.LEASE.total_seconds() + 1)
+    assert counts(outbox.send_all()) == (1, 0, 0)
+
+
+def test_send_all_leaves_what_another_worker_takes_meanwhile(server, monkeypatch, outbox_rows):
+    send = smtp.Connection.send
+
+    def overtaken(connection, message):
+        assert outbox._claim(OutboxMail.due_at <= core_clock.utcnow()) is not None
+        send(connection, message)
+
+    monkeypatch.setattr(smtp.Connection, "send", overtaken)
+    queue(*numbered(2))
+    assert counts(outbox.send_all()) == (1, 0, 0)
+    (row,) = outbox_rows()
+    assert (row.claimed, row.attempts) == (True, 1)
+
+
+def test_send_all_goes_on_after_a_mail_that_breaks_the_connection(server):
+    server.box.drops = 1
+    queue(*numbered(3))
+    assert counts(outbox.send_all()) == (2, 1, 0)
+
+
+@pytest.mark.usefixtures("dead_server")
+def test_send_all_says_that_nothing_went_out_when_the_server_is_dead(outbox_rows):
+    queue(*numbered(3))
+    tally = outbox.send_all()
+    assert (tally.server_down, counts(tally)) == (True, (0, 3, 0))
+    assert len(outbox_rows()) == 3

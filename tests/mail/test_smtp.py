@@ -1,0 +1,375 @@
+import contextlib
+import socket
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+import trustme
+
+from core import smtp
+
+NOW = datetime(2026, 11, 20, 9, 31, tzinfo=UTC)
+LOGIN = (b"post", b"p@ss word")
+
+
+def a_mail(**changes):
+    fields = {
+        "sender": "Accounts <accounts@example.org>",
+        "recipient": "student@example.org",
+        "subject": "Choose a new password",
+        "text": "Open https://accounts.example.org/#token=abc\nGrüße",
+        "html": "<p>Open <a href='https://accounts.example.org/#token=abc'>it</a>, Grüße</p>",
+        "mail_id": "0199",
+        "created_at": NOW,
+    }
+    return smtp.build(**fields | changes)
+
+
+def send(server, *mails):
+    with smtp.Connection(server) as connection:
+        for mail in mails or [a_mail()]:
+            connection.send(mail)
+
+
+# The URL
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("smtp://mail.example.org", smtp.MailServer("mail.example.org", 587, False)),
+        ("smtps://mail.example.org/", smtp.MailServer("mail.example.org", 465, True)),
+        ("SMTP://[::1]:2525", smtp.MailServer("::1", 2525, False)),
+        (
+            "smtp://me%40example.org:p%2F%23%25@mail.example.org:25",
+            smtp.MailServer("mail.example.org", 25, False, "me@example.org", "p/#%"),
+        ),
+        ("console:", None),
+    ],
+)
+def test_mail_url_is_read(url, server):
+    assert smtp.parse_mail_url(url) == server
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "mail.example.org",
+        "http://hunter22@mail.example.org",
+        "smtp://",
+        "smtp://user@mail.example.org",
+        "smtp://:hunter22@mail.example.org",
+        "smtp://user:hunter22@mail.example.org:0",
+        "smtp://user:hunter22@mail.example.org:99999",
+        "smtp://user:hunter22@mail.example.org:port",
+        "smtp://user:hunter22@mail.example.org/path",
+        "smtp://user:hunter22@mail.example.org?tls=no",
+        "smtp://user:hunter22#@mail.example.org",
+        "smtp://user:hunter22@[::1",
+        "smtp://user:hunter22%ff@mail.example.org",
+        "smtp://user:hunter22%c3%a9@mail.example.org",
+        "smtp://user:hunter22%0d%0a@mail.example.org",
+        "smtp://user:hunter22@mail\n.example.org",
+    ],
+)
+def test_wrong_mail_url_is_refused_without_repeating_it(url):
+    with pytest.raises(ValueError, match=r"^must ") as refusal:
+        smtp.parse_mail_url(url)
+    assert "hunter22" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
+
+
+def test_password_is_not_in_the_representation():
+    assert "hunter22" not in repr(smtp.parse_mail_url("smtp://user:hunter22@mail.example.org"))
+
+
+# The message
+
+
+def test_both_bodies_and_the_headers_arrive(serve):
+    server = serve()
+    send(server.at())
+    (mail,) = server.box.mails
+    assert mail.get_content_type() == "multipart/alternative"
+    assert [part.get_content_type() for part in mail.iter_parts()] == ["text/plain", "text/html"]
+    assert mail.get_body(("plain",)).get_content().splitlines()[-1] == "Grüße"
+    assert "Grüße" in mail.get_body(("html",)).get_content()
+    assert mail["From"] == "Accounts <accounts@example.org>"
+    assert mail["To"] == "student@example.org"
+    assert mail["Subject"] == "Choose a new password"
+    assert mail["Date"].datetime == NOW
+    assert mail["Message-ID"] == "<0199@example.org>"
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert server.box.envelopes == [("accounts@example.org", ["student@example.org"])]
+
+
+@pytest.mark.parametrize(
+    "recipient",
+    [
+        "a@example.org\r\nBcc: b@example.org",
+        "a@example.org\nBcc: b@example.org",
+        "a@example.org\r",
+        "a@example.org, b@example.org",
+        "a@example.org;b@example.org",
+        "a@example.org b@example.org",
+        "<a@example.org>",
+        "A <a@example.org>",
+        '"a,b"@example.org',
+        "a@example.org (b)",
+        "=?utf-8?q?a=0d=0aBcc:_b=40example.org?=@example.org",
+        "=?utf-8?q?a=0d=0ab?=@example.org",
+        "a@example.org\x00",
+        "a@example.org\x85",
+        "a@b@example.org",
+        "ä@example.org",
+        "undisclosed:a@example.org;",
+        "a",
+        "@example.org",
+        "",
+    ],
+)
+def test_recipient_must_be_exactly_one_address(recipient):
+    with pytest.raises(ValueError, match="not exactly one plain address"):
+        a_mail(recipient=recipient)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["A\r\nBcc: b@example.org", "A\nB", "A\x00", "A\u2028B", "=?utf-8?q?=0d=0aBcc:_b?="],
+)
+def test_subject_with_control_characters_is_refused(subject):
+    with pytest.raises(ValueError, match="subject"):
+        a_mail(subject=subject)
+
+
+def test_longest_address_arrives_whole(serve):
+    server = serve()
+    longest = f"{'a' * 64}@{'.'.join(['b' * 61] * 3)}.org"
+    send(server.at(), a_mail(recipient=longest))
+    assert server.box.mails[0]["To"] == longest
+    assert server.box.envelopes[0][1] == [longest]
+
+
+@pytest.mark.parametrize(
+    ("sender", "parts"),
+    [
+        ("a@example.org", ("", "a@example.org")),
+        ("<a@example.org>", ("", "a@example.org")),
+        ("Grüße, Accounts <a@example.org>", ("Grüße, Accounts", "a@example.org")),
+        ('"Accounts, Inc." <a@example.org>', ("Accounts, Inc.", "a@example.org")),
+    ],
+)
+def test_sender_may_have_a_name(sender, parts, serve):
+    server = serve()
+    send(server.at(), a_mail(sender=sender))
+    (mailbox,) = server.box.mails[0]["From"].addresses
+    assert (mailbox.display_name, mailbox.addr_spec) == parts
+    assert server.box.envelopes[0][0] == parts[1]
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "",
+        "accounts",
+        "a@example.org, b@example.org",
+        "A <a@example.org> B <b@example.org>",
+        "A <a@example.org",
+        "A\r\nBcc: b@example.org <a@example.org>",
+        "=?utf-8?q?=0d=0aBcc:_b?= <a@example.org>",
+        "a@[",
+    ],
+)
+def test_wrong_sender_is_refused(sender):
+    with pytest.raises(ValueError, match="must be one address"):
+        smtp.parse_sender(sender)
+
+
+# The conversation
+
+
+def test_one_connection_carries_many_mails(serve):
+    server = serve()
+    with smtp.Connection(server.at()) as connection:
+        connection.send(a_mail())
+        first = connection._smtp
+        connection.send(a_mail(recipient="other@example.org"))
+        assert connection._smtp is first
+    assert [to for _, (to,) in server.box.envelopes] == ["student@example.org", "other@example.org"]
+
+
+def test_conversation_that_the_server_ended_is_opened_anew(serve):
+    server = serve()
+    with smtp.Connection(server.at()) as connection:
+        connection.send(a_mail())
+        connection._smtp.sock.shutdown(socket.SHUT_RDWR)
+        connection.send(a_mail())
+    assert len(server.box.mails) == 2
+
+
+def test_starttls_is_used_where_offered(serve, certify):
+    server = serve(tls_context=certify())
+    send(server.at())
+    assert server.box.in_tls == [True]
+
+
+def test_relay_with_its_own_certificate_still_gets_mail_without_password(serve, certify):
+    server = serve(tls_context=certify(by=trustme.CA()))
+    send(server.at())
+    assert server.box.in_tls == [True]
+
+
+def test_password_is_sent_over_verified_starttls(serve, certify):
+    server = serve(tls_context=certify())
+    send(server.at(login=True))
+    assert server.box.logins == [LOGIN]
+    assert server.box.in_tls == [True]
+
+
+def test_smtps_is_tls_from_the_first_byte(serve, certify):
+    server = serve(smtps=certify())
+    send(server.at(tls=True, login=True))
+    assert server.box.logins == [LOGIN]
+    assert server.box.in_tls == [True]
+
+
+def test_ipv4_address_is_a_host_too(serve, certify):
+    server = serve(tls_context=certify("127.0.0.1"))
+    send(server.at(host="127.0.0.1", login=True))
+    assert server.box.logins == [LOGIN]
+
+
+def assert_down(server, at):
+    with pytest.raises(smtp.ServerDown) as outage:
+        send(at)
+    assert outage.value.connecting
+    assert "p@ss" not in str(outage.value)
+    assert server.box.logins == []
+    assert server.box.mails == []
+
+
+def test_password_is_not_sent_without_starttls(serve):
+    server = serve()
+    assert_down(server, server.at(login=True))
+
+
+def test_password_is_not_sent_to_an_unknown_authority(serve, certify):
+    server = serve(tls_context=certify(by=trustme.CA()))
+    assert_down(server, server.at(login=True))
+
+
+def test_password_is_not_sent_to_another_host(serve, certify):
+    server = serve(tls_context=certify("mail.example.org"))
+    assert_down(server, server.at(login=True))
+
+
+@pytest.mark.parametrize("login", [True, False])
+def test_smtps_is_always_verified(serve, certify, login):
+    server = serve(smtps=certify("mail.example.org"))
+    assert_down(server, server.at(tls=True, login=login))
+    stranger = serve(smtps=certify(by=trustme.CA()))
+    assert_down(stranger, stranger.at(tls=True, login=login))
+
+
+def test_server_that_offers_no_login_gets_no_password(serve, certify):
+    server = serve(tls_context=certify(), auth_exclude_mechanism=["LOGIN", "PLAIN"])
+    assert_down(server, server.at(login=True))
+
+
+def test_refused_login_is_no_fault_of_the_mail(serve, certify):
+    server = serve(tls_context=certify())
+    server.box.right_login = (b"other", b"other")
+    with pytest.raises(smtp.ServerDown, match="535"):
+        send(server.at(login=True))
+
+
+@pytest.mark.parametrize(
+    ("box", "answer", "failure"),
+    [
+        ("to_recipient", "550 5.1.1 No such student@example.org", smtp.MailRefused),
+        ("to_recipient", "556 Domain takes no mail", smtp.MailRefused),
+        ("to_recipient", "450 4.2.0 student@example.org, later", smtp.MailDeferred),
+        ("to_recipient", "451 Greylisted", smtp.MailDeferred),
+        ("to_recipient", "530 5.7.0 Log in first", smtp.MailDeferred),
+        ("to_recipient", "421 Closing", smtp.ServerDown),
+        ("to_data", "554 5.6.0 Content refused", smtp.MailRefused),
+        ("to_data", "452 Disk full", smtp.MailDeferred),
+        ("to_data", "421 Closing", smtp.ServerDown),
+        ("to_sender", "550 5.7.1 accounts@example.org may not send", smtp.ServerDown),
+        ("to_sender", "451 Later", smtp.ServerDown),
+    ],
+)
+def test_refusals_are_told_apart_by_their_codes(serve, box, answer, failure):
+    server = serve()
+    getattr(server.box, box).append(answer)
+    with smtp.Connection(server.at()) as connection:
+        with pytest.raises(Exception, match=answer[:3]) as refusal:
+            connection.send(a_mail())
+        assert type(refusal.value) is failure
+        assert "@" not in str(refusal.value)
+        connection.send(a_mail())  # the next mail of the same run
+    assert len(server.box.mails) == 1
+
+
+def test_server_that_breaks_off_in_the_middle_is_down(serve):
+    server = serve()
+    server.box.drops = 1
+    with pytest.raises(smtp.ServerDown) as outage:
+        send(server.at())
+    assert not outage.value.connecting
+
+
+def test_dead_server_is_down():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(smtp.ServerDown) as outage:
+            send(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
+    assert outage.value.connecting
+
+
+@contextlib.contextmanager
+def strange_server(talk):
+    """A server on a bare socket, for what aiosmtpd would never say."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run():
+            conversation, _ = listener.accept()
+            with conversation, contextlib.suppress(OSError):
+                talk(conversation)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield smtp.MailServer("127.0.0.1", listener.getsockname()[1], False)
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_silent_server_does_not_hang_us(monkeypatch):
+    monkeypatch.setattr(smtp, "TIMEOUT", 0.2)
+    begun = time.monotonic()
+    with strange_server(lambda talk: talk.recv(1)) as server, pytest.raises(smtp.ServerDown):
+        send(server)
+    assert time.monotonic() - begun < 10
+
+
+def test_server_that_is_slow_at_every_step_is_cut_off(monkeypatch):
+    def crawl(talk):
+        talk.sendall(b"220 slow\r\n")
+        while talk.recv(1000):
+            time.sleep(0.15)
+            talk.sendall(b"250 yes\r\n")
+
+    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.3)
+    with strange_server(crawl) as server, pytest.raises(smtp.ServerDown):
+        send(server)
+
+
+def test_mails_that_are_not_smtp_at_all_are_a_server_that_is_down():
+    with (
+        strange_server(lambda talk: talk.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
+        pytest.raises(smtp.ServerDown),
+    ):
+        send(server)

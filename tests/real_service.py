@@ -1,0 +1,316 @@
+"""The service as it runs in production: its own processes, a real database, a real mail server."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiosmtpd.controller import Controller
+from sqlalchemy import URL, create_engine, text
+
+from config import ROOT, Settings
+
+SECRET = "a key of the real service, long enough for HS256"
+# Seconds; only a hang takes so long.
+PATIENCE = 40
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def empty_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[URL]:
+    """Make a database with nothing in it, of the kind that the fixture's parameter names."""
+    if request.param == "sqlite":
+        yield URL.create("sqlite", database=str(folder / "service.db"))
+        return
+    server: URL = request.getfixturevalue("postgres_url")
+    name = f"test-{uuid4().hex}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f'CREATE DATABASE "{name}"'))
+    yield server.set(database=name)
+    with engine.connect() as connection:
+        connection.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    engine.dispose()
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """Return an environment that has these settings and no others, whatever ours has."""
+    # Set to nothing, so that a `.env` file cannot fill them in.
+    unset = dict.fromkeys((name.upper() for name in Settings.__dataclass_fields__), "")
+    ours = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**ours, "LANG": "C.UTF-8", **unset, "WEB_CONCURRENCY": "2", **settings}
+
+
+def production(url: URL, mail_port: int, port: int) -> dict[str, str]:
+    """Return the environment of a deployment, with the database's URL as hosts give it."""
+    name = url.get_backend_name()
+    given = url.set(drivername="postgres" if name == "postgresql" else name)
+    return environment(
+        DATABASE_URL=given.render_as_string(hide_password=False),
+        SECRET_KEY=SECRET,
+        PUBLIC_URL=f"http://127.0.0.1:{port}",
+        MAIL_URL=f"smtp://127.0.0.1:{mail_port}",
+        BCRYPT_ROUNDS="4",
+        RATELIMIT_ENABLED="0",
+    )
+
+
+def python(*arguments: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess.Popen[str]:
+    """Start Python; both of its outputs come back as one."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(processes: Iterable[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+    """Wait for processes to end by themselves; return the exit code and output of each."""
+    waiting, ended = list(processes), []
+    try:
+        for process in waiting:
+            output, _ = process.communicate(timeout=PATIENCE)
+            ended.append((process.returncode, output))
+    finally:
+        for process in waiting:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return ended
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    content: Any
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The data of a success."""
+        assert self.content["success"] is True, self.content
+        data: dict[str, Any] = self.content["data"]
+        return data
+
+    @property
+    def code(self) -> str:
+        """The code of an error."""
+        assert self.content["success"] is False, self.content
+        return str(self.content["error"]["code"])
+
+
+class Service:
+    """gunicorn and its workers, with a log that is shown when a test fails."""
+
+    def __init__(self, env: dict[str, str], port: int, log: Path, tree: Path = ROOT) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.env = env
+        self._log = log
+        self._tree = tree
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and return when the service says that it is ready."""
+        command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._tree,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self._ready():
+            assert self._process.poll() is None, f"it ended:\n{self.log()}"
+            assert time.monotonic() < deadline, f"it is not ready:\n{self.log()}"
+            time.sleep(0.05)
+
+    def _ready(self) -> bool:
+        try:
+            return self.call("GET", "/readyz").status == 200
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """End it as a supervisor does: by asking, and by force if that does not help."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            assert self._process.wait(PATIENCE) == 0
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End all of its processes at once, as the end of the machine does."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):  # it ended, and so did the workers
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def workers(self, count: int = 2) -> list[int]:
+        """Return the workers' process ids, as soon as there are so many."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            booted = re.findall(r"Booting worker with pid: (\d+)", self.log())
+            alive = [int(pid) for pid in booted if _is_alive(int(pid))]
+            if len(alive) >= count:
+                return alive
+            time.sleep(0.05)
+        raise AssertionError(f"there are no {count} workers:\n{self.log()}")
+
+    @contextmanager
+    def answered_by(self, worker: int) -> Iterator[None]:
+        """Stop the other workers for a while, so that this one answers."""
+        others = [pid for pid in self.workers() if pid != worker]
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in others:
+                os.kill(pid, signal.SIGCONT)
+
+    def call(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Answer:
+        """Ask on a connection of its own."""
+        connection = self.connect()
+        try:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            payload = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, payload, headers)
+            return read_answer(connection)
+        finally:
+            connection.close()
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+
+@contextmanager
+def deployed(url: URL, mail_port: int, log: Path) -> Iterator[Service]:
+    """Run the service as a deployment does: migrate, then serve."""
+    port = free_port()
+    env = production(url, mail_port, port)
+    ((status, output),) = finish([python("-m", "flask", "db", "upgrade", env=env)])
+    assert status == 0, output
+    service = Service(env, port, log)
+    try:
+        service.start()
+        yield service
+    finally:
+        service.stop()
+
+
+def read_answer(connection: http.client.HTTPConnection) -> Answer:
+    response = connection.getresponse()
+    return Answer(response.status, response.headers, json.loads(response.read()))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@dataclass
+class MailServer:
+    """A mail server with a memory. It can be down, and come back at the same address."""
+
+    port: int = field(default_factory=free_port)
+    mails: list[EmailMessage] = field(default_factory=list)
+    _arrived: threading.Condition = field(default_factory=threading.Condition)
+    _controller: Controller | None = None
+
+    def start(self) -> None:
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        self._controller.start()
+
+    def stop(self) -> None:
+        if self._controller:
+            self._controller.stop()
+            self._controller = None
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        assert isinstance(mail, EmailMessage)
+        with self._arrived:
+            self.mails.append(mail)
+            self._arrived.notify_all()
+        return "250 OK"
+
+    def wait_for(self, address: str, subject: str) -> EmailMessage:
+        """Take the first such mail out of the memory, when it is there."""
+        with self._arrived:
+            found = self._arrived.wait_for(lambda: self._find(address, subject), PATIENCE)
+            assert found, f"no mail to {address}: {[str(mail['Subject']) for mail in self.mails]}"
+            self.mails.remove(found)
+        return found
+
+    def _find(self, address: str, subject: str) -> EmailMessage | None:
+        for mail in self.mails:
+            if mail["To"] == address and mail["Subject"] == subject:
+                return mail
+        return None
+
+    def wait_for_addresses(self, addresses: set[str]) -> None:
+        """Return when each of these has got a mail; it may be more than one."""
+        with self._arrived:
+            all_there = self._arrived.wait_for(lambda: addresses <= self._addresses(), PATIENCE)
+            assert all_there, f"no mail to {addresses - self._addresses()}"
+
+    def _addresses(self) -> set[str]:
+        return {str(mail["To"]) for mail in self.mails}
+
+
+def link_in(mail: EmailMessage) -> str:
+    """Return the link of a mail."""
+    body = mail.get_body(("plain",))
+    assert body is not None
+    (link,) = re.findall(r"https?://\S+#token=\S+", body.get_content())
+    return str(link)
+
+
+def registration(username: str) -> dict[str, str]:
+    return {
+        "username": username,
+        "email": f"{username}@example.org",
+        "password": "Tr4vel-Mug-Blue-42",
+        "firstName": "First",
+        "lastName": "Last",
+    }

@@ -1,0 +1,388 @@
+"""The built-in pages in Chromium, from the opened link to the last word on the page.
+
+The `page` fixture asserts at the end of each story that nothing broke: no console message, no
+violation of the Content-Security-Policy, no request to another host.
+"""
+
+import re
+
+import pytest
+from fake_api import FakeApi, bad
+from flask import Flask, request
+from playwright.sync_api import Browser, Page, Route, expect
+
+pytestmark = pytest.mark.browser
+
+PASSPHRASE = "seven green lamps"
+# For each text on the page: its contrast with the background, by WCAG 2.2's formula.
+CONTRASTS = """() => {
+  const rgb = colour => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map(c => c / 255)
+      .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = element => {
+    const colour = rgb(getComputedStyle(element).backgroundColor);
+    return colour.length === 4 && colour[3] === 0 ? ground(element.parentElement) : colour;
+  };
+  const shown = element => element.checkVisibility() && element.innerText?.trim();
+  return [...document.querySelectorAll("h1, p, label, button")].filter(shown).map(element => {
+    const pair = [light(rgb(getComputedStyle(element).color)), light(ground(element))];
+    return [element.innerText, (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05)];
+  });
+}"""
+
+
+def open_link(page: Page, base_url: str, path: str, token: str = "T.1-x_y") -> None:
+    page.goto(f"{base_url}/{path}#token={token}")
+
+
+def test_a_reset_link_leads_to_the_new_password(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "reset-password")
+    page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button", name="Save the new password").click()
+
+    expect(page.get_by_role("heading", name="Your password is changed")).to_be_focused()
+    expect(page.get_by_text("The password is changed.")).to_be_visible()
+    expect(page.get_by_label("New password")).to_be_hidden()
+    expect(page).to_have_title("Your password is changed")
+    assert fake_api.password == PASSPHRASE
+    assert fake_api.requests == [
+        ("reset-password", {"token": "T.1-x_y", "newPassword": PASSPHRASE})
+    ]
+
+
+@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+def test_the_token_leaves_the_address_and_the_history(page: Page, base_url: str, path: str) -> None:
+    page.goto(f"{base_url}/docs")
+    open_link(page, base_url, path)
+    expect(page.locator("#act")).to_be_visible()
+    assert page.url == f"{base_url}/{path}"
+    page.go_back()
+    page.go_forward()
+    expect(page.locator("main > section:visible")).to_have_count(1)
+    assert page.url == f"{base_url}/{path}"
+
+
+@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+def test_no_request_carries_the_token_in_its_address_or_referrer(
+    page: Page, base_url: str, site_app: Flask, fake_api: FakeApi, path: str
+) -> None:
+    asked: list[str] = []
+    site_app.before_request(lambda: asked.append(f"{request.full_path} {request.referrer}"))
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, path)
+    if path == "reset-password":
+        page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button").click()
+    expect(page.locator("#done")).to_be_visible()
+    assert len(asked) >= 5
+    assert all(line.endswith("? None") for line in asked), asked
+
+
+def test_a_weak_password_is_refused_beside_its_field(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "reset-password")
+    field = page.get_by_label("New password")
+    field.fill("short")
+    page.get_by_role("button", name="Save the new password").click()
+
+    reasons = "It has fewer than 8 characters. Add a word or two."
+    expect(page.get_by_role("alert")).to_have_text("This password is too easy to guess.")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile(f"At least 8 .*{re.escape(reasons)}"))
+
+    field.fill(PASSPHRASE)
+    field.press("Enter")
+    expect(page.locator("#done")).to_be_visible()
+    assert fake_api.password == PASSPHRASE
+
+
+def test_an_answer_is_text_and_never_markup(page: Page, base_url: str, fake_api: FakeApi) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    fake_api.instead = bad("weak_password", hostile, newPassword=[hostile])
+    open_link(page, base_url, "reset-password")
+    page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button").click()
+    expect(page.get_by_role("alert")).to_have_text(hostile)
+    expect(page.locator("#new-password-error")).to_have_text(hostile)
+    assert page.locator("img").count() == 1
+
+
+def test_a_password_can_be_looked_at(page: Page, base_url: str) -> None:
+    open_link(page, base_url, "reset-password")
+    field = page.get_by_label("New password")
+    expect(field).to_have_attribute("type", "password")
+    expect(field).to_have_attribute("autocomplete", "new-password")
+    page.get_by_label("Show password").check()
+    expect(field).to_have_attribute("type", "text")
+    page.get_by_label("Show password").uncheck()
+    expect(field).to_have_attribute("type", "password")
+
+
+def test_a_dead_reset_link_offers_a_new_one(page: Page, base_url: str, fake_api: FakeApi) -> None:
+    open_link(page, base_url, "reset-password")
+    page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button").click()
+
+    expect(page.get_by_role("heading", name="Get a new link")).to_be_focused()
+    expect(page.get_by_text("This link is not valid any more.")).to_be_visible()
+    page.get_by_label("E-mail address").fill("lee@example.org")
+    page.get_by_role("button", name="Send a new link").click()
+    expect(page.get_by_role("heading", name="Check your mail")).to_be_focused()
+    expect(page.get_by_text("If there is an account")).to_be_visible()
+    assert fake_api.requests[-1] == ("forgot-password", {"email": "lee@example.org"})
+
+
+@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+@pytest.mark.parametrize("fragment", ["", "#", "#token=", "#other=1"])
+def test_a_page_without_a_token_offers_a_new_link(
+    page: Page, base_url: str, path: str, fragment: str
+) -> None:
+    page.goto(f"{base_url}/{path}{fragment}")
+    expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
+    expect(page.get_by_text("This page works from the link in our mail.")).to_be_visible()
+
+
+def test_a_link_pasted_into_the_open_page_works(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    page.goto(f"{base_url}/verify-email")
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "verify-email")
+    page.get_by_role("button", name="Confirm my address").click()
+    expect(page.locator("#done")).to_be_visible()
+    assert page.url == f"{base_url}/verify-email"
+
+
+def test_an_address_is_confirmed_only_by_the_button(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "verify-email")
+    page.wait_for_load_state("networkidle")
+    assert fake_api.requests == []
+
+    page.get_by_role("button", name="Confirm my address").click()
+    expect(page.get_by_role("heading", name="Your address is confirmed")).to_be_focused()
+    assert fake_api.verified
+    assert fake_api.requests == [("verify-email", {"token": "T.1-x_y"})]
+
+
+def test_a_dead_verification_link_offers_a_new_one(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    open_link(page, base_url, "verify-email")
+    page.get_by_role("button").click()
+    page.get_by_label("E-mail address").fill("lee@example.org")
+    page.get_by_role("button", name="Send a new link").click()
+    expect(page.get_by_role("heading", name="Check your mail")).to_be_focused()
+    assert fake_api.requests[-1] == ("resend-verification", {"email": "lee@example.org"})
+
+
+def test_a_refused_e_mail_address_is_named_beside_its_field(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    fake_api.instead = bad("invalid_request", "Some fields are not valid.", email=["Not valid."])
+    page.goto(f"{base_url}/reset-password")
+    page.get_by_label("E-mail address").fill("lee@example")
+    page.get_by_role("button").click()
+    expect(page.get_by_label("E-mail address")).to_be_focused()
+    expect(page.get_by_label("E-mail address")).to_have_accessible_description("Not valid.")
+
+
+@pytest.mark.parametrize(
+    ("instead", "sentence"),
+    [
+        (bad("too_many_requests", "Too many tries. Wait a minute.", 429), "Too many tries."),
+        (bad("unavailable", "Try again in a moment.", 503), "Try again in a moment."),
+        (("<h1>Bad gateway</h1>", 502), "The service cannot do this right now."),
+        (("null", 200, {"Content-Type": "application/json"}), "The service cannot do this"),
+    ],
+    ids=["too many", "unavailable", "a proxy's page", "nonsense"],
+)
+def test_a_failed_call_is_explained_and_can_be_repeated(
+    page: Page, base_url: str, fake_api: FakeApi, instead: tuple[object, int], sentence: str
+) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    fake_api.instead = instead
+    open_link(page, base_url, "reset-password")
+    page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button").click()
+    expect(page.get_by_role("alert")).to_contain_text(sentence)
+
+    fake_api.instead = None
+    page.get_by_role("button").click()
+    expect(page.locator("#done")).to_be_visible()
+
+
+def test_a_lost_connection_is_explained_and_can_be_repeated(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    page.route("**/api/**", lambda route: route.abort())
+    open_link(page, base_url, "verify-email")
+    page.get_by_role("button").click()
+    expect(page.get_by_role("alert")).to_contain_text("The service did not answer.")
+
+    page.unroute("**/api/**")
+    page.get_by_role("button").click()
+    expect(page.locator("#done")).to_be_visible()
+
+
+def test_a_form_is_sent_once_however_often_the_button_is_pressed(
+    page: Page, base_url: str, fake_api: FakeApi
+) -> None:
+    held: list[Route] = []
+    page.route("**/api/**", lambda route: held.append(route))
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "verify-email")
+    button = page.get_by_role("button")
+    for _ in range(3):
+        button.press("Enter")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    expect(button).to_be_focused()
+    expect(page.get_by_role("status")).to_have_text("One moment…")
+
+    held[0].continue_()
+    expect(page.locator("#done")).to_be_visible()
+    assert len(held) == len(fake_api.requests) == 1
+
+
+def test_the_keyboard_alone_is_enough(page: Page, base_url: str, fake_api: FakeApi) -> None:
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "reset-password")
+    expect(page.locator("#act")).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.type(PASSPHRASE)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(page.get_by_label("New password")).to_have_attribute("type", "text")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#done")).to_be_visible()
+    assert fake_api.password == PASSPHRASE
+
+
+def test_a_screen_reader_finds_every_part_by_name(page: Page, base_url: str) -> None:
+    open_link(page, base_url, "reset-password")
+    expect(page.locator("main")).to_match_aria_snapshot("""
+      - main:
+        - heading "Choose a new password" [level=1]
+        - text: New password
+        - paragraph: /At least 8 characters/
+        - textbox "New password"
+        - checkbox "Show password"
+        - text: Show password
+        - alert
+        - button "Save the new password"
+        - status
+    """)
+    page.goto(f"{base_url}/verify-email")
+    expect(page.locator("main")).to_match_aria_snapshot("""
+      - main:
+        - heading "Get a new link" [level=1]
+        - paragraph: /This page works from the link/
+        - paragraph
+        - text: E-mail address
+        - textbox "E-mail address"
+        - alert
+        - button "Send a new link"
+        - status
+    """)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_background(
+    page: Page, base_url: str, fake_api: FakeApi, scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    fake_api.instead = bad("weak_password", "Too easy to guess.", newPassword=["Too short."])
+    open_link(page, base_url, "reset-password")
+    page.get_by_label("New password").fill("short")
+    page.get_by_label("New password").press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("Too easy to guess.")
+    contrasts = dict(page.evaluate(CONTRASTS))
+    assert {"Too short.", "Too easy to guess.", "Save the new password"} <= set(contrasts)
+    assert min(contrasts.values()) >= 4.5, contrasts
+
+
+@pytest.mark.parametrize(
+    "path", ["reset-password", "reset-password#token=T", "verify-email#token=T"]
+)
+@pytest.mark.parametrize(("width", "text_size"), [(320, "100%"), (640, "200%")])
+def test_a_page_fits_a_small_screen_and_large_text(
+    page: Page, base_url: str, path: str, width: int, text_size: str
+) -> None:
+    page.set_viewport_size({"width": width, "height": 480})
+    page.goto(f"{base_url}/{path}")
+    page.evaluate(f"document.documentElement.style.fontSize = '{text_size}'")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for control in page.locator("main input:visible, main button:visible").all():
+        box = control.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    # Phones zoom into a field whose letters are smaller, and stay zoomed.
+    sizes = page.locator("input:not([type=checkbox])").evaluate_all(
+        "all => all.map(input => parseFloat(getComputedStyle(input).fontSize))"
+    )
+    assert sizes
+    assert min(sizes) >= 16
+
+
+def test_a_page_without_scripts_offers_no_form(browser: Browser, base_url: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{base_url}/reset-password#token=T")
+    expect(page.locator("form")).to_have_count(2)
+    expect(page.locator("form:visible")).to_have_count(0)
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_docs_show_every_operation_and_can_try_one(
+    page: Page, base_url: str, fake_api: FakeApi, scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{base_url}/docs")
+    expect(page.locator(".opblock")).to_have_count(2)
+    expect(page.locator("html.dark-mode")).to_have_count(int(scheme == "dark"))
+    page.get_by_role("button", name="Authorize", exact=True).click()
+    page.get_by_role("textbox", name="auth-bearer-value").fill("a.b.c")
+    page.get_by_label("Apply credentials").click()
+    page.get_by_role("button", name="Close", exact=True).click()
+    page.locator(".opblock", has_text="Check an access token").get_by_role("button").first.click()
+    page.get_by_role("button", name="Execute").click()
+    expect(page.locator(".responses-inner").get_by_text("The token is good.").first).to_be_visible()
+    assert fake_api.requests == [("verify", None)]
+
+
+def test_the_pages_work_below_a_path_prefix(
+    page: Page, base_url: str, site_app: Flask, fake_api: FakeApi
+) -> None:
+    inner = site_app.wsgi_app
+
+    def below_accounts(environ, start_response):  # type: ignore[no-untyped-def]
+        assert environ["PATH_INFO"].startswith("/accounts/"), environ["PATH_INFO"]
+        environ["PATH_INFO"] = environ["PATH_INFO"].removeprefix("/accounts")
+        return inner(environ, start_response)
+
+    site_app.wsgi_app = below_accounts  # type: ignore[method-assign]
+    fake_api.live_tokens.add("T.1-x_y")
+    page.goto(f"{base_url}/accounts/")
+    expect(page.locator(".opblock")).to_have_count(2)
+    open_link(page, base_url, "accounts/reset-password")
+    page.get_by_label("New password").fill(PASSPHRASE)
+    page.get_by_role("button").click()
+    expect(page.locator("#done")).to_be_visible()

@@ -1,0 +1,283 @@
+"""Registration and login."""
+
+import pytest
+from conftest import PASSWORD, failure, race, success
+from sqlalchemy import func, select, update
+
+from core.passwords import Hasher
+from database import reading, transaction
+from extensions import db
+from models import User
+
+REGISTRATION = {
+    "username": "Ada.L-1",
+    "email": "Ada@Example.org",
+    "password": PASSWORD,
+    "firstName": " Ada ",
+    "lastName": "L",
+}
+
+
+def register(client, **changes):
+    return client.post("/api/auth/register", json=REGISTRATION | changes)
+
+
+def login(client, email, password):
+    return client.post("/api/auth/login", json={"email": email, "password": password})
+
+
+def stored(app, **columns):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(User.__table__).filter_by(**columns)).one()
+
+
+def test_registered_user_can_log_in(app, client, outbox):
+    response = register(client)
+    data = success(response, 201)
+    assert data == {
+        "userId": data["userId"],
+        "username": "Ada.L-1",
+        "email": "ada@example.org",
+    }
+    user = stored(app, id=data["userId"])
+    assert (user.first_name, user.role, user.is_active) == ("Ada", "student", True)
+    assert outbox.waiting() == [("email_verification", "ada@example.org")]
+
+    data = success(login(client, "ADA@example.ORG", PASSWORD))
+    assert data["user"] == {
+        "id": user.id,
+        "username": "Ada.L-1",
+        "email": "ada@example.org",
+        "role": "student",
+    }
+    assert data["expiresIn"] == 900
+    assert stored(app, id=user.id).last_login_at is not None
+
+
+def test_password_is_stored_as_a_hash_that_names_its_scheme(app, client):
+    register(client)
+    user = stored(app, email="ada@example.org")
+    assert user.password_hash.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "fields"),
+    [
+        ({"email": "other@example.org", "username": "ada.l-1"}, "username_taken", {"username"}),
+        ({"username": "other", "email": "ADA@EXAMPLE.ORG"}, "email_taken", {"email"}),
+        ({"username": "ADA.L-1"}, "username_taken", {"username", "email"}),
+    ],
+)
+def test_taken_name_or_address_is_refused(client, changes, code, fields):
+    success(register(client), 201)
+    assert failure(register(client, **changes), 409, code).keys() == fields
+
+
+def test_address_is_one_in_all_its_forms(client):
+    success(register(client, email="ada@Bücher.example"), 201)
+    failure(
+        register(client, username="other", email="ADA@xn--bcher-kva.example"), 409, "email_taken"
+    )
+    success(login(client, "ada@bücher.EXAMPLE", PASSWORD))
+
+
+def test_race_for_one_name_has_one_winner(app, client, outbox):
+    answers = race(
+        lambda number: register(app.test_client(), email=f"racer{number}@example.org").status_code
+    )
+    assert sorted(answers) == [201] + [409] * (len(answers) - 1)
+    assert len(outbox.waiting()) == 1
+
+
+def test_race_for_one_address_has_one_winner(app):
+    answers = race(
+        lambda number: register(app.test_client(), username=f"racer{number}").status_code
+    )
+    assert sorted(answers) == [201] + [409] * (len(answers) - 1)
+    with app.app_context(), reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(User)) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("username", "ab"),
+        ("username", "a" * 33),
+        ("username", "-ada"),
+        ("username", "ada lovelace"),
+        ("username", "adä"),
+        ("username", "ada\n"),
+        ("email", "ada"),
+        ("email", "ada@example"),
+        ("email", "ada@@example.org"),
+        ("email", "adä@example.org"),
+        ("email", "a" * 65 + "@example.org"),
+        ("email", f"ada@{'a.' * 124}org"),
+        ("email", "ada@example.org\nBcc: all@example.org"),
+        ("firstName", ""),
+        ("firstName", "   "),
+        ("firstName", "a" * 65),
+        ("lastName", "a\x00b"),
+        ("lastName", "a\x1f"),
+        ("password", "long and fine, but\x00"),
+        ("password", "ab" * 64 + "c"),
+    ],
+)
+def test_field_out_of_bounds_is_refused(client, field, value):
+    if value == "ada\n":  # white space at the ends is no fault
+        success(register(client, username=value), 201)
+        return
+    assert failure(register(client, **{field: value}), 400, "invalid_request").keys() == {field}
+
+
+@pytest.mark.parametrize("field", REGISTRATION)
+@pytest.mark.parametrize("value", [None, 7, 1.5, True, [], ["ada@example.org"], {}, {"a": "b"}])
+def test_value_of_another_type_is_refused(client, field, value):
+    assert failure(register(client, **{field: value}), 400, "invalid_request").keys() == {field}
+
+
+@pytest.mark.parametrize("field", REGISTRATION)
+def test_missing_field_is_named(client, field):
+    body = {name: value for name, value in REGISTRATION.items() if name != field}
+    response = client.post("/api/auth/register", json=body)
+    assert failure(response, 400, "invalid_request").keys() == {field}
+
+
+@pytest.mark.parametrize("field", ["role", "isActive", "id", "passwordHash", "first_name"])
+def test_unknown_field_is_refused_by_name(client, field):
+    assert failure(register(client, **{field: "admin"}), 400, "invalid_request").keys() == {field}
+
+
+@pytest.mark.parametrize(
+    "password", ["short", "password", "P@ssw0rd!", "aaaaaaaaaaaa", "12345678", "ada.l-1-2024"]
+)
+def test_guessable_password_is_refused_with_the_reason(client, password):
+    fields = failure(register(client, password=password), 400, "weak_password")
+    (reason,) = fields["password"]
+    assert reason.startswith("This password ")
+
+
+def test_shortest_password_is_a_setting(make_app):
+    client = make_app(password_min_length=20).test_client()
+    failure(register(client, password=PASSWORD), 400, "weak_password")
+
+
+def test_longest_password_works_to_its_last_character(client):
+    password = "Blue mugs travel. " * 8
+    password = password[:128]
+    success(register(client, password=password), 201)
+    success(login(client, "ada@example.org", password))
+    failure(login(client, "ada@example.org", password[:127] + "!"), 401, "invalid_credentials")
+
+
+def test_password_is_not_trimmed_but_normalised(client):
+    success(register(client, password=" \ufb01nd the caf\u00e9 "), 201)
+    success(login(client, "ada@example.org", " find the cafe\u0301 "))
+    failure(login(client, "ada@example.org", "find the caf\u00e9"), 401, "invalid_credentials")
+
+
+@pytest.mark.parametrize(
+    ("email", "password"),
+    [
+        ("student@example.org", "wrong"),
+        ("student@example.org", ""),
+        ("student@example.org", "x" * 1024),
+        ("student@example.org", "with\x00nul"),
+        ("nobody@example.org", PASSWORD),
+        ("not an address", PASSWORD),
+        ("", PASSWORD),
+        ("student@example.org\x00", PASSWORD),
+    ],
+)
+def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, password):
+    make_user()
+    response = login(client, email, password)
+    assert failure(response, 401, "invalid_credentials") == {}
+    assert response.get_json()["message"] == "The e-mail address or the password is wrong."
+    assert "WWW-Authenticate" not in response.headers
+
+
+def test_login_work_is_the_same_for_known_and_unknown_accounts(app, client, make_user, monkeypatch):
+    make_user()
+    asked = []
+    verify = Hasher.verify
+    monkeypatch.setattr(
+        Hasher,
+        "verify",
+        lambda self, raw, stored: asked.append(stored) or verify(self, raw, stored),
+    )
+    login(client, "student@example.org", "wrong")
+    login(client, "nobody@example.org", "wrong")
+    login(client, "not an address", "wrong")
+    assert [bool(stored) for stored in asked] == [True, False, False]
+
+
+def test_inactive_account_is_told_only_after_the_right_password(client, make_user):
+    user = make_user(is_active=False)
+    failure(login(client, user.email, "wrong"), 401, "invalid_credentials")
+    failure(login(client, user.email, user.password), 403, "account_inactive")
+
+
+def test_unverified_address_keeps_out_where_that_is_required(make_app, make_user):
+    user = make_user()
+    client = make_app(require_verified_email=True).test_client()
+    failure(login(client, user.email, "wrong"), 401, "invalid_credentials")
+    failure(login(client, user.email, user.password), 403, "email_unverified")
+
+
+def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
+    user = make_user()
+    client = make_app(bcrypt_rounds=5).test_client()
+    success(login(client, user.email, user.password))
+    assert ",r=5$" in stored(app, id=user.id).password_hash
+    success(login(client, user.email, user.password))
+
+
+def test_many_logins_at_once_renew_a_hash_and_all_get_in(app, make_app, make_user):
+    user = make_user()
+    renewed = make_app(bcrypt_rounds=5)
+    answers = race(lambda _: login(renewed.test_client(), user.email, user.password).status_code)
+    assert set(answers) == {200}
+    success(login(app.test_client(), user.email, user.password))
+
+
+def test_plain_bcrypt_hash_of_another_system_is_taken_in(app, client, make_user):
+    import_hash = "$2b$04$rloj.175adHhWSKw4MPYS.W2FSpND/i6VUp7Za78AUZfDpVrqHz.O"
+    user = make_user(password_hash=import_hash, password="correct horse")
+    success(login(client, user.email, "correct horse"))
+    assert stored(app, id=user.id).password_hash.startswith("$bcrypt-sha256$")
+    success(login(client, user.email, "correct horse"))
+
+
+@pytest.mark.parametrize("change", [{"password_version": 2}, {"is_active": False}])
+def test_login_is_refused_when_the_account_changed_during_the_hash(
+    app, client, make_user, monkeypatch, change
+):
+    user = make_user()
+    verify = Hasher.verify
+
+    def change_meanwhile(self, raw, stored):
+        with transaction() as session:
+            session.execute(update(User).values(**change))
+        return verify(self, raw, stored)
+
+    monkeypatch.setattr(Hasher, "verify", change_meanwhile)
+    failure(login(client, user.email, user.password), 401, "invalid_credentials")
+
+
+def test_no_connection_is_held_while_a_password_is_hashed(app, client, make_user, monkeypatch):
+    user = make_user()
+    held = []
+    with app.app_context():
+        pool = db.engine.pool
+    for name in ("hash", "verify"):
+        original = getattr(Hasher, name)
+
+        def watch(self, *arguments, original=original):
+            held.append(pool.checkedout())
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Hasher, name, watch)
+    success(login(client, user.email, user.password))
+    success(register(client), 201)
+    assert held == [0, 0]

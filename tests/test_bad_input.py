@@ -1,0 +1,487 @@
+"""Whatever a client sends, the answer is one of the contract's, and never a 500."""
+
+import io
+import json
+
+import pytest
+from conftest import failure, success
+from endpoints import API, ENDPOINTS, GUARDED, UNKNOWN_ID, WITH_BODY
+from marshmallow import fields
+
+from web.api import MAX_BODY
+from web.openapi import possible_errors
+
+every_json_endpoint = pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
+every_guarded_endpoint = pytest.mark.parametrize("endpoint", GUARDED, ids=str)
+every_endpoint = pytest.mark.parametrize("endpoint", API, ids=str)
+# For what is refused before any database could have a view of it.
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+NOT_AN_OBJECT = {
+    "empty": b"",
+    "blank": b" ",
+    "not JSON": b"email=me@example.org",
+    "cut": b'{"email": "me@exa',
+    "single quotes": b"{'a': 1}",
+    "two": b"{}{}",
+    "trailing NUL": b"{}\x00",
+    "list": b"[]",
+    "list of an object": b"[{}]",
+    "string": b'"text"',
+    "number": b"7",
+    "null": b"null",
+    "true": b"true",
+    "open lists": b"[" * 60_000,
+    "open objects": b'{"a":' * 12_000,
+    "33 deep": b'{"a":' + b"[" * 32 + b"]" * 32 + b"}",
+    "NaN": b'{"email": NaN}',
+    "Infinity": b'{"email": Infinity}',
+    "-Infinity": b'{"email": -Infinity}',
+    "1e999": b'{"email": 1e999}',
+    "65 bits": b'{"email": 9223372036854775808}',
+    "-65 bits": b'{"email": -9223372036854775809}',
+    "60,000 digits": b'{"email": ' + b"9" * 60_000 + b"}",
+    "broken UTF-8": b'{"email": "\xff"}',
+    "broken UTF-8 in a name": b'{"\xc3": 1}',
+    "byte order mark": b"\xef\xbb\xbf{}",
+    "UTF-16": "{}".encode("utf-16"),
+    "lone surrogate": rb'{"email": "\ud800"}',
+    "lone surrogate in a name": rb'{"\ud800": 1}',
+    "lone surrogate below": rb'{"a": [{"b": "\udfff"}]}',
+    "line break in a text": b'{"email": "a\nb"}',
+    "NUL in a text": b'{"email": "\x00"}',
+    "name twice": b'{"email": "a", "email": "b"}',
+    "name twice, escaped": rb'{"email": "a", "\u0065mail": "b"}',
+    "name twice below": b'{"a": {"b": 1, "b": 2}}',
+}
+OTHER_TYPES = [
+    None,
+    "",
+    "text/plain",
+    "text/json",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "application/json-patch+json",
+    "application/jsonx",
+    "application",
+    "json",
+    "\u00e4\u0000",
+]
+VALUES = [None, True, 7, 1.5, "text", [], ["text"], {}, {"a": "b"}]
+TAKES = {fields.Boolean: bool, fields.Integer: int, fields.Nested: dict}
+CONTROLS = ["\x00", "a\x00b", "a\x01b", "a\x1bb", "a\x7fb", "a\x85b", "\x00" * 64]
+
+ODD_AUTHORIZATION = [
+    ("", "token_missing"),
+    ("Basic bWU6cHc=", "token_missing"),
+    ("Bearerx", "token_missing"),
+    ("Bearer", "token_invalid"),
+    ("Bearer ", "token_invalid"),
+    ("Bearer a b", "token_invalid"),
+    ("Bearer x", "token_invalid"),
+    ("bearer a.b.c", "token_invalid"),
+    ("Bearer " + "x" * 60_000, "token_invalid"),
+    ("Bearer \u00e4\u00ff", "token_invalid"),
+    ("Bearer eyJhbGciOiJub25lIn0.e30.", "token_invalid"),
+]
+UNKNOWN_PATHS = [
+    "/nothing",
+    "/api",
+    "/api/",
+    "/api/auth",
+    "/auth/",
+    "/API/auth/login",
+    "/api/auth/Login",
+    "/api/auth/login/",
+    "/api//auth/login",
+    "/api/auth//login",
+    "/api/api/auth/login",
+    "/auth/auth/login",
+    "/api/auth/login%00",
+    "/%00",
+    "/api/auth/%",
+    "/api/auth/%zz",
+    "/api/auth/%ff%fe",
+    "/api/auth/%0d%0aSet-Cookie:%20a=b",
+    "/api/auth/login;a=b",
+    "/api/auth/x/../login",
+    "/api/auth/sessions/a/b",
+    "/\u00e4/\U0001f600",
+    "/" + "x" * 4000,
+    "/" + "x/" * 2000,
+    "/.env",
+    "/static/",
+    "/static/nothing.js",
+    "/static/../app.py",
+    "/static/%2e%2e/app.py",
+    "/static//etc/passwd",
+    "/docs/assets/..%2f..%2fapp.py",
+    "/docs/assets/nothing",
+    "/openapi.json/",
+    "/healthz/",
+]
+
+
+class Chunks(io.BytesIO):
+    """A body as gunicorn hands on a chunked one."""
+
+    def send(self, client, method, path, **options):
+        return client.open(
+            path,
+            method=method,
+            input_stream=self,
+            content_type=options.pop("content_type", "application/json"),
+            headers={"Transfer-Encoding": "chunked", **options.pop("headers", {})},
+            environ_overrides={"wsgi.input_terminated": True, "CONTENT_LENGTH": ""},
+        )
+
+
+class BrokenChunks(Chunks):
+    def read(self, *_):
+        raise OSError("Invalid chunk size")
+
+    readline = readinto = readall = read1 = read
+
+
+class Untouched(Chunks):
+    def read(self, *_):
+        raise AssertionError("the body was read")
+
+    readline = readinto = readall = read1 = read
+
+
+@pytest.fixture
+def headers(make_user, log_in):
+    """What an admin's calls carry, so that no role is in the way."""
+    return log_in(make_user("headmaster", role="admin")).headers
+
+
+@pytest.fixture
+def send(client, headers):
+    """Send a body to an endpoint in both path forms; yield each answer with what it is about."""
+
+    def send(endpoint, body, content_type="application/json"):
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        for path in endpoint.paths:
+            yield client.open(
+                path,
+                method=endpoint.method,
+                data=raw,
+                content_type=content_type,
+                headers=headers if endpoint.operation.guarded else {},
+            )
+
+    return send
+
+
+def test_route_table_is_read():
+    assert {str(endpoint) for endpoint in API} >= {
+        "POST /api/auth/register",
+        "POST /api/auth/login",
+        "POST /api/auth/refresh",
+        "DELETE /api/auth/sessions/<session_id>",
+    }
+    assert all(len(endpoint.paths) == 2 for endpoint in API)
+    assert all(
+        path in ("/healthz", "/readyz") for e in ENDPOINTS if e not in API for path in e.paths
+    )
+
+
+@every_json_endpoint
+@on_one_database
+def test_body_that_is_no_json_object_is_refused(endpoint, send):
+    for what, raw in NOT_AN_OBJECT.items():
+        for response in send(endpoint, raw):
+            assert failure(response, 400, "invalid_request") == {}, what
+            assert response.get_json()["message"].startswith("The body "), what
+
+
+@every_json_endpoint
+@on_one_database
+def test_missing_body_is_refused(endpoint, send):
+    for response in send(endpoint, b"", content_type=None):
+        assert failure(response, 400, "invalid_request") == {}
+
+
+@every_json_endpoint
+@on_one_database
+def test_body_of_another_type_is_refused(endpoint, send):
+    for content_type in OTHER_TYPES:
+        for response in send(endpoint, endpoint.example, content_type):
+            failure(response, 415, "unsupported_media_type")
+
+
+@every_json_endpoint
+@on_one_database
+def test_parameters_and_case_of_the_type_do_not_matter(endpoint, send):
+    for content_type in (
+        "application/json; charset=utf-8",
+        "Application/JSON",
+        "application/json;",
+    ):
+        for response in send(endpoint, {"surprise": 1}, content_type):
+            assert "surprise" in failure(response, 400, "invalid_request")
+
+
+@every_json_endpoint
+@on_one_database
+def test_unknown_fields_are_named(endpoint, send):
+    for name in ("surprise", "isActive", "_id", "__proto__", "\u00e9", "a\x00b", "\n", "x" * 1000):
+        for response in send(endpoint, {**endpoint.example, name: "admin"}):
+            assert failure(response, 400, "invalid_request").keys() == {name}
+
+
+@every_json_endpoint
+@on_one_database
+def test_nesting_to_the_limit_is_only_an_unknown_field(endpoint, send):
+    for nested in (b"[" * 31 + b"]" * 31, b'{"a":' * 31 + b"1" + b"}" * 31):
+        for response in send(endpoint, b'{"surprise":' + nested + b"}"):
+            assert "surprise" in failure(response, 400, "invalid_request")
+
+
+@every_json_endpoint
+@on_one_database
+def test_each_missing_field_is_named(endpoint, send):
+    for response in send(endpoint, {}):
+        if endpoint.required:
+            assert failure(response, 400, "invalid_request").keys() == endpoint.required
+    for name in endpoint.required:
+        body = {key: value for key, value in endpoint.example.items() if key != name}
+        for response in send(endpoint, body):
+            assert failure(response, 400, "invalid_request").keys() == {name}
+
+
+@every_json_endpoint
+@on_one_database
+def test_value_of_another_type_is_named(endpoint, send):
+    for field in endpoint.operation.body.fields.values():
+        takes = next((kind for cls, kind in TAKES.items() if isinstance(field, cls)), str)
+        for value in VALUES:
+            if type(value) is not takes:
+                for response in send(endpoint, {**endpoint.example, field.data_key: value}):
+                    found = failure(response, 400, "invalid_request")
+                    assert found.keys() == {field.data_key}, value
+
+
+@every_json_endpoint
+def test_text_that_is_too_long_is_named(endpoint, send):
+    for name in endpoint.texts:
+        for text in ("x" * 5000, "x" * 60_000, "\U0001f600" * 5000):
+            for response in send(endpoint, {**endpoint.example, name: text}):
+                assert failure(response, 400, "invalid_request").keys() == {name}
+
+
+@every_json_endpoint
+def test_control_characters_never_get_through(endpoint, send):
+    declared = {error.code for error in possible_errors(endpoint.operation) if error.status < 500}
+    for name in endpoint.texts:
+        for text in CONTROLS:
+            for response in send(endpoint, {**endpoint.example, name: text}):
+                code = response.get_json()["error"]["code"]
+                assert code in declared, (text, response.text)
+                failure(response, response.status_code, code)
+
+
+@every_json_endpoint
+@on_one_database
+def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, send):
+    start, end = b'{"surprise": "', b'"}'
+    fits = start + b"x" * (MAX_BODY - len(start + end)) + end
+    assert (MAX_BODY, len(fits)) == (65536, 65536)
+    for response in send(endpoint, fits):
+        assert "surprise" in failure(response, 400, "invalid_request")
+    for body in (fits + b" ", b"[" * 200_000, b"x" * 10_000_000):
+        for response in send(endpoint, body):
+            failure(response, 413, "too_large")
+
+
+@every_json_endpoint
+@on_one_database
+def test_chunked_body_is_measured_and_read(endpoint, client, headers):
+    for path in endpoint.paths:
+        fine = b'{"surprise": 1}'
+        response = Chunks(fine).send(client, endpoint.method, path, headers=headers)
+        assert "surprise" in failure(response, 400, "invalid_request")
+        fits = Chunks(fine + b" " * (MAX_BODY - len(fine)))
+        response = fits.send(client, endpoint.method, path, headers=headers)
+        assert "surprise" in failure(response, 400, "invalid_request")
+        for body in (b" " * (MAX_BODY + 1), fine + b" " * MAX_BODY, b"[" * 200_000):
+            response = Chunks(body).send(client, endpoint.method, path, headers=headers)
+            failure(response, 413, "too_large")
+        response = Chunks(fine).send(
+            client, endpoint.method, path, headers=headers, content_type="text/plain"
+        )
+        failure(response, 415, "unsupported_media_type")
+        assert (
+            failure(
+                Chunks().send(client, endpoint.method, path, headers=headers),
+                400,
+                "invalid_request",
+            )
+            == {}
+        )
+
+
+@every_json_endpoint
+@on_one_database
+def test_body_that_breaks_off_is_refused(endpoint, client, headers):
+    for path in endpoint.paths:
+        response = BrokenChunks().send(client, endpoint.method, path, headers=headers)
+        failure(response, 400, "invalid_request")
+        for stream in (io.BytesIO(b'{"email": '), BrokenChunks()):
+            response = client.open(
+                path,
+                method=endpoint.method,
+                input_stream=stream,
+                content_type="application/json",
+                headers=headers,
+                environ_overrides={"CONTENT_LENGTH": "100"},
+            )
+            failure(response, 400, "invalid_request")
+
+
+@every_json_endpoint
+@on_one_database
+def test_announced_length_is_believed_when_it_is_too_much(endpoint, client, headers):
+    for path in endpoint.paths:
+        response = client.open(
+            path,
+            method=endpoint.method,
+            input_stream=Untouched(),
+            content_type="application/json",
+            headers=headers,
+            environ_overrides={"CONTENT_LENGTH": "99999999999999999999"},
+        )
+        failure(response, 413, "too_large")
+
+
+@every_json_endpoint
+@on_one_database
+def test_odd_announced_length_is_no_server_error(endpoint, client, headers):
+    for length in ("-1", "abc", "1e3", "\u0663"):
+        response = client.open(
+            endpoint.paths[0],
+            method=endpoint.method,
+            data=b"",
+            content_type="application/json",
+            headers=headers,
+            environ_overrides={"CONTENT_LENGTH": length},
+        )
+        failure(response, 400, "invalid_request")
+
+
+@every_json_endpoint
+@on_one_database
+def test_query_is_no_body(endpoint, client, headers):
+    query = "?email=me@example.org&email=x&password=y&%00=%ff&" + "&".join(endpoint.example)
+    for path in endpoint.paths:
+        response = client.open(
+            path + query, method=endpoint.method, json={"surprise": 1}, headers=headers
+        )
+        assert failure(response, 400, "invalid_request").keys() >= {"surprise", *endpoint.required}
+
+
+@every_guarded_endpoint
+@on_one_database
+def test_token_is_asked_for_before_the_body_is_looked_at(endpoint, client):
+    for path in endpoint.paths:
+        for content_type in ("application/json", "text/plain", "multipart/form-data", ""):
+            for length in ("10", "10000000", "-1"):
+                response = client.open(
+                    path,
+                    method=endpoint.method,
+                    input_stream=Untouched(),
+                    content_type=content_type,
+                    environ_overrides={"CONTENT_LENGTH": length},
+                )
+                failure(response, 401, "token_missing")
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+        response = Untouched().send(client, endpoint.method, path)
+        failure(response, 401, "token_missing")
+        for body in (b"x" * 10_000_000, b"{"):
+            response = client.open(
+                path, method=endpoint.method, data=body, content_type="application/json"
+            )
+            failure(response, 401, "token_missing")
+
+
+@every_guarded_endpoint
+@on_one_database
+def test_odd_authorization_is_a_401(endpoint, client):
+    for sent, code in ODD_AUTHORIZATION:
+        for path in endpoint.paths:
+            response = client.open(path, method=endpoint.method, headers={"Authorization": sent})
+            failure(response, 401, code)
+            assert response.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+@on_one_database
+def test_unknown_path_is_a_404_in_json(client):
+    for path in UNKNOWN_PATHS:
+        failure(client.get(path), 404, "not_found")
+        if not path.startswith(("/static/", "/docs/assets/")):
+            failure(client.post(path, data=b"{"), 404, "not_found")
+    # The client itself would take this one for a host.
+    response = client.get("/", environ_overrides={"PATH_INFO": "//api/auth/login"})
+    failure(response, 404, "not_found")
+
+
+@every_endpoint
+@on_one_database
+def test_other_method_is_a_405_that_names_the_right_ones(endpoint, client):
+    served = {other.method for other in API if other.rule == endpoint.rule} | {"OPTIONS"}
+    if "GET" in served:
+        served.add("HEAD")
+    for path in endpoint.paths:
+        if endpoint.rule.count("<"):
+            # Another rule may match the same path; that is for the router.
+            continue
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "FOO"} - served:
+            response = client.open(path, method=method, data=b"[" * 100)
+            failure(response, 405, "method_not_allowed")
+            assert set(response.headers["Allow"].split(", ")) == served
+        response = client.options(path)
+        assert (response.status_code, response.data) == (200, b"")
+        assert set(response.headers["Allow"].split(", ")) == served
+
+
+def test_head_is_get_without_a_body(client, auth):
+    for path in ("/healthz", "/readyz", "/openapi.json", "/api/auth/verify", "/auth/sessions"):
+        response = client.head(path, headers=auth.headers)
+        assert (response.status_code, response.data) == (200, b"")
+    response = client.head("/api/auth/verify")
+    assert (response.status_code, response.data) == (401, b"")
+    assert client.head("/nothing").status_code == 404
+
+
+@on_one_database
+def test_odd_host_header_is_answered_in_json(client):
+    for host in ("", "evil.example", "a b", "[::1", "x:99999", "x:y", "\u00e4\u00ff", "a,b"):
+        success(client.get("/healthz", headers={"Host": host}))
+        failure(client.get("/nothing", headers={"Host": host}), 404, "not_found")
+        failure(client.post("/api/auth/login", headers={"Host": host}), 400, "invalid_request")
+    # No name has this length, and werkzeug says so.
+    failure(client.get("/healthz", headers={"Host": "x" * 5000}), 400, "invalid_request")
+
+
+@pytest.mark.parametrize("endpoint", [e for e in API if "<" in e.rule], ids=str)
+def test_odd_path_parameter_is_refused(endpoint, client, headers):
+    odd = ["%00", "a%00b", "not-a-uuid", "%F0%9F%98%80", "%ff", "%20", "..%5c", "%27--", "%25s"]
+    odd += ["x" * 3000, UNKNOWN_ID.upper(), f"%7B{UNKNOWN_ID}%7D", UNKNOWN_ID + "%0a", "%e2%80%ae"]
+    for path in endpoint.paths:
+        for value in odd:
+            response = client.open(
+                path.replace(UNKNOWN_ID, value),
+                method=endpoint.method,
+                json=endpoint.example if endpoint.operation.body else None,
+                headers=headers,
+            )
+            assert response.status_code in (400, 404), (value, response.text)
+            failure(response, response.status_code, response.get_json()["error"]["code"])
+
+
+def test_session_id_of_any_other_form_is_just_unknown(client, auth):
+    for value in ("%00", "not-a-uuid", UNKNOWN_ID, UNKNOWN_ID.upper(), "%F0%9F%98%80", "x" * 3000):
+        response = client.delete(f"/api/auth/sessions/{value}", headers=auth.headers)
+        failure(response, 404, "not_found")
+    assert len(success(client.get("/api/auth/sessions", headers=auth.headers))["sessions"]) == 1

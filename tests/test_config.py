@@ -1,0 +1,313 @@
+"""The settings: what is taken, what is refused, and that docs and templates tell the truth."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dotenv import dotenv_values
+
+import config
+from config import ROOT, ConfigError, Settings, load
+
+KEY = "0123456789abcdef" * 2
+PRODUCTION = {
+    "DATABASE_URL": "postgres://user:password@db.example.org/accounts",
+    "SECRET_KEY": KEY,
+    "PUBLIC_URL": "https://accounts.example.org",
+    "MAIL_URL": "console:",
+}
+ROWS = dataclasses.fields(Settings)
+NAMES = [row.name.upper() for row in ROWS]
+
+
+def refusal(**environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(environ)
+    return str(caught.value)
+
+
+def shown(value: Any) -> str:
+    """Write a default the way the environment would."""
+    if value in (None, "", ()):
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def test_nothing_needs_to_be_set() -> None:
+    settings = load({})
+    assert settings.embedded
+    assert settings.public_url == "http://127.0.0.1:5000"
+    assert settings.sender == "no-reply@localhost"
+
+
+def test_an_empty_value_counts_as_unset() -> None:
+    assert vars(load(dict.fromkeys(NAMES, " "))) == vars(load({}))
+
+
+def test_everything_wrong_is_listed_at_once() -> None:
+    found = refusal(
+        DATABASE_URL="mysql://h/db", SECRET_KEY="short", PORT="0", LOG_FORMAT="xml", MAIL_URL=" "
+    )
+    named = re.findall(r"^- ([A-Z_]+) ", found, re.M)
+    assert named == ["DATABASE_URL", "SECRET_KEY", "LOG_FORMAT", "PORT", "PUBLIC_URL", "MAIL_URL"]
+
+
+@pytest.mark.parametrize("name", ["SECRET_KEY", "PUBLIC_URL", "MAIL_URL"])
+def test_a_production_deployment_must_name(name: str) -> None:
+    assert refusal(**{**PRODUCTION, name: ""}).count(f"- {name} is missing") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_refused_value_is_not_repeated(name: str) -> None:
+    for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#"):
+        message = refusal(**{name: value})
+        assert name in message
+        assert "s3cr3t" not in message
+
+
+def test_settings_do_not_print_their_secrets() -> None:
+    settings = load({**PRODUCTION, "MAIL_URL": "smtp://user:password@mail.example.org"})
+    assert KEY not in repr(settings)
+    assert "password" not in repr(settings)
+
+
+def test_broken_utf8_is_refused() -> None:
+    assert "SECRET_KEY must be printable" in refusal(SECRET_KEY="\udcff" * 32)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_postgres_urls_keep_their_options(scheme: str) -> None:
+    url = f"{scheme}://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
+    found = load({**PRODUCTION, "DATABASE_URL": url}).database_url
+    assert found is not None
+    assert found.render_as_string(hide_password=False) == (
+        "postgresql+psycopg://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "mysql://db.example.org/accounts",
+        "postgresql+psycopg2://db.example.org/accounts",
+        "postgresql://db.example.org:port/accounts",
+        "postgresql://db.example.org:0/accounts",
+        "postgresql://db.example.org:65536/accounts",
+        "postgresql://user:%00@db.example.org/accounts",
+        "postgresql://db.example.org/accounts?pgbouncer=true",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:accounts?mode=memory&uri=true",
+        "sqlite:///accounts.db?mode=memory&uri=true",
+        "sqlite://host/accounts.db",
+    ],
+)
+def test_other_databases_are_refused(url: str) -> None:
+    assert "DATABASE_URL" in refusal(**{**PRODUCTION, "DATABASE_URL": url})
+
+
+def test_a_sqlite_file_may_be_named() -> None:
+    found = load({**PRODUCTION, "DATABASE_URL": "sqlite:////srv/accounts.db"}).database_url
+    assert found is not None
+    assert found.database == "/srv/accounts.db"
+
+
+def test_a_key_has_32_bytes_or_more() -> None:
+    assert "SECRET_KEY must have 32 bytes" in refusal(SECRET_KEY=KEY[:31])
+    assert "SECRET_KEY must have 32 bytes" in refusal(SECRET_KEY=f" {KEY[:31]} ")
+    assert load({"SECRET_KEY": KEY}).secret_key == KEY
+    assert load({"SECRET_KEY": "é" * 16}).secret_key == "é" * 16  # two bytes each
+
+
+def test_older_keys_come_after_the_key() -> None:
+    older = [KEY[::-1], KEY.upper()]
+    settings = load({"SECRET_KEY": KEY, "SECRET_KEY_FALLBACKS": f"{older[0]} , {older[1]},"})
+    assert settings.signing_keys == (KEY, *older)
+    assert "SECRET_KEY_FALLBACKS" in refusal(SECRET_KEY_FALLBACKS=f"{KEY},short")
+
+
+@pytest.mark.parametrize("name", ["PUBLIC_URL", "PASSWORD_RESET_URL", "EMAIL_VERIFICATION_URL"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "accounts.example.org",
+        "ftp://accounts.example.org",
+        "https://",
+        "https://:443",
+        "https://user:password@accounts.example.org",
+        "https://accounts.example.org:",
+        "https://accounts.example.org:0",
+        "https://accounts.example.org:65536",
+        "https://accounts.example.org/#top",
+        "https://accounts.example.org/#",
+        "https://accounts.example.org/<b>",
+        "https://accounts.example.org/a b",
+        "https://accounts.example.org\\@example.com",
+        "https://bücher.example",
+        "https://[::1",
+        "https://[zz]",
+    ],
+)
+def test_urls_that_no_mail_should_carry_are_refused(name: str, url: str) -> None:
+    assert name in refusal(**{name: url})
+
+
+def test_links_begin_with_the_public_url() -> None:
+    settings = load({"PUBLIC_URL": "https://example.org/accounts/"})
+    assert settings.reset_page == "https://example.org/accounts/reset-password"
+    assert settings.verification_page == "https://example.org/accounts/verify-email"
+    assert settings.sender == "no-reply@example.org"
+    assert "PUBLIC_URL" in refusal(PUBLIC_URL="https://example.org/?a=b")
+
+
+def test_own_pages_may_be_named() -> None:
+    page = "https://app.example.org/reset?from=mail"
+    assert load({"PASSWORD_RESET_URL": page}).reset_page == page
+    assert load({"EMAIL_VERIFICATION_URL": page}).verification_page == page
+
+
+@pytest.mark.parametrize("host", ["[::1]:8000", "192.0.2.1"])
+def test_a_bare_ip_address_is_no_mail_domain(host: str) -> None:
+    assert load({"PUBLIC_URL": f"http://{host}"}).sender == "no-reply@localhost"
+
+
+def test_links_follow_the_port_where_nobody_set_them() -> None:
+    assert load({"PORT": "8000"}).public_url == "http://127.0.0.1:8000"
+    assert load({**PRODUCTION, "PORT": "8000"}).public_url == PRODUCTION["PUBLIC_URL"]
+
+
+def test_origins_are_kept_as_browsers_send_them() -> None:
+    given = "https://App.example.org:443, http://[::1]:3000/,https://app.example.org,"
+    found = load({"CORS_ORIGINS": given}).cors_origins
+    assert found == ("https://app.example.org", "http://[::1]:3000")
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "app.example.org", "https://example.org/app"])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    assert "CORS_ORIGINS" in refusal(CORS_ORIGINS=f"https://example.org,{origin}")
+
+
+@pytest.mark.parametrize("sender", ["nobody", "a@example.org, b@example.org", "a@@example.org"])
+def test_a_sender_is_one_address(sender: str) -> None:
+    assert "MAIL_FROM" in refusal(MAIL_FROM=sender)
+    assert load({"MAIL_FROM": "Accounts <a@example.org>"}).sender == "Accounts <a@example.org>"
+
+
+@pytest.mark.parametrize("uri", ["memory://", "redis://", "http://example.org"])
+def test_limits_are_counted_in_redis_or_the_database(uri: str) -> None:
+    assert "RATELIMIT_STORAGE_URI" in refusal(RATELIMIT_STORAGE_URI=uri)
+    assert load({"RATELIMIT_STORAGE_URI": "rediss://:pw@example.org:6379/0"})
+
+
+def test_counts_and_lifetimes_are_positive_whole_numbers() -> None:
+    numbers = [row for row in ROWS if "whole number" in allowed(row)]
+    assert len(numbers) == 10
+    for row in numbers:
+        name = row.name.upper()
+        low, high = map(int, re.findall(r"\d+", allowed(row)))
+        assert low >= (0 if name == "TRUSTED_PROXIES" else 1)
+        for value in (low, high):
+            assert getattr(load({name: str(value)}), row.name) == value
+        for wrong in (
+            str(low - 1),
+            str(high + 1),
+            "1.5",
+            "1e3",
+            "+5",
+            "٣",
+            "1_0",
+            "ten",
+            "9" * 5000,
+        ):
+            assert f"{name} must be a whole number" in refusal(**{name: wrong})
+
+
+def test_the_cost_of_a_hash_is_4_to_16() -> None:
+    assert "from 4 to 16" in refusal(BCRYPT_ROUNDS="3")
+
+
+def test_switches_and_choices_are_read_whatever_their_case() -> None:
+    settings = load({"REQUIRE_VERIFIED_EMAIL": "TRUE", "LOG_LEVEL": "debug", "LOG_FORMAT": "JSON"})
+    assert settings.require_verified_email
+    assert (settings.log_level, settings.log_format) == ("DEBUG", "json")
+    assert not load({"RATELIMIT_ENABLED": "0"}).ratelimit_enabled
+    assert "RATELIMIT_ENABLED" in refusal(RATELIMIT_ENABLED="maybe")
+
+
+def test_the_environment_goes_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(config, "ROOT", tmp_path)
+    file = tmp_path / ".env"
+    # With the mark that some editors put at the beginning of a file.
+    file.write_text("\ufeffSESSION_DAYS=7\nBCRYPT_ROUNDS=11\nLOG_LEVEL\n")
+    monkeypatch.setenv("BCRYPT_ROUNDS", "10")
+    settings = load()
+    assert (settings.session_days, settings.bcrypt_rounds) == (7, 10)
+    file.write_bytes(b"SESSION_DAYS=\xff")
+    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
+        load()
+
+
+def test_a_process_shares_the_cores_with_its_siblings() -> None:
+    alone = load({"WEB_CONCURRENCY": "1"}).hashes_at_once
+    assert alone >= 1
+    assert load({"WEB_CONCURRENCY": "256"}).hashes_at_once == max(1, alone // 256)
+
+
+def test_a_check_of_the_settings_says_all_and_shows_no_traceback() -> None:
+    environ = {**os.environ, **dict.fromkeys(NAMES, ""), "WEB_CONCURRENCY": "abc", "PORT": "x"}
+    check = [sys.executable, "-m", "config"]
+    done = subprocess.run(check, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert re.findall(r"^- ([A-Z_]+)", done.stderr, re.M) == ["WEB_CONCURRENCY", "PORT"]
+    assert "Traceback" not in done.stderr
+    environ |= dict.fromkeys(NAMES, "")
+    assert subprocess.run(check, cwd=ROOT, env=environ, timeout=60).returncode == 0
+
+
+def allowed(row: dataclasses.Field[Any]) -> str:
+    """Return what a setting says about a value that is certainly wrong."""
+    try:
+        row.metadata["parse"]("?")
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{row.name} takes everything")
+
+
+def test_the_template_names_every_setting() -> None:
+    text = (ROOT / ".env.example").read_text()
+    entries = [
+        f"\n# {row.metadata['help']}\n#{row.name.upper()}={shown(row.default)}\n" for row in ROWS
+    ]
+    head = text[: text.index("\n\n") + 1]
+    assert text == head + "".join(entries)
+
+
+def test_the_template_changes_nothing_when_it_is_used(tmp_path: Path) -> None:
+    text = (ROOT / ".env.example").read_text()
+    (tmp_path / ".env").write_text(re.sub(r"^#([A-Z_]+=)", r"\1", text, flags=re.M))
+    values = {name: value or "" for name, value in dotenv_values(tmp_path / ".env").items()}
+    assert list(values) == NAMES
+    assert vars(load(values)) == vars(load({}))
+
+
+def test_the_docs_name_every_setting() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    table = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*?) \| (.*) \|$", text, re.M)
+    assert [name for name, *_ in table] == NAMES
+    for row, (name, default, bounds, meaning) in zip(ROWS, table, strict=True):
+        assert default == (f"`{shown(row.default)}`" if shown(row.default) else "unset"), name
+        assert meaning == row.metadata["help"], name
+        if "whole number" in allowed(row) or "one of" in allowed(row):
+            assert allowed(row).endswith(f" {bounds}"), name
+    mentioned = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)", text))
+    assert mentioned <= set(NAMES)

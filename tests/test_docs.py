@@ -1,0 +1,58 @@
+"""The documentation says what is true."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from conftest import success
+
+import errors
+
+ROOT = Path(__file__).parent.parent
+DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def test_every_error_is_in_the_docs_with_its_status():
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/errors.md").read_text(), re.M)
+    listed = [(int(status), code) for status, code in rows]
+    assert listed == [(error.status, error.code) for error in errors.all_errors()]
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(path):
+    for target in LINK.findall(path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_readme_leads_to_a_logged_in_user(client):
+    readme = (ROOT / "README.md").read_text()
+    curls = re.findall(r"^curl (?:.*\\\n)*.*$", readme, re.M)
+    assert len(curls) == 2
+    for curl, status in zip(curls, (201, 200), strict=True):
+        address, *options = shlex.split(curl.replace("\\\n", " "))[1:]
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        assert given["-H"] == "Content-Type: application/json"
+        response = client.post(urlsplit(address).path, json=json.loads(given["-d"]))
+        data = success(response, status)
+    headers = {"Authorization": f"Bearer {data['accessToken']}"}
+    assert success(client.get("/api/auth/verify", headers=headers))["user"]["username"] == "newcomer"
+
+
+def test_every_security_event_is_in_the_docs():
+    operations = (ROOT / "docs/operations.md").read_text()
+    sources = [*ROOT.glob("blueprints/*.py"), *ROOT.glob("services/*.py")]
+    events = {
+        event for path in sources for event in re.findall(r'\brecord\("(\w+)"', path.read_text())
+    }
+    assert events
+    assert {event for event in events if f"`{event}`" not in operations} == set()
+
+
+def test_every_module_of_the_top_level_is_in_the_layout():
+    design = (ROOT / "docs/design.md").read_text()
+    modules = {path.name for path in ROOT.glob("*.py")} - {"gunicorn.conf.py"}
+    assert {name for name in modules if name not in design} == set()

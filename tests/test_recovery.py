@@ -1,0 +1,220 @@
+"""The forgotten password and the verified address, from the mail's token on."""
+
+import pytest
+from conftest import PASSWORD, failure, race, success
+from sqlalchemy import select, update
+
+from database import reading, transaction
+from models import OutboxMail, User
+
+NEW_PASSWORD = "Kettle-Purple-Rain-19"
+
+
+def forgot(client, email):
+    return client.post("/api/auth/forgot-password", json={"email": email})
+
+
+def reset(client, token, password=NEW_PASSWORD):
+    body = {"token": token, "newPassword": password}
+    return client.post("/api/auth/reset-password", json=body)
+
+
+def login(client, user, password):
+    return client.post("/api/auth/login", json={"email": user.email, "password": password})
+
+
+@pytest.fixture
+def reset_token(client, auth, outbox):
+    success(forgot(client, auth.user.email))
+    return outbox.deliver_token()
+
+
+def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_in):
+    other = log_in(auth.user)
+    assert success(reset(client, reset_token)) == {}
+    failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
+    for session in (auth, other):
+        response = client.get("/api/auth/verify", headers=session.headers)
+        failure(response, 401, "token_revoked")
+        response = client.post("/api/auth/refresh", json={"refreshToken": session.refresh})
+        failure(response, 401, "token_revoked")
+    success(login(client, auth.user, NEW_PASSWORD))
+    assert outbox.waiting() == [("password_changed", auth.user.email)]
+    (notice,) = outbox.deliver()
+    assert notice["To"] == auth.user.email
+
+
+def test_link_is_made_of_the_public_url_and_hides_the_token_in_the_fragment(client, auth, outbox):
+    response = client.post(
+        "/api/auth/forgot-password",
+        json={"email": auth.user.email},
+        headers={"Host": "evil.example"},
+    )
+    success(response)
+    (mail,) = outbox.deliver()
+    for kind in ("plain", "html"):
+        content = mail.get_body((kind,)).get_content()
+        assert "https://school.test/reset-password#token=" in content
+        assert "evil.example" not in content
+
+
+def test_answer_is_the_same_for_every_address(client, auth, outbox):
+    answers = [forgot(client, email) for email in (auth.user.email, "nobody@example.org")]
+    assert answers[0].data == answers[1].data
+    assert [kind for kind, _ in outbox.waiting()] == ["password_reset"] * 2
+    (mail,) = outbox.deliver()
+    assert mail["To"] == auth.user.email
+    assert outbox.waiting() == []
+
+
+def test_address_is_found_in_all_its_forms(client, auth, outbox):
+    success(forgot(client, " Student@EXAMPLE.org "))
+    assert len(outbox.deliver()) == 1
+
+
+def test_inactive_account_gets_no_link(client, make_user, outbox):
+    user = make_user(is_active=False)
+    success(forgot(client, user.email))
+    assert outbox.deliver() == []
+
+
+def test_reset_link_works_once(client, reset_token):
+    success(reset(client, reset_token))
+    failure(reset(client, reset_token, "Yet-Another-Mug-5"), 400, "invalid_token")
+
+
+def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, outbox):
+    passwords = [f"Kettle-Purple-{number}-Rain" for number in range(16)]
+    answers = race(lambda number: reset(app.test_client(), reset_token, passwords[number]))
+    assert sorted(answer.status_code for answer in answers) == [200] + [400] * 15
+    winner = [answer.status_code for answer in answers].index(200)
+    success(login(client, auth.user, passwords[winner]))
+    assert outbox.waiting() == [("password_changed", auth.user.email)]
+
+
+def test_every_link_dies_with_the_password_that_it_replaces(client, auth, outbox, reset_token):
+    success(forgot(client, auth.user.email))
+    second = outbox.deliver_token()
+    success(reset(client, second))
+    failure(reset(client, reset_token), 400, "invalid_token")
+
+
+def test_reset_link_expires(client, reset_token, clock):
+    clock.move(minutes=30)
+    failure(reset(client, reset_token), 400, "invalid_token")
+
+
+def test_reset_link_lives_until_then(client, reset_token, clock):
+    clock.move(minutes=29)
+    success(reset(client, reset_token))
+
+
+def test_link_lives_from_when_the_mail_is_sent(client, auth, outbox, clock):
+    success(forgot(client, auth.user.email))
+    clock.move(minutes=40)  # the mail server was down
+    success(reset(client, outbox.deliver_token()))
+
+
+def test_guessable_password_does_not_spend_the_link(client, auth, reset_token):
+    for password in ("password", "student-2024", "short"):
+        fields = failure(reset(client, reset_token, password), 400, "weak_password")
+        assert fields.keys() == {"newPassword"}
+    fields = failure(reset(client, reset_token, "x" * 129), 400, "invalid_request")
+    assert fields.keys() == {"newPassword"}
+    success(reset(client, reset_token))
+
+
+def test_link_of_a_deactivated_account_is_dead(app, client, reset_token):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(is_active=False))
+    failure(reset(client, reset_token), 400, "invalid_token")
+
+
+@pytest.mark.parametrize("token", ["", "nothing", "a.b.c", "é" * 100, "x" * 4096])
+def test_token_that_is_none_is_refused(client, token):
+    failure(reset(client, token), 400, "invalid_token")
+    response = client.post("/api/auth/verify-email", json={"token": token})
+    failure(response, 400, "invalid_token")
+
+
+def is_verified(app):
+    with app.app_context(), reading() as connection:
+        return connection.scalar(select(User.email_verified_at)) is not None
+
+
+def test_address_is_verified_once(app, client, outbox):
+    registration = {
+        "username": "student",
+        "email": "student@example.org",
+        "password": PASSWORD,
+        "firstName": "First",
+        "lastName": "Last",
+    }
+    success(client.post("/api/auth/register", json=registration), 201)
+    token = outbox.deliver_token()
+    assert not is_verified(app)
+    assert success(client.post("/api/auth/verify-email", json={"token": token})) == {}
+    assert is_verified(app)
+    again = client.post("/api/auth/verify-email", json={"token": token})
+    failure(again, 400, "invalid_token")
+
+
+def test_verification_mail_can_be_asked_for_again(app, client, make_user, outbox):
+    user = make_user()
+    answers = [
+        client.post("/api/auth/resend-verification", json={"email": email})
+        for email in (user.email, "nobody@example.org")
+    ]
+    assert answers[0].data == answers[1].data
+    success(answers[0])
+    token = outbox.deliver_token()
+    success(client.post("/api/auth/verify-email", json={"token": token}))
+    client.post("/api/auth/resend-verification", json={"email": user.email})
+    assert outbox.deliver() == []
+
+
+def test_verification_link_expires(client, make_user, outbox, clock):
+    client.post("/api/auth/resend-verification", json={"email": make_user().email})
+    token = outbox.deliver_token()
+    clock.move(days=3)
+    response = client.post("/api/auth/verify-email", json={"token": token})
+    failure(response, 400, "invalid_token")
+
+
+def test_verification_link_is_for_the_address_it_was_sent_to(app, client, make_user, outbox):
+    client.post("/api/auth/resend-verification", json={"email": make_user().email})
+    token = outbox.deliver_token()
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(email="other@example.org"))
+    response = client.post("/api/auth/verify-email", json={"token": token})
+    failure(response, 400, "invalid_token")
+
+
+def test_completed_reset_counts_as_verification(app, client, reset_token):
+    assert not is_verified(app)
+    success(reset(client, reset_token))
+    assert is_verified(app)
+
+
+def test_verified_user_gets_in_where_that_is_required(make_app, make_user, outbox):
+    user = make_user()
+    client = make_app(require_verified_email=True).test_client()
+    failure(login(client, user, user.password), 403, "email_unverified")
+    client.post("/api/auth/resend-verification", json={"email": user.email})
+    success(client.post("/api/auth/verify-email", json={"token": outbox.deliver_token()}))
+    success(login(client, user, user.password))
+
+
+def test_no_usable_token_lies_in_the_database(app, client, auth):
+    success(forgot(client, auth.user.email))
+    with app.app_context(), reading() as connection:
+        (row,) = connection.execute(select(OutboxMail.__table__)).mappings()
+    assert row["kind"] == "password_reset"
+    assert row["address"] == auth.user.email
+    assert not any(str(value).count(".") == 2 for value in row.values())
+
+
+def test_failed_request_queues_no_mail(client, auth, outbox):
+    failure(forgot(client, "not an address"), 400, "invalid_request")
+    failure(reset(client, "nothing"), 400, "invalid_token")
+    assert outbox.waiting() == []

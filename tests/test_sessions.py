@@ -1,0 +1,364 @@
+"""Access and refresh tokens, rotation, reuse, revocation, own sessions."""
+
+from datetime import timedelta
+
+import jwt
+import pytest
+from conftest import failure, race, success
+from sqlalchemy import delete, func, select, update
+
+from core import clock as real_clock
+from database import reading, transaction
+from extensions import db
+from models import DeniedSession, User, UserSession
+from services import pruning, sessions
+
+
+def refresh(client, token):
+    return client.post("/api/auth/refresh", json={"refreshToken": token})
+
+
+def verify(client, access):
+    return client.get("/api/auth/verify", headers={"Authorization": f"Bearer {access}"})
+
+
+def claims_of(token):
+    return jwt.decode(token, options={"verify_signature": False})
+
+
+def rows(app, table):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(table.__table__)).all()
+
+
+def test_verify_tells_whose_the_token_is(client, auth, clock):
+    clock.move(seconds=100)
+    data = success(verify(client, auth.access))
+    assert data == {
+        "valid": True,
+        "expiresIn": pytest.approx(800, abs=1),
+        "user": {
+            "id": auth.user.id,
+            "username": "student",
+            "email": "student@example.org",
+            "role": "student",
+        },
+    }
+
+
+def test_tokens_say_what_other_services_need(auth):
+    access, refresh_token = claims_of(auth.access), claims_of(auth.refresh)
+    assert access["sub"] == refresh_token["sub"] == auth.user.id
+    assert access["sid"] == refresh_token["sid"]
+    assert access["jti"] != refresh_token["jti"]
+    assert (access["type"], refresh_token["type"]) == ("access", "refresh")
+    assert access["role"] == "student"
+    assert access["exp"] - access["iat"] == 15 * 60
+    assert refresh_token["exp"] - refresh_token["iat"] == 30 * 24 * 3600
+
+
+def test_a_protected_request_costs_one_query(app, client, auth):
+    asked = []
+    with app.app_context():
+        engine = db.engine
+    db.event.listen(engine, "before_cursor_execute", lambda *details: asked.append(details[2]))
+    success(verify(client, auth.access))
+    assert len(asked) == 1
+
+
+def test_access_token_expires(client, auth, clock):
+    clock.move(minutes=14, seconds=58)
+    success(verify(client, auth.access))
+    clock.move(seconds=2)
+    response = verify(client, auth.access)
+    failure(response, 401, "token_expired")
+    assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
+
+
+def test_lifetimes_are_settings(make_app, make_user):
+    user = make_user()
+    client = make_app(access_token_minutes=1, session_days=2).test_client()
+    body = {"email": user.email, "password": user.password}
+    data = success(client.post("/api/auth/login", json=body))
+    assert data["expiresIn"] == 60
+    claims = claims_of(data["refreshToken"])
+    assert claims["exp"] - claims["iat"] == 2 * 24 * 3600
+
+
+def test_refresh_gives_a_new_pair_that_works(client, auth):
+    response = refresh(client, auth.refresh)
+    data = success(response)
+    assert data.keys() == {"accessToken", "refreshToken", "expiresIn"}
+    assert data["expiresIn"] == 900
+    assert data["refreshToken"] != auth.refresh
+    success(verify(client, data["accessToken"]))
+    success(verify(client, auth.access))  # the session goes on, so the older one lives too
+    success(refresh(client, data["refreshToken"]))
+
+
+def test_refresh_tokens_expire_with_the_session(client, auth, clock):
+    clock.move(days=29)
+    second = success(refresh(client, auth.refresh))["refreshToken"]
+    assert claims_of(second)["exp"] == claims_of(auth.refresh)["exp"]
+    clock.move(days=1)
+    failure(refresh(client, second), 401, "token_expired")
+
+
+def test_access_token_does_not_outlive_the_session(client, auth, clock):
+    clock.move(days=30, minutes=-5)
+    data = success(refresh(client, auth.refresh))
+    assert data["expiresIn"] == pytest.approx(300, abs=1)
+    assert claims_of(data["accessToken"])["exp"] == claims_of(auth.refresh)["exp"]
+
+
+def test_lost_answer_can_be_asked_for_again(client, auth, clock):
+    first = success(refresh(client, auth.refresh))
+    clock.move(seconds=29)
+    again = success(refresh(client, auth.refresh))
+    assert again["refreshToken"] == first["refreshToken"]
+    success(verify(client, again["accessToken"]))
+    assert again["expiresIn"] == pytest.approx(871, abs=1)
+    success(refresh(client, again["refreshToken"]))
+
+
+def test_spent_token_after_the_grace_ends_the_session(app, client, auth, clock):
+    second = success(refresh(client, auth.refresh))
+    clock.move(seconds=31)
+    failure(refresh(client, auth.refresh), 401, "token_revoked")
+    assert rows(app, UserSession) == []
+    failure(refresh(client, second["refreshToken"]), 401, "token_revoked")
+    failure(verify(client, second["accessToken"]), 401, "token_revoked")
+    failure(verify(client, auth.access), 401, "token_revoked")
+
+
+def test_token_spent_before_the_last_ends_the_session_at_once(client, auth):
+    second = success(refresh(client, auth.refresh))
+    third = success(refresh(client, second["refreshToken"]))
+    failure(refresh(client, auth.refresh), 401, "token_revoked")
+    failure(refresh(client, third["refreshToken"]), 401, "token_revoked")
+    failure(verify(client, third["accessToken"]), 401, "token_revoked")
+
+
+def test_twenty_refreshes_at_once_are_one_step(app, auth):
+    answers = race(lambda _: success(refresh(app.test_client(), auth.refresh)), 20)
+    assert len({answer["refreshToken"] for answer in answers}) == 1
+    for answer in answers:
+        success(verify(app.test_client(), answer["accessToken"]))
+    (session,) = rows(app, UserSession)
+    assert session.previous_token_id == claims_of(auth.refresh)["jti"]
+    success(refresh(app.test_client(), answers[0]["refreshToken"]))
+
+
+def test_logout_ends_the_session_and_no_other(app, client, auth, log_in):
+    other = log_in(auth.user)
+    response = client.post("/api/auth/logout", headers=auth.headers)
+    assert success(response) == {}
+    failure(verify(client, auth.access), 401, "token_revoked")
+    failure(refresh(client, auth.refresh), 401, "token_revoked")
+    failure(client.post("/api/auth/logout", headers=auth.headers), 401, "token_revoked")
+    success(verify(client, other.access))
+
+
+def test_logout_of_an_old_access_token_ends_the_newer_ones_too(client, auth):
+    newer = success(refresh(client, auth.refresh))
+    success(client.post("/api/auth/logout", headers=auth.headers))
+    failure(verify(client, newer["accessToken"]), 401, "token_revoked")
+    failure(refresh(client, newer["refreshToken"]), 401, "token_revoked")
+
+
+def test_logout_against_refresh_leaves_nothing_usable(app, auth):
+    def act(number):
+        client = app.test_client()
+        if number % 2:
+            return client.post("/api/auth/logout", headers=auth.headers)
+        return refresh(client, auth.refresh)
+
+    answers = race(act)
+    assert {answer.status_code for answer in answers} <= {200, 401}
+    client = app.test_client()
+    for answer in answers[::2]:
+        if answer.status_code == 200:
+            data = answer.get_json()["data"]
+            failure(verify(client, data["accessToken"]), 401, "token_revoked")
+            failure(refresh(client, data["refreshToken"]), 401, "token_revoked")
+    failure(refresh(client, auth.refresh), 401, "token_revoked")
+    failure(verify(client, auth.access), 401, "token_revoked")
+    assert len(rows(app, DeniedSession)) == 1
+    assert rows(app, UserSession) == []
+
+
+def test_denylist_remembers_until_the_last_access_token_has_expired(app, client, auth, clock):
+    clock.move(minutes=10)
+    newer = success(refresh(client, auth.refresh))
+    clock.move(minutes=1)
+    success(client.post("/api/auth/logout", headers=auth.headers))
+    (denied,) = rows(app, DeniedSession)
+    assert int(denied.expires_at.timestamp()) == claims_of(newer["accessToken"])["exp"]
+
+    with app.app_context():
+        pruning.prune(real_clock.utcnow())
+    assert len(rows(app, DeniedSession)) == 1
+    clock.move(minutes=14)
+    failure(verify(client, newer["accessToken"]), 401, "token_expired")
+    with app.app_context():
+        pruning.prune(real_clock.utcnow())
+    assert rows(app, DeniedSession) == []
+
+
+@pytest.mark.parametrize("change", [update(User).values(is_active=False), delete(User)])
+def test_tokens_of_a_user_who_is_gone_stop_at_once(app, client, auth, change):
+    with app.app_context(), transaction() as session:
+        session.execute(change)
+    failure(verify(client, auth.access), 401, "token_revoked")
+    failure(refresh(client, auth.refresh), 401, "token_revoked")
+
+
+def test_role_is_the_databases_and_not_the_tokens(app, client, auth):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(role="admin"))
+    assert success(verify(client, auth.access))["user"]["role"] == "admin"
+    newer = success(refresh(client, auth.refresh))["accessToken"]
+    assert claims_of(newer)["role"] == "admin"
+
+
+def test_sessions_are_listed_with_their_devices(client, make_user, log_in, clock):
+    user = make_user()
+    phone = log_in(user, headers={"User-Agent": "Phone \x7f" + "x" * 300})
+    clock.move(minutes=5)
+    laptop = log_in(user, headers={"User-Agent": "Laptop"})
+    listed = success(client.get("/api/auth/sessions", headers=laptop.headers))["sessions"]
+    assert [session["current"] for session in listed] == [True, False]
+    assert listed[0]["userAgent"] == "Laptop"
+    assert listed[1]["userAgent"] == ("Phone " + "x" * 248)
+    assert listed[0]["id"] == claims_of(laptop.access)["sid"]
+    for session in listed:
+        assert session.keys() == {
+            "id",
+            "createdAt",
+            "lastUsedAt",
+            "expiresAt",
+            "userAgent",
+            "ipAddress",
+            "current",
+        }
+        assert session["ipAddress"] == "127.0.0.1"
+        assert session["createdAt"].endswith("Z")
+        assert len(session["createdAt"]) == len("2026-11-20T09:31:00Z")
+    clock.move(minutes=5)
+    success(refresh(client, phone.refresh))
+    listed = success(client.get("/api/auth/sessions", headers=laptop.headers))["sessions"]
+    assert [session["current"] for session in listed] == [False, True]
+
+
+def test_expired_session_is_not_listed(make_app, make_user, clock):
+    user = make_user()
+    short, usual = make_app(session_days=1).test_client(), make_app().test_client()
+    body = {"email": user.email, "password": user.password}
+    success(short.post("/api/auth/login", json=body))
+    clock.move(days=1)
+    access = success(usual.post("/api/auth/login", json=body))["accessToken"]
+    headers = {"Authorization": f"Bearer {access}"}
+    listed = success(usual.get("/api/auth/sessions", headers=headers))["sessions"]
+    assert [session["current"] for session in listed] == [True]
+
+
+def test_one_session_can_be_ended(client, make_user, log_in):
+    user = make_user()
+    lost, kept = log_in(user), log_in(user)
+    lost_id = claims_of(lost.access)["sid"]
+    success(client.delete(f"/api/auth/sessions/{lost_id}", headers=kept.headers))
+    failure(verify(client, lost.access), 401, "token_revoked")
+    failure(refresh(client, lost.refresh), 401, "token_revoked")
+    success(verify(client, kept.access))
+    again = client.delete(f"/api/auth/sessions/{lost_id}", headers=kept.headers)
+    failure(again, 404, "not_found")
+
+
+@pytest.mark.parametrize("session_id", ["nothing", "%00", "a" * 400, "é", str(0) * 36])
+def test_session_that_is_none_is_not_found(client, auth, session_id):
+    response = client.delete(f"/api/auth/sessions/{session_id}", headers=auth.headers)
+    failure(response, 404, "not_found")
+
+
+def test_session_of_another_user_is_not_found(client, auth, make_user, log_in):
+    other = log_in(make_user("other"))
+    other_id = claims_of(other.access)["sid"]
+    response = client.delete(f"/api/auth/sessions/{other_id}", headers=auth.headers)
+    failure(response, 404, "not_found")
+    success(verify(client, other.access))
+
+
+def test_all_other_sessions_can_be_ended(client, make_user, log_in):
+    user = make_user()
+    stranger = log_in(make_user("stranger"))
+    lost, kept = [log_in(user) for _ in range(3)], log_in(user)
+    success(client.delete("/api/auth/sessions", headers=kept.headers))
+    for gone in lost:
+        failure(verify(client, gone.access), 401, "token_revoked")
+        failure(refresh(client, gone.refresh), 401, "token_revoked")
+    success(refresh(client, kept.refresh))
+    success(verify(client, stranger.access))
+
+
+def test_ending_all_sessions_from_all_sides_at_once_goes_well(app, make_user, log_in):
+    user = make_user()
+    logins = [log_in(user) for _ in range(16)]
+    answers = race(
+        lambda number: (
+            app.test_client()
+            .delete("/api/auth/sessions", headers=logins[number].headers)
+            .status_code
+        )
+    )
+    assert set(answers) <= {200, 401}
+    assert 200 in answers
+    assert len(rows(app, UserSession)) <= 1
+    assert len(rows(app, DeniedSession)) == 16 - len(rows(app, UserSession))
+
+
+def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log_in, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    user = make_user()
+    first, second, *_ = logins = [log_in(user) for _ in range(4)]
+    failure(verify(client, first.access), 401, "token_revoked")
+    failure(refresh(client, first.refresh), 401, "token_revoked")
+    success(verify(client, second.access))
+    assert len(rows(app, UserSession)) == 3
+    success(verify(client, logins[-1].access))
+
+
+def test_logins_at_once_stay_within_the_bound(app, make_user, log_in, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    user = make_user()
+    body = {"email": user.email, "password": user.password}
+    answers = race(lambda _: app.test_client().post("/api/auth/login", json=body).status_code)
+    assert set(answers) == {200}
+    assert len(rows(app, UserSession)) == 3
+
+
+def test_expired_sessions_are_pruned(app, client, auth, clock):
+    clock.move(days=29)
+    with app.app_context():
+        pruning.prune(real_clock.utcnow())
+    assert len(rows(app, UserSession)) == 1
+    clock.move(days=1)
+    with app.app_context():
+        pruning.prune(real_clock.utcnow())
+    assert rows(app, UserSession) == []
+
+
+def test_deleting_an_account_deletes_its_sessions(app, auth):
+    with app.app_context(), transaction() as session:
+        session.execute(delete(User))
+        assert session.scalar(select(func.count()).select_from(UserSession)) == 0
+
+
+def test_grace_does_not_hand_out_a_token_that_outlives_the_denylist(app, client, auth, clock):
+    success(refresh(client, auth.refresh))
+    clock.move(seconds=20)
+    late = success(refresh(client, auth.refresh))
+    success(client.post("/api/auth/logout", headers=auth.headers))
+    (denied,) = rows(app, DeniedSession)
+    end = claims_of(late["accessToken"])["exp"]
+    assert denied.expires_at + timedelta(seconds=1) > real_clock.utcnow()
+    assert int(denied.expires_at.timestamp()) >= end

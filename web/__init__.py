@@ -1,0 +1,1 @@
+"""Flask helpers without business: bodies, answers, guards, errors, logs, OpenAPI."""

@@ -1,0 +1,77 @@
+"""The guard: a bearer token in the Authorization header (RFC 6750), read by Flask-JWT-Extended."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+from flask import Flask, Response, g, request
+from flask_jwt_extended import JWTManager, verify_jwt_in_request
+
+import errors
+from core.tokens import Purpose, TokenExpired, TokenInvalid
+from extensions import tokens
+from web.errors import render
+
+
+class BearerTokens(JWTManager):
+    """Flask-JWT-Extended with our own codec.
+
+    Its own decoder takes a token without a type for an access token, and one without `exp` or
+    `jti` for a good one. The codec refuses those, and it is the same one that reads all other
+    tokens, so that no two readers can disagree.
+    """
+
+    def _decode_jwt_from_config(
+        self, encoded_token: str, csrf_value: Any = None, allow_expired: bool = False
+    ) -> dict[str, Any]:
+        try:
+            return tokens.decode(Purpose.ACCESS, encoded_token)
+        except TokenInvalid as error:
+            raise jwt.InvalidTokenError from error
+        except TokenExpired as error:
+            expired: Any = jwt.ExpiredSignatureError()
+            # The extension's handler passes these on to the loader below.
+            expired.jwt_header = expired.jwt_data = {}
+            raise expired from error
+
+
+def init_app(app: Flask, find_bearer: Callable[[str, str], Any]) -> None:
+    """Guard the application.
+
+    `find_bearer(user_id, session_id)` returns the active user whose session stands, or None.
+    """
+    manager = BearerTokens(app)
+    manager.user_lookup_loader(lambda _header, claims: find_bearer(claims["sub"], claims["sid"]))
+    manager.unauthorized_loader(_answer(errors.TokenMissing))
+    manager.invalid_token_loader(_answer(errors.TokenInvalid))
+    manager.expired_token_loader(_answer(errors.TokenExpired))
+    manager.user_lookup_error_loader(_answer(errors.TokenRevoked))
+    # Nothing here makes these three happen. They are set so that nothing ever answers in
+    # another shape.
+    manager.revoked_token_loader(_answer(errors.TokenRevoked))
+    manager.needs_fresh_token_loader(_answer(errors.TokenInvalid))
+    manager.token_verification_failed_loader(_answer(errors.TokenInvalid))
+
+
+def require_token() -> None:
+    """Let only a live access token pass; `current_user` and `get_jwt()` are its from then on.
+
+    Whatever is wrong with the token becomes a 401 by way of the loaders.
+    """
+    scheme, _, rest = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":  # RFC 9110: a scheme has no case; the extension's has
+        request.environ["HTTP_AUTHORIZATION"] = f"Bearer {rest}"
+    verified = verify_jwt_in_request()
+    if verified:
+        g.user_id = verified[1]["sub"]
+
+
+def _answer(kind: type[errors.ApiError]) -> Callable[..., Response]:
+    challenge = "Bearer"
+    if kind is not errors.TokenMissing:  # RFC 6750, section 3: no error without a token
+        challenge += f' error="invalid_token", error_description="{kind.message}"'
+
+    def answer(*_details: Any) -> Response:
+        return render(kind(), {"WWW-Authenticate": challenge})
+
+    return answer

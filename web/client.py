@@ -1,0 +1,24 @@
+"""Who is calling, as far as the connection and the headers tell."""
+
+import ipaddress
+
+from flask import request
+
+from models import USER_AGENT_LENGTH
+
+
+def address() -> str:
+    """Return the client's IP address, or an empty text where it is not known.
+
+    With TRUSTED_PROXIES it comes from a header, so it is checked before it is stored.
+    """
+    try:
+        return str(ipaddress.ip_address(request.remote_addr or ""))
+    except ValueError:
+        return ""
+
+
+def user_agent() -> str:
+    """Return what the client calls itself, printable and cut to the column's length."""
+    sent = request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
+    return "".join(char for char in sent if char.isprintable())

@@ -1,0 +1,66 @@
+"""Every error in one shape: ours, Flask's, werkzeug's, and those nobody expected."""
+
+import logging
+from collections.abc import Mapping
+
+from flask import Flask, Response
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as AnyResponse
+
+import database
+import errors
+from web.answers import answer
+
+_log = logging.getLogger("accounts.errors")
+
+_BY_STATUS: dict[int, type[errors.ApiError]] = {
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    413: errors.TooLarge,
+    415: errors.UnsupportedMediaType,
+    503: errors.Unavailable,
+}
+
+
+def init_app(app: Flask) -> None:
+    """Answer every exception with the error envelope."""
+    app.register_error_handler(errors.ApiError, render)
+    app.register_error_handler(HTTPException, _from_http)
+    app.register_error_handler(Exception, _from_anything)
+
+
+def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer for an error, with its status and headers."""
+    detail: dict[str, object] = {"code": error.code}
+    if error.fields:
+        detail["fields"] = error.fields
+    response = answer({"success": False, "message": str(error), "error": detail}, error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    response.headers.update(headers or {})
+    return response
+
+
+def _from_http(error: HTTPException) -> AnyResponse:
+    status = error.code or 500
+    original = error.get_response()
+    if status < 400:
+        return original  # a redirect
+    fallback = errors.InvalidRequest if status < 500 else errors.InternalError
+    kind = _BY_STATUS.get(status, fallback)
+    message = "The request is not valid." if kind is errors.InvalidRequest else None
+    response = render(kind(message))
+    response.status_code = status
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if name in original.headers:
+            response.headers[name] = original.headers[name]
+    return response
+
+
+def _from_anything(error: Exception) -> Response:
+    if database.is_unavailable(error):
+        # The message of the driver, without SQL and without parameters.
+        _log.error("the database is unavailable: %s", getattr(error, "orig", None) or error)
+        return render(errors.Unavailable())
+    _log.error("unexpected error", exc_info=error)
+    return render(errors.InternalError())

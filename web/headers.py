@@ -1,0 +1,48 @@
+"""Headers that every answer carries, and CORS for the origins that are allowed."""
+
+from flask import Flask, Response, request
+
+from config import Settings
+from web.logs import request_id
+
+# An answer that says nothing else is data: not to be kept, framed, sniffed or run.
+DEFAULTS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+HSTS = "max-age=31536000"
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID",
+    "Access-Control-Max-Age": "600",
+}
+
+
+def init_app(app: Flask, settings: Settings) -> None:
+    """Set the headers after every request, whatever answered it."""
+    origins = frozenset(settings.cors_origins)
+    defaults = dict(DEFAULTS)
+    if settings.public_url.startswith("https:"):
+        defaults["Strict-Transport-Security"] = HSTS
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        for name, value in defaults.items():
+            response.headers.setdefault(name, value)
+        response.headers["X-Request-ID"] = request_id()
+        if origins:
+            _allow(response, origins)
+        return response
+
+
+def _allow(response: Response, origins: frozenset[str]) -> None:
+    response.vary.add("Origin")
+    origin = request.headers.get("Origin", "")
+    if origin.lower() not in origins:
+        return
+    response.headers["Access-Control-Allow-Origin"] = origin
+    response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After"
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        response.headers.update(PREFLIGHT)

@@ -1,0 +1,112 @@
+"""Logs: one line an event, as text or JSON, with the id of the request that caused it.
+
+Nothing that a client sends can end a line or begin another: values are quoted, and the lines of
+a traceback are indented behind a bar.
+"""
+
+import logging
+import re
+import secrets
+import sys
+import time
+
+import orjson
+from flask import Flask, Response, g, has_request_context, request
+
+from config import Settings
+from core import clock
+
+_access = logging.getLogger("accounts.access")
+_SANE_ID = re.compile(r"[A-Za-z0-9._:=+/@-]{1,128}")
+_PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
+
+
+def request_id() -> str:
+    """Return the id of this request: the client's own X-Request-ID when it is sane."""
+    if "request_id" not in g:
+        sent = request.headers.get("X-Request-ID", "")
+        g.request_id = sent if _SANE_ID.fullmatch(sent) else secrets.token_hex(16)
+    return str(g.request_id)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields = dict(getattr(record, "fields", {}))
+    if has_request_context():
+        fields |= {"address": request.remote_addr or "-", "request": request_id()}
+    return fields
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-20T09:31:00Z INFO accounts.access GET status=200 …`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message, *more = record.getMessage().splitlines() or [""]
+        if record.exc_info:
+            more += self.formatException(record.exc_info).splitlines()
+        parts = [clock.rfc3339(clock.utcnow()), record.levelname, record.name, _printable(message)]
+        parts += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
+        return "\n  | ".join([" ".join(parts), *map(_printable, more)])
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": clock.rfc3339(clock.utcnow()),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _printable(record.getMessage(), keep="\n"),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["traceback"] = _printable(self.formatException(record.exc_info), keep="\n")
+        return orjson.dumps(line, default=str).decode()
+
+
+def _printable(text: str, keep: str = "") -> str:
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else orjson.dumps(_printable(text)).decode()
+
+
+def _not_a_request_line(record: logging.LogRecord) -> bool:
+    """Keep `flask run` from logging requests itself, with their query strings."""
+    return " - - [" not in record.getMessage()
+
+
+def init_app(app: Flask, settings: Settings) -> None:
+    """Send all logs to standard error, and a line there for each request."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.set_name("accounts")
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    # An application made later in the same process replaces the handler, and adds no second one.
+    root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
+    root.setLevel(settings.log_level)
+    logging.getLogger("werkzeug").addFilter(_not_a_request_line)
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # a line for each
+    app.before_request(_start)
+    app.after_request(_finish)
+
+
+def _start() -> None:
+    g.started = time.perf_counter()
+
+
+def _finish(response: Response) -> Response:
+    fields = {
+        "method": request.method,
+        "path": request.path,  # without the query, where a client may have put anything
+        "status": response.status_code,
+        "ms": round((time.perf_counter() - g.get("started", time.perf_counter())) * 1000, 1),
+        "user": g.get("user_id", "-"),
+    }
+    _access.info("request", extra={"fields": fields})
+    return response
