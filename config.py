@@ -295,10 +295,6 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     elif "port" in values:
         # Nobody is there to set PUBLIC_URL, and the links should still work.
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
-    grace = values.get("refresh_grace_seconds", Settings.refresh_grace_seconds)
-    if grace >= 60 * values.get("access_token_minutes", Settings.access_token_minutes):
-        # The access token of a repeated refresh ends when the first one does.
-        problems.append("REFRESH_GRACE_SECONDS must be shorter than ACCESS_TOKEN_MINUTES.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)

@@ -95,7 +95,7 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
     sent = claims["jti"]
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
     # A refresh token expires with its session, so its `exp` says when that is.
-    session_expires_at = datetime.fromtimestamp(claims["exp"], UTC)
+    access_expires_at = _access_expiry(now, datetime.fromtimestamp(claims["exp"], UTC))
     # One conditional UPDATE decides which of many calls with one token moves the session on.
     change(
         update(UserSession)
@@ -104,16 +104,17 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
             refresh_token_id=ids.new_token_id(),
             previous_token_id=sent,
             last_used_at=now,
-            access_expires_at=_access_expiry(now, session_expires_at),
+            access_expires_at=access_expires_at,
         )
     )
     query = select(UserSession, User.role).join(User).where(*this, User.is_active)
-    found = db.session.execute(query).one_or_none()
+    found = db.session.execute(query.with_for_update(of=UserSession)).one_or_none()
     if found is None:
         raise errors.TokenRevoked
     session, role = found
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == sent and now - session.last_used_at <= grace:
+        session.access_expires_at = max(session.access_expires_at, access_expires_at)
         return _pair(session, role, now=now)
     _end(*this)
     return Replayed(claims["sub"])
@@ -171,14 +172,14 @@ def _access_expiry(now: datetime, session_expires_at: datetime) -> datetime:
 
 
 def _pair(session: UserSession, role: str, *, now: datetime) -> TokenPair:
-    # Within the grace period the access token gets the end of the first one, which is already
-    # written down for the denylist; the refresh token is the same to the letter.
+    # All that the refresh token says is in the row, so the same row gives the same token.
+    access_expires_at = _access_expiry(now, session.expires_at)
     return TokenPair(
         access_token=tokens.encode(
             Purpose.ACCESS,
             session.user_id,
             issued_at=now,
-            expires_at=session.access_expires_at,
+            expires_at=access_expires_at,
             sid=session.id,
             role=role,
         ),
@@ -190,5 +191,5 @@ def _pair(session: UserSession, role: str, *, now: datetime) -> TokenPair:
             token_id=session.refresh_token_id,
             sid=session.id,
         ),
-        expires_in=int(session.access_expires_at.timestamp()) - int(now.timestamp()),
+        expires_in=int(access_expires_at.timestamp()) - int(now.timestamp()),
     )

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -165,14 +165,16 @@ class Service:
         self._process.terminate()
         try:
             assert self._process.wait(PATIENCE) == 0
-        finally:
+        except BaseException:
             self.kill()
+            raise
+        self._process = None
 
     def kill(self) -> None:
         """End all of its processes at once, as the end of the machine does."""
         if self._process is None:
             return
-        with suppress(ProcessLookupError):  # it ended, and so did the workers
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None

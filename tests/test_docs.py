@@ -39,7 +39,8 @@ def test_the_readme_leads_to_a_logged_in_user(client):
         response = client.post(urlsplit(address).path, json=json.loads(given["-d"]))
         data = success(response, status)
     headers = {"Authorization": f"Bearer {data['accessToken']}"}
-    assert success(client.get("/api/auth/verify", headers=headers))["user"]["username"] == "newcomer"
+    user = success(client.get("/api/auth/verify", headers=headers))["user"]
+    assert user["username"] == "newcomer"
 
 
 def test_every_security_event_is_in_the_docs():

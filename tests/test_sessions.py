@@ -1,7 +1,5 @@
 """Access and refresh tokens, rotation, reuse, revocation, own sessions."""
 
-from datetime import timedelta
-
 import jwt
 import pytest
 from conftest import failure, race, success
@@ -117,7 +115,7 @@ def test_lost_answer_can_be_asked_for_again(client, auth, clock):
     again = success(refresh(client, auth.refresh))
     assert again["refreshToken"] == first["refreshToken"]
     success(verify(client, again["accessToken"]))
-    assert again["expiresIn"] == pytest.approx(871, abs=1)
+    assert again["expiresIn"] == 900
     success(refresh(client, again["refreshToken"]))
 
 
@@ -353,12 +351,11 @@ def test_deleting_an_account_deletes_its_sessions(app, auth):
         assert session.scalar(select(func.count()).select_from(UserSession)) == 0
 
 
-def test_grace_does_not_hand_out_a_token_that_outlives_the_denylist(app, client, auth, clock):
+def test_access_token_of_a_repeated_refresh_is_denied_until_it_expires(app, client, auth, clock):
     success(refresh(client, auth.refresh))
     clock.move(seconds=20)
     late = success(refresh(client, auth.refresh))
     success(client.post("/api/auth/logout", headers=auth.headers))
     (denied,) = rows(app, DeniedSession)
     end = claims_of(late["accessToken"])["exp"]
-    assert denied.expires_at + timedelta(seconds=1) > real_clock.utcnow()
     assert int(denied.expires_at.timestamp()) >= end

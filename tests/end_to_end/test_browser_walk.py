@@ -42,7 +42,8 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
 
     def note_message(message: ConsoleMessage) -> None:
         # The browser notes each failed request as an error; a refusal of the API is none.
-        if not message.location["url"].startswith(f"{service.url}/api/"):
+        refused = message.location["url"].startswith(f"{service.url}/api/")
+        if message.type in ("error", "warning") and not refused:
             troubles.append(message.text)
 
     def note_request(url: str) -> None:

@@ -6,8 +6,10 @@ import shutil
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,14 @@ def test_what_was_acknowledged_outlives_a_killed_worker(
     assert victim not in service.workers()
 
 
+def wait_until_no_mail_is_being_tried(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    with closing(sqlite3.connect(path)) as connection:
+        while connection.execute("SELECT 1 FROM outbox WHERE claimed").fetchone():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
 def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path: Path) -> None:
     mail_server = MailServer()  # not started, so nobody listens there
     url = URL.create("sqlite", database=str(tmp_path / "service.db"))
@@ -80,6 +90,8 @@ def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path: Pa
             user = registration(f"user{number}")
             assert service.call("POST", "/api/auth/register", user).status == 201
             addresses.add(user["email"])
+        # One that is being tried at the moment of the crash would wait for its lease to end.
+        wait_until_no_mail_is_being_tried(tmp_path / "service.db")
         service.kill()
 
         mail_server.start()
@@ -132,11 +144,9 @@ def test_upgrades_at_once_all_succeed(new_database: URL) -> None:
 
 
 def schema_of(folder: Path) -> str:
-    connection = sqlite3.connect(folder / "accounts.db")
-    try:
-        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
-    finally:
-        connection.close()
+    with closing(sqlite3.connect(folder / "accounts.db")) as connection:
+        (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(revision)
 
 
 def test_processes_that_start_at_once_share_one_fresh_database(tmp_path: Path) -> None:

@@ -1,0 +1,313 @@
+"""Headers of every answer, CORS, and what is believed of the proxies in front."""
+
+import re
+
+import pytest
+from conftest import failure, success
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+APP = "https://app.example.org"
+OTHER = "https://evil.example.org"
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
+
+# One path of each kind: JSON in both forms, errors, files, pages, a redirect.
+PATHS = [
+    "/",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/reset-password",
+    "/static/pages.css",
+    "/docs/assets/swagger-ui.css",
+    "/api/auth/verify",
+    "/auth/verify",
+    "/api/auth/login",
+    "/nothing",
+    "/api/nothing",
+]
+
+
+@pytest.fixture
+def failing_app(make_app):
+    """An application with a view that fails in a way nobody expects."""
+
+    def make(**settings):
+        app = make_app(**settings)
+        app.add_url_rule("/fails", view_func=lambda: {}["a secret detail"])
+        return app
+
+    return make
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_has_a_request_id_and_is_not_sniffed(client, path):
+    with client.get(path) as first, client.get(path) as second:  # a file is open till then
+        answers = (first, second)
+    for response in answers:
+        assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
+        assert "Content-Security-Policy" in response.headers
+        assert "Set-Cookie" not in response.headers
+    assert first.headers["X-Request-ID"] != second.headers["X-Request-ID"]
+
+
+@pytest.mark.parametrize(
+    "sent", ["a", "0190a6e0-0000-7000-8000-000000000000", "Root=1-67891233-abcdef", "a.b_c:d/e+f@g"]
+)
+def test_sane_request_id_is_kept(client, sent):
+    for path in ("/healthz", "/nothing", "/docs"):
+        response = client.get(path, headers={"X-Request-ID": sent})
+        assert response.headers["X-Request-ID"] == sent
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        " ",
+        "a b",
+        "a\tb",
+        "a\x00b",
+        "a\x1b[31mb",
+        "a\x7f",
+        "a\u00e4",
+        "a\u00a0b",
+        "<script>",
+        'a"b',
+        "a,b",
+        "a;b",
+        "x" * 129,
+        "x" * 60_000,
+    ],
+)
+def test_any_other_request_id_is_replaced(client, sent):
+    response = client.get("/healthz", environ_overrides={"HTTP_X_REQUEST_ID": sent})
+    assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
+
+
+def test_longest_request_id_is_kept_whole(client):
+    response = client.get("/healthz", headers={"X-Request-ID": "x" * 128})
+    assert response.headers["X-Request-ID"] == "x" * 128
+
+
+@pytest.mark.parametrize("prefix", ["/api", ""])
+def test_nothing_of_the_api_is_stored_or_run(client, auth, prefix):
+    answers = [
+        client.get(f"{prefix}/auth/verify", headers=auth.headers),
+        client.get(f"{prefix}/auth/verify"),
+        client.post(f"{prefix}/auth/login", json={}),
+        client.get(f"{prefix}/auth/login"),
+        client.get(f"{prefix}/auth/nothing"),
+        client.options(f"{prefix}/auth/login"),
+        client.head(f"{prefix}/auth/sessions", headers=auth.headers),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 401, 400, 405, 404, 200, 200]
+    for answer in answers:
+        assert answer.headers["Cache-Control"] == "no-store"
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy == "default-src 'none'; frame-ancestors 'none'"
+
+
+def test_strict_transport_security_only_where_the_service_is_reached_by_https(make_app):
+    secure = make_app(public_url="https://school.test").test_client()
+    plain = make_app(public_url="http://school.test").test_client()
+    for path in ("/healthz", "/nothing", "/docs", "/"):
+        header = secure.get(path).headers["Strict-Transport-Security"]
+        assert int(re.fullmatch(r"max-age=(\d+)", header)[1]) >= 180 * 24 * 3600
+        assert "Strict-Transport-Security" not in plain.get(path).headers
+        # What a client says of its scheme changes nothing.
+        answer = plain.get(path, headers={"X-Forwarded-Proto": "https"})
+        assert "Strict-Transport-Security" not in answer.headers
+
+
+def cors(response):
+    return {name for name in response.headers.keys() if name.startswith("Access-Control-")}  # noqa: SIM118
+
+
+def test_without_cors_origins_no_script_of_another_origin_reads_anything(client):
+    for method in ("GET", "OPTIONS"):
+        headers = {"Origin": APP, **PREFLIGHT}
+        response = client.open("/api/auth/login", method=method, headers=headers)
+        assert cors(response) == set()
+
+
+def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
+    client = failing_app(cors_origins=(APP, "http://localhost:3000")).test_client()
+    user = make_user()
+    body = {"email": user.email, "password": user.password}
+    for origin in (APP, "http://localhost:3000"):
+        headers = {"Origin": origin}
+        answers = [
+            client.post("/api/auth/login", json=body, headers=headers),
+            client.post("/auth/login", json=body, headers=headers),
+            client.post("/api/auth/login", json={}, headers=headers),
+            client.get("/api/auth/verify", headers=headers),
+            client.get("/api/nothing", headers=headers),
+            client.get("/api/auth/login", headers=headers),
+            client.post("/api/auth/login", data=b"x" * 70_000, headers=headers),
+            client.get("/fails", headers=headers),
+        ]
+        statuses = [answer.status_code for answer in answers]
+        assert statuses == [200, 200, 400, 401, 404, 405, 413, 500]
+        for answer in answers:
+            assert answer.headers["Access-Control-Allow-Origin"] == origin
+            exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
+            assert {"X-Request-ID", "Retry-After"} <= {*exposed}
+            assert "Access-Control-Allow-Credentials" not in answer.headers
+            assert "Origin" in answer.vary
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        OTHER,
+        "null",
+        "",
+        "*",
+        "https://app.example.org.evil.example",
+        "https://evil-app.example.org",
+        "http://app.example.org",
+        "https://app.example.org:8443",
+        "https://app.example.org/",
+        "https://app.example.org, https://evil.example.org",
+        "app.example.org",
+        "https://app.example.org\x00",
+        "\u00e4",
+    ],
+)
+def test_other_origin_reads_nothing(make_app, origin):
+    client = make_app(cors_origins=(APP,)).test_client()
+    for method in ("GET", "POST", "OPTIONS"):
+        headers = {"Origin": origin, **PREFLIGHT}
+        response = client.open("/api/auth/login", method=method, headers=headers)
+        assert cors(response) == set()
+        # A shared cache must not hand this answer to the allowed origin, nor the other way.
+        assert "Origin" in response.vary
+
+
+def test_answer_without_an_origin_varies_by_it_too(make_app):
+    client = make_app(cors_origins=(APP,)).test_client()
+    for path in PATHS:
+        with client.get(path) as response:
+            assert "Origin" in response.vary, path
+            assert cors(response) == set()
+
+
+def test_origin_has_no_case(make_app):
+    client = make_app(cors_origins=(APP,)).test_client()
+    response = client.get("/healthz", headers={"Origin": "HTTPS://App.Example.ORG"})
+    # Browsers compare letter by letter with what they sent.
+    assert response.headers["Access-Control-Allow-Origin"] == "HTTPS://App.Example.ORG"
+
+
+@pytest.mark.parametrize("path", ["/api/auth/login", "/auth/login", "/api/auth/sessions/1"])
+def test_preflight_allows_what_the_api_needs(make_app, path):
+    client = make_app(cors_origins=(APP,)).test_client()
+    response = client.options(path, headers={"Origin": APP, **PREFLIGHT})
+    assert (response.status_code, response.data) == (200, b"")
+    headers = response.headers
+    assert headers["Access-Control-Allow-Origin"] == APP
+    assert {*headers["Access-Control-Allow-Methods"].split(", ")} >= {
+        "GET",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+    }
+    allowed = {*headers["Access-Control-Allow-Headers"].lower().split(", ")}
+    assert allowed >= {"authorization", "content-type"}
+    assert "*" not in headers["Access-Control-Allow-Headers"]
+    assert int(headers["Access-Control-Max-Age"]) > 0
+    assert "Access-Control-Allow-Credentials" not in headers
+
+
+def test_options_without_a_question_is_no_preflight(make_app):
+    client = make_app(cors_origins=(APP,)).test_client()
+    response = client.options("/api/auth/login", headers={"Origin": APP})
+    assert "Access-Control-Allow-Methods" not in response.headers
+    assert response.headers["Access-Control-Allow-Origin"] == APP
+
+
+@pytest.fixture
+def address_of(make_app, make_user):
+    """Log in with some headers and return the address that the sessions list shows."""
+
+    def address_of(trusted_proxies, forwarded, **overrides):
+        client = make_app(trusted_proxies=trusted_proxies).test_client()
+        user = make_user(f"user{len(seen)}")
+        seen.append(user)
+        body = {"email": user.email, "password": user.password}
+        headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
+        response = client.post(
+            "/api/auth/login",
+            json=body,
+            headers={**headers, "Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"},
+            environ_overrides={"REMOTE_ADDR": "192.0.2.1", **overrides},
+        )
+        token = success(response)["accessToken"]
+        response = client.get("/api/auth/sessions", headers={"Authorization": f"Bearer {token}"})
+        (session,) = success(response)["sessions"]
+        return session["ipAddress"]
+
+    seen = []
+    return address_of
+
+
+@pytest.mark.parametrize(
+    ("trusted_proxies", "forwarded", "address"),
+    [
+        (0, None, "192.0.2.1"),
+        (0, "198.51.100.7", "192.0.2.1"),
+        (1, None, "192.0.2.1"),
+        (1, "198.51.100.7", "198.51.100.7"),
+        # What stands left of the proxy's own entry was sent by the client.
+        (1, "203.0.113.5, 198.51.100.7", "198.51.100.7"),
+        (1, "127.0.0.1,198.51.100.7", "198.51.100.7"),
+        (2, "198.51.100.7, 10.0.0.1", "198.51.100.7"),
+        (2, "203.0.113.5, 198.51.100.7, 10.0.0.1", "198.51.100.7"),
+        # Fewer entries than proxies: somebody came around one of them.
+        (2, "198.51.100.7", "192.0.2.1"),
+        (1, "2001:DB8:0:0::7", "2001:db8::7"),
+    ],
+)
+def test_client_address_is_what_the_trusted_proxies_say(
+    address_of, trusted_proxies, forwarded, address
+):
+    assert address_of(trusted_proxies, forwarded) == address
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4", "::1%eth0" * 20],
+)
+def test_garbage_in_place_of_an_address_is_not_stored(address_of, garbage):
+    for trusted_proxies in (1, 2):
+        assert address_of(trusted_proxies, garbage) in ("", "192.0.2.1")
+        assert address_of(trusted_proxies, f"{garbage}, {garbage}") in ("", "192.0.2.1")
+
+
+def test_connection_without_an_address_is_served(address_of):
+    for odd in ("", "unix:"):  # a socket in the file system
+        assert address_of(0, "198.51.100.7", REMOTE_ADDR=odd) == ""
+
+
+def test_other_forwarding_headers_change_nothing(make_app):
+    client = make_app(trusted_proxies=1).test_client()
+    headers = {
+        "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Proto": "https",
+        "X-Forwarded-Prefix": "/evil",
+        "X-Forwarded-Port": "1",
+        "X-Original-URL": "/openapi.json",
+        "X-Rewrite-URL": "/openapi.json",
+        "X-HTTP-Method-Override": "DELETE",
+        "Host": "evil.example",
+    }
+    plain, odd = client.get("/"), client.get("/", headers=headers)
+    assert odd.headers["Location"] == plain.headers["Location"]
+    assert "evil" not in odd.text
+    success(client.get("/healthz", headers=headers))
+    failure(client.get("/nothing", headers=headers), 404, "not_found")

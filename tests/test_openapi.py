@@ -1,0 +1,186 @@
+"""The OpenAPI document says what the application does, and all of it."""
+
+import re
+
+import pytest
+from conftest import success
+from endpoints import ENDPOINTS, GUARDED
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
+
+import errors
+from schemas import camel_case
+from web.openapi import possible_errors
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+# Of no single endpoint: they are the answer where there is none.
+OF_THE_ROUTER = {errors.MethodNotAllowed}
+
+
+@pytest.fixture
+def document(client):
+    return client.get("/openapi.json").get_json()
+
+
+def resolve(document, schema):
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+def operation_of(document, endpoint):
+    path = re.sub(r"<(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", endpoint.rule)
+    return document["paths"][path][endpoint.method.lower()]
+
+
+def operations(document):
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def content_of(answer):
+    assert answer["content"].keys() == {"application/json"}
+    return answer["content"]["application/json"]["schema"]
+
+
+def test_document_is_valid_openapi_3_1(document):
+    assert document["openapi"].startswith("3.1.")
+    validate(document, cls=OpenAPIV31SpecValidator)
+
+
+def test_document_is_served_as_json(client):
+    response = client.get("/openapi.json")
+    assert response.status_code == 200
+    assert response.mimetype == "application/json"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert client.get("/openapi.json").data == response.data
+
+
+def test_document_has_every_endpoint_in_its_canonical_form_and_nothing_else(document):
+    declared = {
+        re.sub(r"<(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", str(endpoint))
+        for endpoint in ENDPOINTS
+    }
+    assert {name for name, _ in operations(document)} == declared
+    assert all(path.startswith(("/api/", "/healthz", "/readyz")) for path in document["paths"])
+
+
+def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
+    assert document["components"]["securitySchemes"] == {
+        "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    }
+    # No requirement for all: what names none of its own is open.
+    assert "security" not in document
+    for endpoint in ENDPOINTS:
+        operation = operation_of(document, endpoint)
+        if endpoint in GUARDED:
+            assert operation["security"] == [{"bearer": []}], endpoint
+            answer = operation["responses"]["401"]
+            assert "WWW-Authenticate" in answer["headers"]
+            codes = content_of(answer)["properties"]["error"]["properties"]["code"]["enum"]
+            assert {"token_missing", "token_invalid", "token_expired", "token_revoked"} <= {*codes}
+        else:
+            assert "security" not in operation, endpoint
+
+
+def test_unguarded_endpoints_do_answer_without_a_token(client):
+    for endpoint in ENDPOINTS:
+        response = client.open(endpoint.paths[0], method=endpoint.method)
+        assert (response.status_code == 401) == endpoint.operation.guarded, endpoint
+
+
+def test_operation_ids_are_unique_names(document):
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z][A-Za-z]*", id_) for id_ in ids)
+
+
+def test_every_operation_is_told_in_a_sentence_and_has_a_tag(document):
+    known = {tag["name"] for tag in document["tags"]}
+    for name, operation in operations(document):
+        assert operation["summary"].endswith("."), name
+        assert "\n" not in operation["summary"], name
+        assert {*operation["tags"]} <= known, name
+
+
+def test_every_path_parameter_is_described(document):
+    for path, methods in document["paths"].items():
+        for name, operation in methods.items():
+            found = {row["name"] for row in operation.get("parameters", []) if row["in"] == "path"}
+            assert found == {*re.findall(r"{(\w+)}", path)}, (name, path)
+
+
+def test_every_error_can_be_found_in_the_document(document):
+    told = set()
+    for _, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                told |= {*content_of(answer)["properties"]["error"]["properties"]["code"]["enum"]}
+    assert told == {kind.code for kind in errors.all_errors() if kind not in OF_THE_ROUTER}
+
+
+def test_error_answers_tell_status_codes_and_headers(document):
+    for endpoint in ENDPOINTS:
+        answers = operation_of(document, endpoint)["responses"]
+        for kind in possible_errors(endpoint.operation):
+            answer = answers[str(kind.status)]
+            schema = content_of(answer)
+            assert {*schema["required"]} == {"success", "message", "error"}
+            assert kind.code in schema["properties"]["error"]["properties"]["code"]["enum"]
+            assert kind.message in answer["description"]
+            assert ("Retry-After" in answer["headers"]) >= (kind.retry_after is not None)
+        assert {"500", "503"} <= answers.keys() or endpoint.rule == "/healthz"
+
+
+def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(document):
+    for endpoint in ENDPOINTS:
+        operation = operation_of(document, endpoint)
+        if not endpoint.operation.body:
+            assert "requestBody" not in operation
+            continue
+        assert operation["requestBody"]["required"] is True
+        schema = resolve(document, content_of(operation["requestBody"]))
+        assert {*schema.get("required", [])} == endpoint.required, endpoint
+        assert schema["additionalProperties"] is False, endpoint
+        assert {"400", "413", "415"} <= operation["responses"].keys()
+
+
+def test_every_property_has_a_type(document):
+    for name, schema in document["components"]["schemas"].items():
+        for field, described in schema["properties"].items():
+            assert described.keys() & {"type", "$ref", "allOf", "anyOf", "oneOf"}, (name, field)
+            if described.get("type") == "string" and endpoint_takes(name):
+                assert described.keys() & {"maxLength", "enum", "const", "format"}, (name, field)
+
+
+def endpoint_takes(name):
+    bodies = [endpoint.operation.body for endpoint in ENDPOINTS if endpoint.operation.body]
+    return name in {type(body).__name__ for body in bodies}
+
+
+def test_every_body_has_an_example_that_passes_its_own_rules(document):
+    for endpoint in ENDPOINTS:
+        if endpoint.operation.body:
+            endpoint.operation.body.load(endpoint.example)
+
+
+def test_example_of_registration_and_login_works_as_it_stands(client):
+    by_name = {endpoint.name: endpoint for endpoint in ENDPOINTS}
+    for name, status in (("auth.register", 201), ("auth.login", 200)):
+        endpoint = by_name[name]
+        success(client.post(endpoint.paths[0], json=endpoint.example), status)
+
+
+def test_success_answers_are_the_envelope(document):
+    for endpoint in ENDPOINTS:
+        answers = operation_of(document, endpoint)["responses"]
+        answer = answers[str(endpoint.operation.status)]
+        schema = content_of(answer)
+        wanted = {"success", "data"} | ({"message"} if endpoint.operation.message else set())
+        assert {*schema["required"]} == {*schema["properties"]} == wanted
+        assert schema["properties"]["success"] == {"const": True}
+        assert resolve(document, schema["properties"]["data"])["type"] == "object"
+        assert "X-Request-ID" in answer["headers"]
