@@ -68,7 +68,6 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     )
     session.access_expires_at = _access_expiry(now, session.expires_at)
     db.session.add(session)
-    db.session.flush()
     newest = (
         select(UserSession.id)
         .where(UserSession.user_id == user.id)
