@@ -2,8 +2,9 @@
 
 import pytest
 from conftest import PASSWORD, failure, race, success
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
+from core.passwords import Hasher
 from database import reading, transaction
 from models import OutboxMail, User
 
@@ -29,8 +30,10 @@ def reset_token(client, auth, outbox):
     return outbox.deliver_token()
 
 
-def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_in):
+def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_in, make_user):
     other = log_in(auth.user)
+    stranger = make_user("stranger")
+    theirs = log_in(stranger)
     assert success(reset(client, reset_token)) == {}
     failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
     for session in (auth, other):
@@ -39,6 +42,8 @@ def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_i
         response = client.post("/api/auth/refresh", json={"refreshToken": session.refresh})
         failure(response, 401, "token_revoked")
     success(login(client, auth.user, NEW_PASSWORD))
+    success(login(client, stranger, stranger.password))
+    success(client.get("/api/auth/verify", headers=theirs.headers))
     assert outbox.waiting() == [("password_changed", auth.user.email)]
     (notice,) = outbox.deliver()
     assert notice["To"] == auth.user.email
@@ -92,6 +97,33 @@ def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, o
     assert outbox.waiting() == [("password_changed", auth.user.email)]
 
 
+def test_login_that_began_before_the_reset_opens_no_session(
+    app, client, auth, reset_token, monkeypatch
+):
+    verify = Hasher.verify
+
+    def reset_meanwhile(self, raw, stored):
+        success(reset(app.test_client(), reset_token))
+        return verify(self, raw, stored)
+
+    monkeypatch.setattr(Hasher, "verify", reset_meanwhile)
+    failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
+
+
+def test_account_deactivated_during_the_hash_keeps_its_password(
+    app, client, auth, reset_token, monkeypatch
+):
+    hash_ = Hasher.hash
+
+    def deactivate_meanwhile(self, raw):
+        with transaction() as session:
+            session.execute(update(User).values(is_active=False))
+        return hash_(self, raw)
+
+    monkeypatch.setattr(Hasher, "hash", deactivate_meanwhile)
+    failure(reset(client, reset_token), 400, "invalid_token")
+
+
 def test_every_link_dies_with_the_password_that_it_replaces(client, auth, outbox, reset_token):
     success(forgot(client, auth.user.email))
     second = outbox.deliver_token()
@@ -124,10 +156,15 @@ def test_guessable_password_does_not_spend_the_link(client, auth, reset_token):
     success(reset(client, reset_token))
 
 
-def test_link_of_a_deactivated_account_is_dead(app, client, reset_token):
+@pytest.mark.parametrize("change", [update(User).values(is_active=False), delete(User)])
+def test_links_of_an_account_that_is_gone_are_dead(app, client, auth, outbox, reset_token, change):
+    client.post("/api/auth/resend-verification", json={"email": auth.user.email})
+    verification = outbox.deliver_token()
     with app.app_context(), transaction() as session:
-        session.execute(update(User).values(is_active=False))
+        session.execute(change)
     failure(reset(client, reset_token), 400, "invalid_token")
+    response = client.post("/api/auth/verify-email", json={"token": verification})
+    failure(response, 400, "invalid_token")
 
 
 @pytest.mark.parametrize("token", ["", "nothing", "a.b.c", "é" * 100, "x" * 4096])
@@ -137,12 +174,14 @@ def test_token_that_is_none_is_refused(client, token):
     failure(response, 400, "invalid_token")
 
 
-def is_verified(app):
+def is_verified(app, email="student@example.org"):
     with app.app_context(), reading() as connection:
-        return connection.scalar(select(User.email_verified_at)) is not None
+        query = select(User.email_verified_at).where(User.email == email)
+        return connection.scalar(query) is not None
 
 
-def test_address_is_verified_once(app, client, outbox):
+def test_address_is_verified_once(app, client, outbox, make_user):
+    stranger = make_user("stranger")
     registration = {
         "username": "student",
         "email": "student@example.org",
@@ -155,6 +194,7 @@ def test_address_is_verified_once(app, client, outbox):
     assert not is_verified(app)
     assert success(client.post("/api/auth/verify-email", json={"token": token})) == {}
     assert is_verified(app)
+    assert not is_verified(app, stranger.email)
     again = client.post("/api/auth/verify-email", json={"token": token})
     failure(again, 400, "invalid_token")
 
