@@ -49,7 +49,7 @@ def create_app(
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     answers.init_app(app)
-    # A path with a doubled slash is an unknown path, and answered as such, not by a redirect.
+    # A path with a doubled slash is unknown, like any other; a redirect would be no JSON.
     app.url_map.merge_slashes = False
     errors.init_app(app)
     headers.init_app(app, settings)

@@ -2,7 +2,7 @@
 
 import click
 from flask import Flask
-from flask.cli import AppGroup
+from flask.cli import AppGroup, with_appcontext
 
 from core import clock
 from services import outbox, pruning
@@ -20,6 +20,7 @@ def send_mail() -> None:
 
 
 @click.command("prune")
+@with_appcontext
 def prune() -> None:
     """Remove expired rows. The service does so by itself; this is for doing it now."""
     for table, number in pruning.prune(clock.utcnow()).items():

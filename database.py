@@ -32,12 +32,21 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
 POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and that Postgres gets to accept one.
-POOL_WAIT = 2
+POOL_WAIT = 1
 CONNECT_WAIT = 2
 # Seconds that a writer waits for SQLite's lock before the answer is 503.
 SQLITE_WAIT = 10
 
 _sqlite_writers = threading.Lock()
+# The drivers' exceptions that mean so. psycopg has a class for each SQLSTATE: the last three are a
+# standby that takes no writes, and a schema that is not migrated yet.
+_AWAY = {
+    "OperationalError",
+    "InterfaceError",
+    "ReadOnlySqlTransaction",
+    "UndefinedTable",
+    "UndefinedColumn",
+}
 
 
 class WriteQueueFull(Exception):
@@ -153,9 +162,9 @@ def is_unavailable(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    # psycopg has an exception class per SQLSTATE; these two mean a missing table or column.
-    names = {cls.__name__ for cls in type(error.orig).__mro__}
-    return bool(names & {"OperationalError", "InterfaceError", "UndefinedTable", "UndefinedColumn"})
+    kind = type(error.orig)
+    # SQLite's bare DatabaseError is a file that is damaged, or no database at all.
+    return kind.__name__ == "DatabaseError" or any(cls.__name__ in _AWAY for cls in kind.__mro__)
 
 
 def schema_is_current() -> bool:

@@ -16,15 +16,21 @@ from sqlalchemy import URL
 from sqlalchemy.exc import OperationalError
 
 import database
+from config import MIN_SECRET_BYTES, ConfigError
+
+DATABASE = "accounts.db"
 
 
 def database_url(folder: Path) -> URL:
     """Return the URL of the embedded database in this folder."""
-    return URL.create("sqlite", database=str(folder / "accounts.db"))
+    return URL.create("sqlite", database=str(folder / DATABASE))
 
 
 def secret_key(folder: Path) -> str:
-    """Return the secret kept in this folder; make one on the first call (mode 0600)."""
+    """Return the secret kept in this folder; make one on the first call (mode 0600).
+
+    Raises ConfigError when the file does not hold a secret that is long enough.
+    """
     path = folder / "secret_key"
     with _lock(folder):
         if not path.exists():
@@ -33,13 +39,20 @@ def secret_key(folder: Path) -> str:
             draft.unlink(missing_ok=True)
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_urlsafe(48))
+                file.flush()
+                os.fsync(file.fileno())
             draft.rename(path)
-        return path.read_text().strip()
+        secret = path.read_text().strip()
+    if len(secret.encode()) < MIN_SECRET_BYTES:
+        raise ConfigError(f"{path} holds no secret. Delete it to get a new one.")
+    return secret
 
 
 def bring_up_schema(app: Flask, folder: Path) -> None:
     """Migrate the embedded database to the newest schema, unless it is there already."""
     with _lock(folder):
+        # SQLite gives its other files the mode of this one.
+        (folder / DATABASE).touch(mode=0o600)
         try:
             with app.app_context():
                 current = database.schema_is_current()

@@ -109,6 +109,7 @@ class InternalError(ApiError):
 class Unavailable(ApiError):
     status, code = 503, "unavailable"
     message = "The service cannot do this right now. Try again in a moment."
+    # Most such faults are a restart of the database, which takes about as long.
     retry_after = 5
 
 

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from config import ROOT, ConfigError, load
+from web.logs import formatter
 
 try:
     settings = load()
@@ -46,8 +47,24 @@ control_socket_disable = True
 accesslog = None
 errorlog = "-"
 loglevel = settings.log_level.lower()
+# gunicorn's own lines look like the application's.
+logconfig_dict = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"accounts": {"()": formatter, "log_format": settings.log_format}},
+    "handlers": {"accounts": {"class": "logging.StreamHandler", "formatter": "accounts"}},
+    "root": {"level": settings.log_level, "handlers": ["accounts"]},
+    "loggers": {
+        "gunicorn.error": {
+            "level": settings.log_level,
+            "handlers": ["accounts"],
+            "propagate": False,
+        }
+    },
+}
 
-limit_request_line = 4094
+limit_request_line = 8190
+limit_request_field_size = 16380
 # Nobody sets the scheme or the path by a header. Links begin with PUBLIC_URL, and the
 # application itself finds the client's address, by TRUSTED_PROXIES.
 forwarded_allow_ips = ""

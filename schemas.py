@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import email_validator
-from marshmallow import Schema, ValidationError, fields, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 from marshmallow.fields import Field
 
 from core import clock, passwords
@@ -114,6 +114,17 @@ class Shape(Schema):
         field_obj.data_key = camel_case(field_name)
 
 
+class Answer(Shape):
+    """Every field of an answer is always there; clients ignore those that they do not know."""
+
+    class Meta:
+        unknown = EXCLUDE
+
+    def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
+        super().on_bind_field(field_name, field_obj)
+        field_obj.required = True
+
+
 def required(length: int) -> dict[str, Any]:
     return {"required": True, "validate": validate.Length(1, length)}
 
@@ -136,7 +147,7 @@ class Register(Shape):
     last_name = Text(**required(64), metadata=example("Last"))
 
 
-class Registered(Shape):
+class Registered(Answer):
     user_id = fields.UUID()
     username = fields.String()
     email = fields.String()
@@ -156,7 +167,7 @@ class Login(Shape):
 
 
 class Refresh(Shape):
-    refresh_token = fields.String(
+    refresh_token = Text(
         required=True,
         validate=validate.Length(max=TOKEN_LENGTH),
         metadata=example("<REFRESH_TOKEN>"),
@@ -168,7 +179,7 @@ class Address(Shape):
 
 
 class MailToken(Shape):
-    token = fields.String(
+    token = Text(
         required=True,
         validate=validate.Length(max=TOKEN_LENGTH),
         metadata=example("<TOKEN_OF_THE_MAIL>"),
@@ -179,7 +190,7 @@ class ResetPassword(MailToken):
     new_password = NewPassword(required=True)
 
 
-class Identity(Shape):
+class Identity(Answer):
     """What a client needs to know about who is logged in."""
 
     id = fields.UUID()
@@ -188,7 +199,7 @@ class Identity(Shape):
     role = fields.String(metadata={"enum": ["student", "instructor", "admin"]})
 
 
-class TokenPair(Shape):
+class TokenPair(Answer):
     access_token = fields.String()
     refresh_token = fields.String()
     expires_in = fields.Integer(metadata={"description": "Seconds until the access token expires."})
@@ -198,13 +209,13 @@ class LoggedIn(TokenPair):
     user = fields.Nested(Identity)
 
 
-class Verified(Shape):
+class Verified(Answer):
     valid = fields.Boolean()
     expires_in = fields.Integer(metadata={"description": "Seconds until the access token expires."})
     user = fields.Nested(Identity)
 
 
-class SessionRecord(Shape):
+class SessionRecord(Answer):
     id = fields.UUID()
     created_at = Moment()
     last_used_at = Moment()
@@ -214,5 +225,5 @@ class SessionRecord(Shape):
     current = fields.Boolean()
 
 
-class Sessions(Shape):
+class Sessions(Answer):
     sessions = fields.List(fields.Nested(SessionRecord))

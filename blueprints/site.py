@@ -6,6 +6,7 @@ their addresses are relative, so they also work below a path prefix that a proxy
 
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flask import (
     Blueprint,
@@ -57,7 +58,7 @@ def _harden(response: Response) -> Response:
 @bp.get("/")
 def home() -> BaseResponse:
     """Lead to the docs."""
-    return redirect("docs")
+    return redirect(f"{urlsplit(settings.public_url).path}/docs")
 
 
 @bp.get("/reset-password")

@@ -11,13 +11,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 
 _LIST = Path(__file__).with_name("common_passwords.txt")
 
 # Characters that stand for one another become one letter, on both sides of a comparison: one
 # look-up then finds every spelling, however many there are.
-_LOOKALIKES = ("a4@", "b8", "e3", "g96", "il1!|", "o0", "s5$", "t7+", "z2")
+_LOOKALIKES = ("a4@", "b8", "c(<", "e3", "g96", "il1!|", "o0", "s5$", "t7+", "z2")
 _SKELETON = {ord(other): group[0] for group in _LOOKALIKES for other in group[1:]}
 
 # Rows and columns of keyboards (US, German, French) and of the number pad.
@@ -84,7 +85,8 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
 
 @cache
 def _common() -> frozenset[str]:
-    return frozenset(map(_skeleton, _LIST.read_text("ascii").split()))
+    # One translation of the whole text takes a few milliseconds, one of each word many.
+    return frozenset(_skeleton(_LIST.read_text("ascii")).split())
 
 
 def _fold(text: str) -> str:
@@ -139,17 +141,17 @@ def _bases(text: str) -> Iterator[str]:
     if _is_row(text[letters:]):  # as in password1234567890 and password!!!!!!!!!
         cuts.append(letters)
     for cut in cuts:
-        # Three letters and some digits may be anything. So may digits and signs alone, unless
-        # the part before the signs is a whole number.
-        is_number = text[:cut].isdigit() and not text[cut].isdigit()
-        if cut >= 4 and (letters or is_number):
+        # Three letters and some digits may be anything, and so may five digits and more.
+        if cut >= (4 if letters else 6):
             yield text[:cut]
 
 
 def _parts(personal: Iterable[str]) -> list[str]:
     """Return the skeletons of the user's names, whole and in pieces, both ways, longest first."""
-    found: set[str] = set()
-    for value in map(_fold, personal):
+    values = [_fold(value) for value in personal]
+    # Both names together, since one alone may be too short to count.
+    found = {first + second for first, second in permutations(values, 2)}
+    for value in values:
         local, _, domain = value.rpartition("@")
         # The last label of a domain, such as org, is not the user's.
         pieces = f"{local} {domain.rpartition('.')[0]}" if local else value

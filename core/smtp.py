@@ -22,10 +22,10 @@ from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 # Seconds that a server may let us wait for a connection or an answer.
-TIMEOUT = 15.0
+TIMEOUT = 10.0
 # Seconds for one mail as a whole, opening the connection included. Shorter than the outbox's
 # lease, so that a slow delivery is over before another worker may take the mail for lost.
-DELIVERY_TIMEOUT = 45.0
+DELIVERY_TIMEOUT = 25.0
 GOODBYE_TIMEOUT = 2.0
 
 DEFAULT_PORTS = {"smtp": 587, "smtps": 465}

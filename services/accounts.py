@@ -93,6 +93,7 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
         record("login_refused_inactive", user.id)
         raise errors.AccountInactive
     if settings.require_verified_email and user.email_verified_at is None:
+        record("login_refused_unverified", user.id)
         raise errors.EmailUnverified
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
 

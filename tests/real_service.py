@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 from aiosmtpd.controller import Controller
 from sqlalchemy import URL, create_engine, text
@@ -35,21 +36,17 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-@contextmanager
-def empty_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[URL]:
+def empty_database(request: pytest.FixtureRequest, folder: Path) -> URL:
     """Make a database with nothing in it, of the kind that the fixture's parameter names."""
     if request.param == "sqlite":
-        yield URL.create("sqlite", database=str(folder / "service.db"))
-        return
+        return URL.create("sqlite", database=str(folder / "service.db"))
     server: URL = request.getfixturevalue("postgres_url")
-    name = f"test-{uuid4().hex}"
+    name = f"test-{uuid4().hex}"  # never dropped, since the whole server is thrown away
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f'CREATE DATABASE "{name}"'))
-    yield server.set(database=name)
-    with engine.connect() as connection:
-        connection.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
     engine.dispose()
+    return server.set(database=name)
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -80,7 +77,7 @@ def python(*arguments: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess
         [sys.executable, *arguments],
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -184,19 +181,23 @@ class Service:
 
     def workers(self, count: int = 2) -> list[int]:
         """Return the workers' process ids, as soon as there are so many."""
+        assert self._process is not None
+        master = psutil.Process(self._process.pid)
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            booted = re.findall(r"Booting worker with pid: (\d+)", self.log())
-            alive = [int(pid) for pid in booted if _is_alive(int(pid))]
-            if len(alive) >= count:
+        while True:
+            children = master.children()
+            alive = [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
+            if len(alive) == count:
                 return alive
+            assert time.monotonic() < deadline, f"there are no {count} workers:\n{self.log()}"
             time.sleep(0.05)
-        raise AssertionError(f"there are no {count} workers:\n{self.log()}")
 
     @contextmanager
     def answered_by(self, worker: int) -> Iterator[None]:
         """Stop the other workers for a while, so that this one answers."""
-        others = [pid for pid in self.workers() if pid != worker]
+        assert self._process is not None
+        children = psutil.Process(self._process.pid).children()
+        others = [child.pid for child in children if child.pid != worker]
         for pid in others:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -240,14 +241,6 @@ def deployed(url: URL, mail_port: int, log: Path) -> Iterator[Service]:
 def read_answer(connection: http.client.HTTPConnection) -> Answer:
     response = connection.getresponse()
     return Answer(response.status, response.headers, json.loads(response.read()))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @dataclass

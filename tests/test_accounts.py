@@ -1,7 +1,7 @@
 """Registration and login."""
 
 import pytest
-from conftest import PASSWORD, failure, race, success
+from helpers import PASSWORD, failure, race, success
 from sqlalchemy import func, select, update
 
 from core.passwords import Hasher

@@ -4,8 +4,8 @@ import io
 import json
 
 import pytest
-from conftest import failure, success
 from endpoints import API, ENDPOINTS, GUARDED, UNKNOWN_ID, WITH_BODY
+from helpers import failure, success
 from marshmallow import fields
 
 from web.api import MAX_BODY
@@ -209,6 +209,8 @@ def test_body_of_another_type_is_refused(endpoint, send):
     for content_type in OTHER_TYPES:
         for response in send(endpoint, endpoint.example, content_type):
             failure(response, 415, "unsupported_media_type")
+    for response in send(endpoint, b"", "text/plain"):
+        failure(response, 415, "unsupported_media_type")
 
 
 @every_json_endpoint

@@ -1,15 +1,118 @@
 """Schemathesis reads the OpenAPI document and tries to prove it wrong.
 
-Its pytest plugin is off (see pyproject.toml): it would load for every run. The same cases come
-from its programming interface.
+Its pytest plugin is off (see pyproject.toml), so the cases come from its programming interface.
+FUZZ_EXAMPLES asks for more of them: `FUZZ_EXAMPLES=500 pytest tests/test_fuzz.py`.
 """
 
-from collections import defaultdict
+import os
 
 import pytest
 from endpoints import ENDPOINTS
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode, openapi
+from schemathesis.checks import load_all_checks
 from schemathesis.config import GenerationConfig, SchemathesisConfig
-from schemathesis.checks import CHECKS
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from core import clock
+from database import transaction
+from models import User
+from schemas import camel_case
+from services import sessions
+
+FEW = 15
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", FEW))
+# What an address, a password or a token of a mail must be is beyond JSON Schema: such values
+# have the right shape and are refused with a declared 400.
+EXCLUDED = [positive_data_acceptance]
+
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    # The same cases every time, and no folder of old ones.
+    derandomize=EXAMPLES == FEW,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate, Phase.shrink],
+    # An application lives as long as its test; whether a case leaves rows behind does not matter.
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture
+def document(make_app):
+    app = make_app(log_level="CRITICAL")
+    return openapi.from_wsgi("/openapi.json", app, config=SchemathesisConfig(seed=1))
+
+
+@pytest.fixture
+def check(document, make_user):
+    """Call the application with a case, as an admin if need be, and check the answer."""
+    load_all_checks()
+    user = make_user("headmaster", role="admin")
+
+    def authorization():
+        # A new one for each call, since some of them end the session.
+        with document.app.app_context(), transaction() as session:
+            found = session.get(User, user.id)
+            pair = sessions.open_session(found, user_agent="", ip_address="", now=clock.utcnow())
+        return {"Authorization": f"Bearer {pair.access_token}"}
+
+    def check(case, guarded):
+        headers = authorization() if guarded else {}
+        response = case.call_and_validate(headers=headers, excluded_checks=EXCLUDED)
+        assert response.status_code < 500
+        return response.status_code
+
+    return check
+
+
+def operation_of(document, endpoint):
+    operations = [result.ok() for result in document.get_all_operations()]
+    by_id = {operation.definition.raw["operationId"]: operation for operation in operations}
+    return by_id[camel_case(endpoint.name.rpartition(".")[2])]
+
+
+# What has the right shape reaches the database, and there are two; a few cases need only one.
+databases = pytest.mark.parametrize(
+    "database_url", ["sqlite"] if EXAMPLES == FEW else ["sqlite", "postgres"], indirect=True
+)
+every_operation = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
+
+
+@every_operation
+def test_boundaries_of_every_value_are_answered_as_documented(document, check, endpoint):
+    operation = operation_of(document, endpoint)
+    statuses = {
+        check(case, endpoint.operation.guarded)
+        for case in document.iter_coverage_cases(
+            operation, generation_modes=list(GenerationMode), generation_config=GenerationConfig()
+        )
+    }
+    assert 405 in statuses
+    if endpoint.operation.body:
+        assert {400, 415} <= statuses
+    if endpoint.operation.guarded:
+        assert 401 in statuses
+        assert endpoint.operation.status in statuses or "<" in endpoint.rule
+
+
+# Where nothing is sent, nothing can be wrong with it.
+MODES = [
+    (endpoint, mode)
+    for endpoint in ENDPOINTS
+    for mode in GenerationMode
+    if mode.is_positive or endpoint.operation.body or "<" in endpoint.rule
+]
+
+
+@pytest.mark.parametrize(("endpoint", "mode"), MODES, ids=str)
+@databases
+def test_generated_calls_are_answered_as_documented(document, check, endpoint, mode):
+    operation = operation_of(document, endpoint)
+
+    @SETTINGS
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case):
+        check(case, endpoint.operation.guarded)
+
+    run()

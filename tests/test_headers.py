@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import failure, success
+from helpers import failure, success
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from conftest import success
 from endpoints import ENDPOINTS, GUARDED
+from helpers import success
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 import errors

@@ -1,7 +1,7 @@
 """The forgotten password and the verified address, from the mail's token on."""
 
 import pytest
-from conftest import PASSWORD, failure, race, success
+from helpers import PASSWORD, failure, race, success
 from sqlalchemy import delete, select, update
 
 from core.passwords import Hasher

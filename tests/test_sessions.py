@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jwt
 import pytest
-from conftest import failure, race, success
+from helpers import failure, race, success
 from sqlalchemy import delete, func, select, text, update
 
 from core import clock as real_clock
@@ -382,3 +382,17 @@ def test_access_token_of_a_repeated_refresh_is_denied_until_it_expires(app, clie
     (denied,) = rows(app, DeniedSession)
     end = claims_of(late["accessToken"])["exp"]
     assert int(denied.expires_at.timestamp()) >= end
+
+
+def test_older_token_with_a_longer_life_stays_denied(make_app, make_user, clock):
+    user = make_user()
+    long, short = (make_app(access_token_minutes=minutes).test_client() for minutes in (60, 1))
+    body = {"email": user.email, "password": user.password}
+    before = success(long.post("/api/auth/login", json=body))
+    success(refresh(short, before["refreshToken"]))
+    headers = {"Authorization": f"Bearer {before['accessToken']}"}
+    success(short.post("/api/auth/logout", headers=headers))
+    clock.move(minutes=5)
+    with short.application.app_context():
+        pruning.prune(real_clock.utcnow())
+    failure(verify(short, before["accessToken"]), 401, "token_revoked")

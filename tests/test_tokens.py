@@ -5,7 +5,7 @@ import json
 
 import jwt
 import pytest
-from conftest import SECRET, failure, success
+from helpers import SECRET, failure, success
 
 from core.tokens import Purpose, key_id
 

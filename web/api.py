@@ -12,6 +12,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 from marshmallow import Schema, ValidationError
+from werkzeug.exceptions import HTTPException
 
 import errors
 from core import strict_json
@@ -104,7 +105,11 @@ def _raw_body() -> bytes:
     try:
         # One byte more than allowed shows that a chunked body is too long.
         raw = request.stream.read(MAX_BODY + 1)
-    except OSError:  # a broken chunk, or a client that went away
+    except HTTPException:
+        raise
+    except Exception:
+        # A broken chunk or trailer, or a client that went away. Each server has exceptions of
+        # its own for these, with no common ancestor.
         raise errors.InvalidRequest("The body could not be read.") from None
     if len(raw) > MAX_BODY:
         raise errors.TooLarge

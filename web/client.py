@@ -10,12 +10,14 @@ from models import USER_AGENT_LENGTH
 def address() -> str:
     """Return the client's IP address, or an empty text where it is not known.
 
-    With TRUSTED_PROXIES it comes from a header, so it is checked before it is stored.
+    With TRUSTED_PROXIES it comes from a header, so it is checked before it is stored. The zone of
+    an IPv6 address is left out: it means nothing elsewhere, and may be any text.
     """
     try:
-        return str(ipaddress.ip_address(request.remote_addr or ""))
+        found = ipaddress.ip_address((request.remote_addr or "").partition("%")[0])
     except ValueError:
         return ""
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def user_agent() -> str:

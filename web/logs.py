@@ -9,6 +9,7 @@ import re
 import secrets
 import sys
 import time
+import traceback
 
 import orjson
 from flask import Flask, Response, g, has_request_context, request
@@ -17,6 +18,7 @@ from config import Settings
 from core import clock
 
 _access = logging.getLogger("accounts.access")
+_DATABASES = ("sqlalchemy", "psycopg", "sqlite3")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:=+/@-]{1,128}")
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 
@@ -41,8 +43,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         message, *more = record.getMessage().splitlines() or [""]
-        if record.exc_info:
-            more += self.formatException(record.exc_info).splitlines()
+        if record.exc_info and record.exc_info[1]:
+            more += _trace(record.exc_info[1]).splitlines()
         parts = [clock.rfc3339(clock.utcnow()), record.levelname, record.name, _printable(message)]
         parts += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
         return "\n  | ".join([" ".join(parts), *map(_printable, more)])
@@ -59,9 +61,19 @@ class JsonFormatter(logging.Formatter):
             "message": _printable(record.getMessage(), keep="\n"),
             **_fields(record),
         }
-        if record.exc_info:
-            line["traceback"] = _printable(self.formatException(record.exc_info), keep="\n")
+        if record.exc_info and record.exc_info[1]:
+            line["traceback"] = _printable(_trace(record.exc_info[1]), keep="\n")
         return orjson.dumps(line, default=str).decode()
+
+
+def _trace(error: BaseException) -> str:
+    """Return a traceback without the words of a database: they repeat the row that it refused."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = f"{_trace(cause)}\nThat led to:\n" if cause else ""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    words = "" if type(error).__module__.partition(".")[0] in _DATABASES else f": {error}"
+    heading = "Traceback (most recent call last):"
+    return f"{before}{heading}\n{frames}{type(error).__name__}{words}"
 
 
 def _printable(text: str, keep: str = "") -> str:
@@ -76,6 +88,11 @@ def _quoted(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else orjson.dumps(_printable(text)).decode()
 
 
+def formatter(log_format: str) -> logging.Formatter:
+    """Return the formatter that LOG_FORMAT names."""
+    return JsonFormatter() if log_format == "json" else TextFormatter()
+
+
 def _not_a_request_line(record: logging.LogRecord) -> bool:
     """Keep `flask run` from logging requests itself, with their query strings."""
     return " - - [" not in record.getMessage()
@@ -85,7 +102,7 @@ def init_app(app: Flask, settings: Settings) -> None:
     """Send all logs to standard error, and a line there for each request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name("accounts")
-    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    handler.setFormatter(formatter(settings.log_format))
     root = logging.getLogger()
     # An application made later in the same process replaces the handler, and adds no second one.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]

@@ -120,7 +120,9 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.guarded:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked]
-    kinds += [errors.InternalError, errors.Unavailable]
+    if operation.body or operation.guarded:  # then it needs the database
+        kinds.append(errors.Unavailable)
+    kinds.append(errors.InternalError)
     return [kind for kind in errors.all_errors() if kind in kinds]
 
 

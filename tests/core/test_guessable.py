@@ -67,6 +67,7 @@ def test_passwords_that_are_hard_to_guess_pass(password):
         "|loveyou",
         "!loveyou",
         "2xcvbnm",
+        "prin(ess",
     ],
 )
 def test_common_passwords_are_refused_in_every_spelling(password):
@@ -185,3 +186,13 @@ def test_any_text_gets_a_judgement(password, personal):
 @given(st.text("0123456789!#.- ", max_size=6))
 def test_a_few_digits_or_signs_save_no_common_password(suffix):
     assert judge("Sun5h1ne" + suffix)
+
+
+@pytest.mark.parametrize("password", ["alngalng", "AlNg2024", "NgAl!!!!"])
+def test_short_names_count_together(password):
+    assert "your own" in judge(password, personal=("wanderer", "w@example.org", "Al", "Ng"))
+
+
+@pytest.mark.parametrize("password", ["1234562024!", "111111123", "65432112", "123123!7"])
+def test_common_numbers_with_a_few_more_digits_are_refused(password):
+    assert judge(password)

@@ -5,6 +5,14 @@ import pytest
 from core import strict_json
 
 
+def is_refused(raw):
+    try:
+        strict_json.loads(raw)
+    except ValueError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("raw", "value"),
     [
@@ -72,8 +80,7 @@ def test_interoperable_text_is_read(raw, value):
     ],
 )
 def test_text_that_is_not_json_is_refused(raw):
-    with pytest.raises(ValueError, match=r"."):
-        strict_json.loads(raw)
+    assert is_refused(raw)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +116,7 @@ def test_integer_beyond_64_bits_is_refused(digits):
     ],
 )
 def test_anything_but_plain_utf_8_is_refused(raw):
-    with pytest.raises(ValueError, match=r"."):
-        strict_json.loads(raw)
+    assert is_refused(raw)
 
 
 @pytest.mark.parametrize(
@@ -166,5 +172,4 @@ def test_wide_text_is_not_deep():
 @pytest.mark.parametrize("closed", [True, False])
 def test_nesting_of_any_depth_is_refused_without_harm(opening, closed):
     closing = opening.translate(bytes.maketrans(b"[{", b"]}"), b'"a:')[::-1]
-    with pytest.raises(ValueError, match=r"."):
-        strict_json.loads(opening * 200_000 + b"1" + closing * (200_000 if closed else 0))
+    assert is_refused(opening * 200_000 + b"1" + closing * (200_000 if closed else 0))

@@ -1,4 +1,4 @@
-"""A service for a file of tests, on each kind of database, and the mail server that it uses."""
+"""A service on each kind of database, and the mail server that both use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from real_service import MailServer, Service, deployed, empty_database
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mail_server() -> Iterator[MailServer]:
     server = MailServer()
     server.start()
@@ -15,20 +15,17 @@ def mail_server() -> Iterator[MailServer]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("service")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
 def service(
     request: pytest.FixtureRequest, folder: Path, mail_server: MailServer
 ) -> Iterator[Service]:
-    log = folder / f"{request.param}.log"
-    with (
-        empty_database(request, folder) as url,
-        deployed(url, mail_server.port, log) as service,
-    ):
+    url = empty_database(request, folder)
+    with deployed(url, mail_server.port, folder / f"{request.param}.log") as service:
         yield service
 
 

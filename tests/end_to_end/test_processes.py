@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,14 +26,22 @@ from real_service import (
     python,
     registration,
 )
-from sqlalchemy import URL, create_engine, text
+from sqlalchemy import URL, Engine, create_engine, text
 
 import database
 from config import ROOT
 
 REGISTRATIONS = 60
 AT_ONCE = 6
-START = "from app import create_app; create_app(instance_path={!r})"
+UPGRADES = 4
+# They wait for a word when all is imported, so that they really start at once.
+START = """
+import sys
+from app import create_app
+print("imported", flush=True)
+sys.stdin.readline()
+create_app(instance_path=sys.argv[1])
+"""
 
 
 def test_what_was_acknowledged_outlives_a_killed_worker(
@@ -124,19 +132,40 @@ def test_bad_settings_end_the_start_with_one_message(command: str) -> None:
     assert not re.search("mysql|short secret|lots", output)
 
 
+@contextmanager
+def gate(engine: Engine, count: int) -> Iterator[None]:
+    """On Postgres, hold migrations up at their first table until so many wait, then let all go."""
+    if engine.dialect.name == "sqlite":
+        yield
+        return
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with engine.connect() as rival, engine.connect() as watcher:
+        rival.execute(text("CREATE TABLE alembic_version (version_num text)"))
+        yield
+        deadline = time.monotonic() + PATIENCE
+        while watcher.execute(waiting).scalar_one() < count:
+            assert time.monotonic() < deadline
+            watcher.rollback()  # what it sees of the others stays the same in a transaction
+            time.sleep(0.05)
+        rival.rollback()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL]:
-    with empty_database(request, tmp_path) as url:
-        yield url
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    return empty_database(request, tmp_path)
 
 
 def test_upgrades_at_once_all_succeed(new_database: URL) -> None:
     env = production(new_database, free_port(), free_port())
-    upgrades = [python("-m", "flask", "db", "upgrade", env=env) for _ in range(4)]
+    engine = create_engine(new_database)
+    with gate(engine, UPGRADES):
+        upgrades = [python("-m", "flask", "db", "upgrade", env=env) for _ in range(UPGRADES)]
     for status, output in finish(upgrades):
         assert status == 0, output
         assert "Traceback" not in output
-    engine = create_engine(new_database)
     with engine.connect() as connection:
         found = connection.scalars(text("SELECT version_num FROM alembic_version")).all()
     engine.dispose()
@@ -151,10 +180,15 @@ def schema_of(folder: Path) -> str:
 
 def test_processes_that_start_at_once_share_one_fresh_database(tmp_path: Path) -> None:
     folder = tmp_path / "instance"
-    starts = [
-        python("-c", START.format(str(folder)), env=environment(LOG_LEVEL="WARNING"))
-        for _ in range(AT_ONCE)
-    ]
+    env = environment(LOG_LEVEL="WARNING")
+    starts = [python("-c", START, str(folder), env=env) for _ in range(AT_ONCE)]
+    for process in starts:
+        assert process.stdout
+        assert process.stdout.readline() == "imported\n"
+    for process in starts:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
     assert finish(starts) == [(0, "")] * AT_ONCE
     assert schema_of(folder) == database.SCHEMA_REVISION
     secret = folder / "secret_key"

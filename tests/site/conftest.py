@@ -4,7 +4,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from fake_api import OPENAPI, FakeApi
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from werkzeug.serving import make_server
 
 from blueprints import site
+from config import Settings
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
@@ -35,7 +35,7 @@ def fake_api() -> FakeApi:
 @pytest.fixture
 def site_app(fake_api: FakeApi) -> Flask:
     app = Flask("accounts", root_path=str(ROOT))
-    app.extensions["settings"] = SimpleNamespace(password_min_length=8)
+    app.extensions["settings"] = Settings(public_url="https://school.test/accounts")
     app.register_blueprint(site.bp)
     app.add_url_rule(
         "/api/auth/<name>", "fake_api", fake_api.answer, methods=["GET", "POST", "DELETE"]

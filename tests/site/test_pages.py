@@ -9,6 +9,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from config import Settings
+
 PAGES = ["/reset-password", "/verify-email", "/docs"]
 TOKEN_PAGES = PAGES[:2]
 
@@ -56,7 +58,7 @@ def policy(visitor: FlaskClient, path: str) -> dict[str, str]:
 
 def test_the_root_leads_to_the_docs_below_any_prefix(visitor: FlaskClient) -> None:
     answer = visitor.get("/")
-    assert (answer.status_code, answer.headers["Location"]) == (302, "docs")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/docs")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -114,7 +116,7 @@ def test_a_token_page_keeps_itself_out_of_referrers_and_search(
 
 
 def test_the_password_hint_follows_the_setting(site_app: Flask) -> None:
-    site_app.extensions["settings"].password_min_length = 15
+    site_app.extensions["settings"] = Settings(password_min_length=15)
     assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
 
 

@@ -1,0 +1,63 @@
+"""What the stories in this folder say again and again."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from email.message import EmailMessage
+from typing import Any
+
+from werkzeug.test import TestResponse
+
+SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
+PASSWORD = "Tr4vel-Mug-Blue-42"
+RACERS = 16
+
+
+def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
+    """Assert the shape of a success and return its data."""
+    assert response.status_code == status, response.text
+    _check_headers(response)
+    content = response.get_json()
+    assert content["success"] is True
+    assert content.keys() <= {"success", "message", "data"}
+    assert isinstance(content["data"], dict)
+    assert isinstance(content.get("message", ""), str)
+    return content["data"]
+
+
+def failure(response: TestResponse, status: int, code: str) -> dict[str, Any]:
+    """Assert the shape of an error and return its fields."""
+    assert response.status_code == status, response.text
+    _check_headers(response)
+    content = response.get_json()
+    assert content.keys() == {"success", "message", "error"}
+    assert content["success"] is False
+    assert isinstance(content["message"], str)
+    assert content["error"].keys() <= {"code", "fields"}
+    assert content["error"]["code"] == code, response.text
+    return content["error"].get("fields", {})
+
+
+def _check_headers(response: TestResponse) -> None:
+    assert response.mimetype == "application/json"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Request-ID"]
+
+
+def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
+    """Run `act(0)`, `act(1)`, … at the same moment in threads; return their results."""
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> Any:
+        barrier.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+def token_in(mail: EmailMessage) -> str:
+    body = mail.get_body(("plain",))
+    assert body is not None
+    return body.get_content().partition("#token=")[2].split()[0]

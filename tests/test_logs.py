@@ -1,0 +1,433 @@
+"""One line for each event, nothing in it that could mislead its reader, and no secret."""
+
+import io
+import json
+import logging
+import re
+import time
+from datetime import timedelta
+
+import pytest
+from endpoints import API
+from helpers import PASSWORD, failure, success, token_in
+from sqlalchemy import make_url
+
+from core import clock
+from core.tokens import Purpose
+from database import transaction
+from models import User
+
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+both_formats = pytest.mark.parametrize("log_format", ["text", "json"])
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (?P<level>[A-Z]+) (?P<logger>\S+) (?P<rest>.+)")
+CLOSED = make_url("postgresql+psycopg://someone:pass-of-the-database@127.0.0.1:1/accounts")
+
+
+class Log:
+    """What the application wrote to its log since it was last asked."""
+
+    def __init__(self):
+        (handler,) = (h for h in logging.getLogger().handlers if h.get_name() == "accounts")
+        self._stream = io.StringIO()
+        handler.setStream(self._stream)
+
+    def text(self):
+        text = self._stream.getvalue()
+        self._stream.seek(0)
+        self._stream.truncate()
+        return text
+
+    def lines(self):
+        text = self.text()
+        assert text.endswith("\n") or not text
+        return text.split("\n")[:-1]
+
+    def records(self):
+        return [json.loads(line) for line in self.lines()]
+
+    def events(self):
+        return [line for line in self.records() if line["logger"] == "accounts.security"]
+
+
+@pytest.fixture
+def failing(make_app):
+    """A client and the log of an application with views that fail unexpectedly."""
+
+    def make(**settings):
+        app = make_app(**settings)
+
+        def fail():
+            raise RuntimeError("a secret detail\n2026-11-20T09:31:00Z INFO accounts.security login")
+
+        app.add_url_rule("/api/fails", view_func=fail)
+        return app.test_client(), Log()
+
+    return make
+
+
+@on_one_database
+def test_request_is_one_line_without_its_query(client, auth):
+    log = Log()
+    response = client.get("/api/auth/verify?token=in-the-query", headers=auth.headers)
+    (line,) = log.lines()
+    found = LINE.fullmatch(line)
+    assert (found["level"], found["logger"]) == ("INFO", "accounts.access")
+    fields = dict(part.split("=", 1) for part in found["rest"].split()[1:])
+    assert float(fields.pop("ms")) >= 0
+    assert fields == {
+        "method": "GET",
+        "path": "/api/auth/verify",
+        "status": "200",
+        "user": auth.user.id,
+        "address": "127.0.0.1",
+        "request": response.headers["X-Request-ID"],
+    }
+
+
+@on_one_database
+def test_request_is_one_json_object_without_its_query(make_app):
+    client = make_app(log_format="json").test_client()
+    log = Log()
+    response = client.post("/api/auth/login?token=in-the-query", json={})
+    (line,) = log.records()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", line.pop("time"))
+    assert line.pop("ms") >= 0
+    assert line == {
+        "level": "INFO",
+        "logger": "accounts.access",
+        "message": "request",
+        "method": "POST",
+        "path": "/api/auth/login",
+        "status": 400,
+        "user": "-",
+        "address": "127.0.0.1",
+        "request": response.headers["X-Request-ID"],
+    }
+
+
+@on_one_database
+@pytest.mark.parametrize("path", ["/healthz", "/nothing", "/docs", "/openapi.json", "/", "/readyz"])
+def test_every_request_is_logged_once(client, path):
+    log = Log()
+    for method in ("GET", "POST", "HEAD", "OPTIONS"):
+        client.open(path, method=method)
+        (line,) = log.lines()
+        assert f" method={method} path={path} " in line
+
+
+HOSTILE_PATHS = [
+    "/a\n2026-11-20T09:31:00Z INFO accounts.security login user=admin",
+    "/a\r\nb",
+    "/a\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b",
+    "/\x1b[31mred\x1b[0m\x9b2J\x07",
+    "/\x00",
+    "/\u00e4\u65e5\U0001f600",
+    "/\u202eevil\u202c\ufeff\u200b",
+    '/a" status=200 b="',
+    "/a\\",
+    "/a b=c",
+    "/=",
+]
+
+
+@on_one_database
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+def test_path_cannot_make_a_second_line_or_field(make_app, path):
+    client = make_app().test_client()
+    log = Log()
+    environ = {"PATH_INFO": path.encode().decode("latin-1")}
+    client.get("/", environ_overrides=environ)
+    (line,) = log.text().splitlines()  # Python's idea of a line is the widest
+    assert line.isprintable()
+    assert LINE.fullmatch(line)["logger"] == "accounts.access"
+    unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "quoted", line)
+    names = re.findall(r" (\w+)=", unquoted)
+    assert names == ["method", "path", "status", "ms", "user", "address", "request"]
+
+    client = make_app(log_format="json").test_client()
+    log = Log()
+    client.get("/", environ_overrides=environ)
+    (record,) = log.records()
+    assert record["path"] == path
+    assert record["status"] == 404
+
+
+@on_one_database
+@both_formats
+def test_other_values_of_a_request_cannot_either(make_app, log_format):
+    client = make_app(log_format=log_format, trusted_proxies=1).test_client()
+    log = Log()
+    for name in ("HTTP_X_FORWARDED_FOR", "HTTP_X_REQUEST_ID", "REQUEST_METHOD", "QUERY_STRING"):
+        client.get("/healthz", environ_overrides={name: 'a b="\x1b[31m\n2026 INFO x\u00e4\u0085'})
+        assert len(log.lines()) == 1
+
+
+def open_session(client, email, password):
+    return success(client.post("/api/auth/login", json={"email": email, "password": password}))
+
+
+def bearer(data):
+    return {"Authorization": f"Bearer {data['accessToken']}"}
+
+
+def test_security_events_are_one_line_each(make_app, make_user, outbox):
+    client = make_app(log_format="json").test_client()
+    user = make_user()
+    log = Log()
+
+    def logged(response, event, user_id, status=200):
+        assert response.status_code == status
+        (line,) = log.events()
+        assert (line["message"], line["user"]) == (event, user_id)
+        assert line["address"] == "127.0.0.1"
+        assert line["request"] == response.headers["X-Request-ID"]
+        return response.get_json().get("data")
+
+    def post(path, headers=None, **body):
+        return client.post(f"/api/auth/{path}", json=body, headers=headers)
+
+    def login(email=user.email, password=PASSWORD):
+        return post("login", email=email, password=password)
+
+    response = post(
+        "register",
+        username="other",
+        email="other@example.org",
+        password=PASSWORD,
+        firstName="First",
+        lastName="Last",
+    )
+    other = response.get_json()["data"]["userId"]
+    logged(response, "registered", other, 201)
+    logged(post("verify-email", token=outbox.deliver_token()), "email_verified", other)
+
+    logged(login(password="wrong"), "login_failed", user.id, 401)
+    logged(login(email="nobody@example.org"), "login_failed", "-", 401)
+    first = logged(login(), "login", user.id)
+    second = logged(login(), "login", user.id)
+
+    sessions = success(client.get("/api/auth/sessions", headers=bearer(second)))["sessions"]
+    (elsewhere,) = (session["id"] for session in sessions if not session["current"])
+    assert log.events() == []
+    response = client.delete(f"/api/auth/sessions/{elsewhere}", headers=bearer(second))
+    logged(response, "session_ended", user.id)
+    response = client.delete("/api/auth/sessions", headers=bearer(second))
+    logged(response, "other_sessions_ended", user.id)
+    failure(post("refresh", refreshToken=first["refreshToken"]), 401, "token_revoked")
+    log.events()
+
+    spent = second["refreshToken"]
+    newer = success(post("refresh", refreshToken=spent))["refreshToken"]
+    success(post("refresh", refreshToken=newer))
+    assert log.events() == []
+    logged(post("refresh", refreshToken=spent), "refresh_token_reused", user.id, 401)
+
+    third = logged(login(), "login", user.id)
+    logged(post("logout", headers=bearer(third)), "logout", user.id)
+
+    success(post("forgot-password", email=user.email))
+    log.events()
+    response = post("reset-password", token=outbox.deliver_token(), newPassword=PASSWORD + "!")
+    logged(response, "password_reset", user.id)
+
+
+@both_formats
+@pytest.mark.parametrize("log_level", ["INFO", "DEBUG"])
+def test_no_secret_and_no_address_is_ever_logged(make_app, outbox, log_format, log_level):
+    app = make_app(log_format=log_format, log_level=log_level)
+    client = app.test_client()
+    log = Log()
+    email, new_password = "newcomer@example.org", "Another-Mug-Green-43"
+    secrets = [PASSWORD, new_password, email, "newcomer%40example.org", "#token=", "$bcrypt"]
+
+    def post(path, headers=None, **body):
+        return client.post(f"/api/auth/{path}", json=body, headers=headers)
+
+    person = {"username": "newcomer", "email": email, "firstName": "First", "lastName": "Last"}
+    success(post("register", **person, password=PASSWORD), 201)
+    failure(post("register", **person, password=PASSWORD), 409, "username_taken")
+    failure(post("register", **person, password=email), 400, "weak_password")
+    (mail,) = outbox.deliver()
+    secrets.append(token_in(mail))
+    success(post("verify-email", token=token_in(mail)))
+    failure(post("verify-email", token=token_in(mail)), 400, "invalid_token")
+
+    # People type passwords into the wrong field, and into the wrong end of the URL.
+    failure(post("login", email=PASSWORD, password=PASSWORD), 401, "invalid_credentials")
+    failure(post("login", email=email, password=new_password), 401, "invalid_credentials")
+    failure(post("login", email=email, password=[PASSWORD]), 400, "invalid_request")
+    failure(client.get(f"/api/auth/login?email={email}&pw={PASSWORD}"), 405, "method_not_allowed")
+    data = open_session(client, email, PASSWORD)
+    secrets += [data["accessToken"], data["refreshToken"]]
+
+    success(client.get("/api/auth/verify", headers=bearer(data)))
+    success(client.get("/api/auth/sessions", headers=bearer(data)))
+    failure(client.get("/api/auth/verify?token=" + data["accessToken"]), 401, "token_missing")
+    tampered = {"accessToken": data["accessToken"] + "x"}
+    failure(client.get("/api/auth/verify", headers=bearer(tampered)), 401, "token_invalid")
+    spent = data["refreshToken"]
+    for _ in range(2):
+        data = success(post("refresh", refreshToken=data["refreshToken"]))
+        secrets += [data["accessToken"], data["refreshToken"]]
+    failure(post("refresh", refreshToken=spent), 401, "token_revoked")
+    data = open_session(client, email, PASSWORD)
+    secrets += [data["accessToken"], data["refreshToken"]]
+    success(post("logout", headers=bearer(data)))
+    failure(post("logout", headers=bearer(data)), 401, "token_revoked")
+
+    success(post("resend-verification", email=email))
+    success(post("forgot-password", email=email))
+    success(post("forgot-password", email="nobody.here@example.org"))
+    secrets.append("nobody.here@example.org")
+    (mail,) = outbox.deliver()
+    secrets.append(token_in(mail))
+    failure(
+        post("reset-password", token=token_in(mail) + "x", newPassword=PASSWORD),
+        400,
+        "invalid_token",
+    )
+    success(post("reset-password", token=token_in(mail), newPassword=new_password))
+    failure(
+        post("reset-password", token=token_in(mail), newPassword=PASSWORD), 400, "invalid_token"
+    )
+    outbox.deliver()
+
+    text = log.text()
+    assert text.count("accounts.security") == 9
+    for secret in secrets:
+        # A token must not be there in part either.
+        parts = secret.split(".") if secret.startswith("eyJ") else [secret]
+        assert not any(part in text for part in parts[1:] or parts), secret
+
+
+@on_one_database
+def test_unexpected_error_is_told_to_the_log_and_to_nobody_else(failing):
+    client, log = failing()
+    response = client.get("/api/fails?token=in-the-query")
+    assert failure(response, 500, "internal_error") == {}
+    assert "detail" not in response.text
+    assert "RuntimeError" not in response.text
+
+    lines = log.lines()
+    heads = [line for line in lines if LINE.fullmatch(line)]
+    assert [LINE.fullmatch(line)["logger"] for line in heads] == [
+        "accounts.errors",
+        "accounts.access",
+    ]
+    error = lines.index(heads[0])
+    assert " ERROR accounts.errors " in heads[0]
+    assert f"request={response.headers['X-Request-ID']}" in heads[0]
+    traceback = lines[error + 1 : lines.index(heads[1])]
+    assert all(line.startswith("  | ") for line in traceback)
+    assert traceback[0] == "  | Traceback (most recent call last):"
+    assert traceback[-2:] == [
+        "  | RuntimeError: a secret detail",
+        "  | 2026-11-20T09:31:00Z INFO accounts.security login",
+    ]
+    assert "in-the-query" not in "\n".join(lines)
+
+
+@both_formats
+def test_row_that_the_database_refuses_is_not_logged(make_app, log_format):
+    app = make_app(log_format=log_format)
+    secrets = {"email": "secret-address@example.org", "password_hash": "secret-hash"}
+
+    def insert():
+        with transaction() as session:
+            values = {"username": "a", "username_key": "a", "first_name": "F", "last_name": "L"}
+            session.add(User(**values, **secrets, role="nobody"))
+
+    app.add_url_rule("/fails", view_func=insert)
+    log = Log()
+    failure(app.test_client().get("/fails"), 500, "internal_error")
+    text = log.text()
+    assert re.search("IntegrityError|CheckViolation", text)
+    assert "in insert" in text  # where it happened
+    assert "secret" not in text.replace("**secrets", "")
+
+
+@on_one_database
+def test_unexpected_error_is_one_json_object(failing):
+    client, log = failing(log_format="json")
+    response = client.get("/api/fails")
+    error, access = log.records()
+    assert (error["level"], error["logger"]) == ("ERROR", "accounts.errors")
+    assert error["request"] == access["request"] == response.headers["X-Request-ID"]
+    assert error["traceback"].startswith("Traceback (most recent call last):\n")
+    assert "RuntimeError: a secret detail" in error["traceback"]
+    assert access["status"] == 500
+
+
+@on_one_database
+@pytest.mark.parametrize("endpoint", API, ids=str)
+def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
+    away = make_app(database_url=CLOSED)
+    log = Log()
+    now = clock.utcnow()
+    times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
+    purposes = {
+        "auth.reset_password": Purpose.PASSWORD_RESET,
+        "auth.verify_email": Purpose.EMAIL_VERIFICATION,
+    }
+    body = endpoint.example if endpoint.operation.body else None
+    if endpoint.name in purposes:
+        purpose = purposes[endpoint.name]
+        encode = app.extensions["tokens"].encode
+        body["token"] = encode(purpose, auth.user.id, **times, bound="x")
+    elif endpoint.name == "auth.refresh":
+        body["refreshToken"] = auth.refresh
+    for path in endpoint.paths:
+        started = time.monotonic()
+        response = away.test_client().open(
+            path,
+            method=endpoint.method,
+            json=body,
+            headers=auth.headers if endpoint.operation.guarded else {},
+        )
+        assert time.monotonic() - started < 2
+        failure(response, 503, "unavailable")
+        assert int(response.headers["Retry-After"]) > 0
+        assert "WWW-Authenticate" not in response.headers
+    text = log.text()
+    assert text.count(" ERROR accounts.errors ") == len(endpoint.paths)
+    assert "pass-of-the-database" not in text
+    assert "Traceback" not in text
+
+
+def test_process_answers_while_the_database_is_away(app, make_app):
+    client = make_app(database_url=CLOSED).test_client()
+    success(client.get("/healthz"))
+    assert client.get("/docs").status_code == 200
+    assert client.get("/openapi.json").status_code == 200
+    failure(client.get("/api/auth/verify"), 401, "token_missing")
+    failure(client.post("/api/auth/login", json={}), 400, "invalid_request")
+    failure(client.get("/nothing"), 404, "not_found")
+    response = client.get("/readyz")
+    failure(response, 503, "unavailable")
+    assert int(response.headers["Retry-After"]) > 0
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    ("log_level", "wanted"),
+    [
+        ("INFO", {"accounts.errors", "accounts.access"}),
+        ("WARNING", {"accounts.errors"}),
+        ("ERROR", {"accounts.errors"}),
+        ("CRITICAL", set()),
+    ],
+)
+def test_log_level_is_the_least_that_is_logged(failing, log_level, wanted):
+    client, log = failing(log_level=log_level, log_format="json")
+    client.get("/api/fails")
+    assert {line["logger"] for line in log.records()} == wanted
+
+
+@on_one_database
+def test_second_application_in_a_process_adds_no_second_line(make_app):
+    make_app()
+    client = make_app().test_client()
+    log = Log()
+    client.get("/healthz")
+    assert len(log.lines()) == 1

@@ -1,0 +1,211 @@
+"""Migrations: they make what the models say, on both databases, and can be taken back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from flask import Flask
+from real_service import SECRET, empty_database
+from sqlalchemy import (
+    URL,
+    CheckConstraint,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    create_engine,
+    delete,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.exc import IntegrityError
+
+import database
+from app import create_app
+from config import Settings
+from core import clock
+from extensions import Base, db
+from models import DeniedSession, User, UserSession
+
+USER = {
+    "username": "Student",
+    "username_key": "student",
+    "email": "student@example.org",
+    "first_name": "First",
+    "last_name": "Last",
+    "password_hash": "$",
+}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    return empty_database(request, tmp_path)
+
+
+@pytest.fixture
+def app(url: URL) -> Iterator[Flask]:
+    """An application whose database has no tables yet."""
+    app = create_app(Settings(database_url=url, secret_key=SECRET))
+    yield app
+    with app.app_context():
+        db.engine.dispose()
+
+
+@pytest.fixture
+def engine(url: URL) -> Iterator[Engine]:
+    """A way to the same database that is not the application's."""
+    engine = create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+def differences(connection: Connection, metadata: MetaData = Base.metadata) -> list[Any]:
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    return list(compare_metadata(context, metadata))
+
+
+def checks_in(metadata: MetaData) -> set[tuple[str, str]]:
+    return {
+        (table.name, str(constraint.name))
+        for table in metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+
+
+def test_migrations_make_what_the_models_say(app: Flask, engine: Engine) -> None:
+    database.upgrade(app)
+    with engine.connect() as connection:
+        assert differences(connection) == []
+        found = inspect(connection)
+        # Alembic does not compare these.
+        checks = {
+            (table, str(check["name"]))
+            for table in Base.metadata.tables
+            for check in found.get_check_constraints(table)
+        }
+        keys = {
+            key["name"]: key["options"]
+            for table in Base.metadata.tables
+            for key in found.get_foreign_keys(table)
+        }
+    assert checks == checks_in(Base.metadata)
+    assert keys == {
+        str(key.name): {"ondelete": key.ondelete}
+        for table in Base.metadata.tables.values()
+        for key in table.foreign_key_constraints
+    }
+
+
+def test_a_column_without_a_migration_is_found(app: Flask, engine: Engine) -> None:
+    database.upgrade(app)
+    drifted = MetaData(naming_convention=Base.metadata.naming_convention)
+    for table in Base.metadata.tables.values():
+        table.to_metadata(drifted)
+    drifted.tables["users"].append_column(Column("age", Integer))
+    with engine.connect() as connection:
+        ((kind, _schema, table_name, column),) = differences(connection, drifted)
+    assert (kind, table_name, column.name) == ("add_column", "users", "age")
+
+
+def test_migrations_can_be_taken_back_and_run_again(app: Flask, engine: Engine) -> None:
+    database.upgrade(app)
+    with app.app_context():
+        command.downgrade(database.enable_migrations(app).get_config(), "base")
+    assert set(inspect(engine).get_table_names()) == {"alembic_version"}
+    database.upgrade(app)
+    with engine.connect() as connection:
+        assert differences(connection) == []
+
+
+def test_there_is_one_newest_revision_and_the_code_names_it(app: Flask) -> None:
+    with app.app_context():
+        scripts = ScriptDirectory.from_config(database.enable_migrations(app).get_config())
+    assert scripts.get_heads() == [database.SCHEMA_REVISION]
+    assert len(scripts.get_bases()) == 1
+
+
+def test_service_is_ready_once_its_schema_is_current(app: Flask) -> None:
+    client = app.test_client()
+    before = client.get("/readyz")
+    assert (before.status_code, before.get_json()["error"]["code"]) == (503, "unavailable")
+    database.upgrade(app)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine) -> None:
+    database.upgrade(app)
+    with engine.begin() as connection:
+        connection.execute(insert(User), USER)
+    database.upgrade(app)
+    with engine.connect() as connection:
+        assert connection.scalar(select(User.email)) == USER["email"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "constraint"),
+    [
+        ({"username": "ab", "username_key": "ab"}, "username_length"),
+        ({"username_key": "Student"}, "username_key"),
+        ({"username_key": "other"}, "username_key"),
+        ({"email": "Student@example.org"}, "email_lower_case"),
+        ({"first_name": ""}, "first_name_length"),
+        ({"last_name": ""}, "last_name_length"),
+        ({"role": "root"}, "role"),
+        ({"role": "Admin"}, "role"),
+    ],
+)
+def test_database_refuses_a_bad_account(
+    app: Flask, engine: Engine, changes: dict[str, str], constraint: str
+) -> None:
+    database.upgrade(app)
+    with (
+        engine.begin() as connection,
+        pytest.raises(IntegrityError, match=f"ck_users_{constraint}"),
+    ):
+        connection.execute(insert(User), USER | changes)
+
+
+def test_database_refuses_a_second_account_of_the_same_name(app: Flask, engine: Engine) -> None:
+    database.upgrade(app)
+    with engine.begin() as connection:
+        connection.execute(insert(User), USER)
+    for changes in (
+        {"email": "other@example.org"},
+        {"username": "other", "username_key": "other"},
+    ):
+        with engine.connect() as connection, pytest.raises(IntegrityError):
+            connection.execute(insert(User), USER | changes)
+
+
+def test_sessions_belong_to_an_account_and_go_with_it(app: Flask) -> None:
+    database.upgrade(app)
+    moment = clock.utcnow()
+    session = {
+        "created_at": moment,
+        "last_used_at": moment,
+        "expires_at": moment,
+        "access_expires_at": moment,
+        "refresh_token_id": "x",
+        "user_agent": "",
+        "ip_address": "",
+    }
+    with app.app_context():
+        with database.transaction() as work:
+            work.execute(insert(User), USER | {"id": "user"})
+            work.execute(insert(UserSession), session | {"user_id": "user"})
+            work.execute(insert(DeniedSession), {"session_id": "s", "expires_at": moment})
+        with pytest.raises(IntegrityError), database.transaction() as work:
+            work.execute(insert(UserSession), session | {"user_id": "nobody"})
+        with database.transaction() as work:
+            work.execute(delete(User))
+        with database.reading() as connection:
+            assert connection.scalars(select(UserSession.id)).all() == []
+            assert connection.scalars(select(DeniedSession.session_id)).all() == ["s"]
