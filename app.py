@@ -15,7 +15,7 @@ from blueprints import auth, health, site
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import sessions
-from web import answers, bearer, errors, headers, logs, openapi
+from web import answers, bearer, bodies, errors, headers, logs, openapi
 
 _log = logging.getLogger("accounts")
 
@@ -49,6 +49,7 @@ def create_app(
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     answers.init_app(app)
+    bodies.init_app(app)
     # A path with a doubled slash is unknown, like any other; a redirect would be no JSON.
     app.url_map.merge_slashes = False
     errors.init_app(app)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
-from flask import Flask, current_app
+from flask import Flask, current_app, has_request_context
 from sqlalchemy import URL, Connection, CursorResult, Delete, Engine, Update, event, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import scoped_session
@@ -34,6 +34,8 @@ POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and that Postgres gets to accept one.
 POOL_WAIT = 1
 CONNECT_WAIT = 2
+# Seconds that a request waits for the answer to a statement.
+ANSWER_WAIT = 1.5
 # Seconds that a writer waits for SQLite's lock before the answer is 503.
 SQLITE_WAIT = 10
 
@@ -78,6 +80,7 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "begin", _begin_sqlite)
         readers = engine.execution_options(reads_only=True)
     else:
+        event.listen(engine, "do_connect", _connect_impatiently)
         event.listen(engine, "checkin", _mark_used)
         event.listen(engine, "checkout", _refuse_dead)
         readers = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -93,6 +96,27 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     if not connection.get_execution_options().get("reads_only"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _connect_impatiently(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+    """Connect to Postgres such that a request does not wait for a server that fell silent.
+
+    A server that is stopped or cut off leaves its connections open and never answers on them, and
+    so does a table that somebody locked. A migration or a pruning may take its time.
+    """
+    driver = dialect.loaded_dbapi  # psycopg, loaded only where it is used
+
+    class Impatient(driver.Connection):  # type: ignore[misc,name-defined]
+        def wait(self, *arguments: Any, **options: Any) -> Any:
+            if not has_request_context():
+                return super().wait(*arguments, **options)
+            try:
+                return super().wait(*arguments, **{"timeout": ANSWER_WAIT, **options})
+            except driver.OperationalError:
+                self.close()  # what it says later would answer another question
+                raise
+
+    return Impatient.connect(*arguments, **options)
 
 
 def _mark_used(_connection: Any, record: Any) -> None:

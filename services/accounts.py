@@ -56,7 +56,7 @@ def add(*, username: str, email: str, password_hash: str, first_name: str, last_
     try:
         db.session.flush()
     except IntegrityError:
-        db.session.rollback()
+        db.session.rollback()  # gives the connection back before the next one is taken
         raise _taken(user) from None
     outbox.queue(MailKind.EMAIL_VERIFICATION, email)
     return user

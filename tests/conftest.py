@@ -1,5 +1,6 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from helpers import PASSWORD, SECRET, success, token_in
+from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import URL, make_url, select
 
 import database
@@ -207,3 +209,56 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     moved = Clock()
     monkeypatch.setattr("core.clock.utcnow", moved.utcnow)
     return moved
+
+
+CHROMIUM = shutil.which("chromium")
+CHROMIUM_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, base_url: str) -> Iterator[Page]:
+    """Open an empty page. At its end, nothing may have broken and no other host been asked."""
+    context = browser.new_context(viewport={"width": 390, "height": 780})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on(
+        "console",
+        lambda message: (
+            troubles.append(message.text)
+            # The browser notes each failed request as an error; a refusal of the API is none.
+            if message.type in ("error", "warning")
+            and not message.location["url"].startswith(f"{base_url}/api/")
+            else None
+        ),
+    )
+    page.on(
+        "request",
+        lambda asked: (
+            None
+            if asked.url.startswith((f"{base_url}/", "data:", "blob:"))
+            else troubles.append(f"asked {asked.url}")
+        ),
+    )
+    yield page
+    context.close()
+    assert troubles == []

@@ -226,9 +226,11 @@ def test_unverified_address_keeps_out_where_that_is_required(make_app, make_user
 
 
 def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
-    user = make_user()
+    user, stranger = make_user(), make_user("stranger")
     client = make_app(bcrypt_rounds=5).test_client()
     success(login(client, user.email, user.password))
+    assert stored(app, id=stranger.id).last_login_at is None
+    assert stored(app, id=stranger.id).password_hash == stranger.password_hash
     assert ",r=5$" in stored(app, id=user.id).password_hash
     success(login(client, user.email, user.password))
 

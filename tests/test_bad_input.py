@@ -8,7 +8,7 @@ from endpoints import API, ENDPOINTS, GUARDED, UNKNOWN_ID, WITH_BODY
 from helpers import failure, success
 from marshmallow import fields
 
-from web.api import MAX_BODY
+from web.bodies import MAX_BODY
 from web.openapi import possible_errors
 
 every_json_endpoint = pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)

@@ -375,7 +375,7 @@ def test_connection_that_dies_in_use_is_unavailable_once(
 def own_server() -> Iterator[Any]:
     """A Postgres that a test may stop and start."""
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        server = get_server(Path(folder) / "data", cleanup_mode="stop")
+        server = get_server(Path(folder) / "data", cleanup_mode="delete")
         yield server
         server.cleanup()
 
@@ -424,3 +424,13 @@ def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server: Any)
     success(client.post("/api/auth/logout", headers=headers))
     assert engine_of(app).pool.checkedout() == 0
     engine_of(app).dispose()
+
+
+def test_request_does_not_wait_for_a_table_that_somebody_locked(
+    client: FlaskClient, auth: Any, on_postgres: str
+) -> None:
+    with psycopg.connect(on_postgres) as other:
+        other.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        response = client.get("/api/auth/verify", headers=auth.headers)
+        failure(response, 503, "unavailable")
+    success(client.get("/api/auth/verify", headers=auth.headers))

@@ -1,7 +1,6 @@
 """The embedded default: a database and a secret in a folder, made when they are missing."""
 
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,15 +67,16 @@ def test_crash_before_the_secret_is_in_place_does_no_harm(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "too short"])
-def test_secret_that_is_none_ends_the_start(folder: Path, content: str) -> None:
-    embedded.secret_key(folder)
+def test_file_without_a_secret_stops_the_start(start: Any, folder: Path, content: str) -> None:
+    folder.mkdir(parents=True)
     (folder / "secret_key").write_text(content)
-    with pytest.raises(ConfigError, match="secret_key"):
-        embedded.secret_key(folder)
+    with pytest.raises(ConfigError, match="holds no secret"):
+        start()
     assert (folder / "secret_key").read_text() == content
 
 
-def test_nobody_else_can_read_the_database(start: Any, folder: Path) -> None:
+def test_database_is_its_owners_alone(start: Any, folder: Path) -> None:
+    folder.mkdir(mode=0o755, parents=True)
     app = start()
     with app.app_context(), database.transaction() as session:
         session.execute(delete(User))
@@ -130,17 +130,3 @@ def test_production_database_leaves_the_folder_alone(folder: Path, tmp_path: Pat
     create_app(Settings(database_url=url, secret_key="x" * 32), instance_path=folder)
     assert not folder.exists()
     assert not (tmp_path / "production.db").exists()
-
-
-@pytest.mark.parametrize("content", ["", "too short"])
-def test_file_without_a_secret_stops_the_start(tmp_path, content):
-    (tmp_path / "secret_key").write_text(content)
-    with pytest.raises(ConfigError, match="holds no secret"):
-        create_app(Settings(), instance_path=tmp_path)
-
-
-def test_database_is_its_owners_alone(tmp_path):
-    tmp_path.chmod(0o755)
-    create_app(Settings(), instance_path=tmp_path)
-    for path in tmp_path.glob("accounts.db*"):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -10,17 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from marshmallow import Schema, ValidationError
-from werkzeug.exceptions import HTTPException
 
 import errors
-from core import strict_json
-from web import bearer
+from web import bearer, bodies
 from web.answers import answer as answer_with
-
-# Bytes of a JSON body, chunked ones included.
-MAX_BODY = 64 * 1024
 
 View = Callable[..., Any]
 
@@ -81,39 +76,9 @@ def endpoint(
 
 def _load(schema: Schema) -> Any:
     try:
-        return schema.load(_json_object())
+        return schema.load(bodies.json_object())
     except ValidationError as error:
         raise errors.InvalidRequest(fields=error.messages_dict) from None
-
-
-def _json_object() -> dict[str, Any]:
-    raw = _raw_body()
-    if request.mimetype != "application/json" and (raw or request.mimetype):
-        raise errors.UnsupportedMediaType
-    try:
-        value = strict_json.loads(raw)
-    except ValueError:
-        raise errors.InvalidRequest("The body is not valid JSON.") from None
-    if not isinstance(value, dict):
-        raise errors.InvalidRequest("The body must be a JSON object.")
-    return value
-
-
-def _raw_body() -> bytes:
-    if (request.content_length or 0) > MAX_BODY:
-        raise errors.TooLarge
-    try:
-        # One byte more than allowed shows that a chunked body is too long.
-        raw = request.stream.read(MAX_BODY + 1)
-    except HTTPException:
-        raise
-    except Exception:
-        # A broken chunk or trailer, or a client that went away. Each server has exceptions of
-        # its own for these, with no common ancestor.
-        raise errors.InvalidRequest("The body could not be read.") from None
-    if len(raw) > MAX_BODY:
-        raise errors.TooLarge
-    return raw
 
 
 def _envelope(operation: Operation, result: Any) -> Response:

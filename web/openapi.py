@@ -16,7 +16,8 @@ from marshmallow import Schema
 import errors
 from core.ids import ROW_ID
 from schemas import camel_case
-from web.api import MAX_BODY, Operation
+from web.api import Operation
+from web.bodies import MAX_BODY
 
 VERSION = "1.0.0"
 
