@@ -41,7 +41,9 @@ def create_app(
 
     # 2. Collaborators
     app.extensions["tokens"] = TokenCodec(settings.signing_keys)
-    app.extensions["hasher"] = Hasher(settings.bcrypt_rounds, settings.hashes_at_once)
+    app.extensions["hasher"] = Hasher(
+        settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=config.HASHES_WAITING
+    )
     database.init_app(app)
 
     # 3. The web layer

@@ -19,6 +19,10 @@ from core.smtp import MailServer, parse_mail_url, parse_sender
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32
+# Threads of a gunicorn worker, and how many of them may wait for their turn at the hasher. The
+# rest is there for the requests that take a millisecond.
+THREADS = 64
+HASHES_WAITING = 48
 YEAR = 365 * 24 * 60  # minutes
 
 

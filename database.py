@@ -11,8 +11,10 @@ as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SN
 one process queue at a lock of their own, which is fair; SQLite's own waiting is not.
 """
 
+import os
 import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any, cast
 
 from flask import Flask, current_app, has_request_context
 from sqlalchemy import URL, Connection, CursorResult, Delete, Engine, Update, event, text
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import scoped_session
 
@@ -34,12 +37,24 @@ POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and that Postgres gets to accept one.
 POOL_WAIT = 1
 CONNECT_WAIT = 2
-# Seconds that a request waits for the answer to a statement.
-ANSWER_WAIT = 1.5
+# Milliseconds that Postgres spends on a lock and on a statement, and seconds that a request then
+# waits for a server that falls silent. Migrations take the time that they need.
+LOCK_WAIT = 1000
+STATEMENT_WAIT = 1500
+SILENCE_WAIT = 1.8
 # Seconds that a writer waits for SQLite's lock before the answer is 503.
 SQLITE_WAIT = 10
 
 _sqlite_writers = threading.Lock()
+
+
+def _forget_writers() -> None:
+    global _sqlite_writers
+    _sqlite_writers = threading.Lock()
+
+
+# A thread of the parent that held the lock does not exist in the child, and would never release it.
+os.register_at_fork(after_in_child=_forget_writers)
 # The drivers' exceptions that mean so. psycopg has a class for each SQLSTATE: the last three are a
 # standby that takes no writes, and a schema that is not migrated yet.
 _AWAY = {
@@ -66,8 +81,15 @@ def engine_options(url: URL) -> dict[str, Any]:
     }
     if url.get_backend_name() == "sqlite":
         return {**options, "connect_args": {"timeout": SQLITE_WAIT}}
-    keepalive = {"connect_timeout": CONNECT_WAIT, "tcp_user_timeout": CONNECT_WAIT * 1000}
-    return {**options, "connect_args": {"application_name": "accounts", **keepalive}}
+    # A host that has vanished is noticed by keep-alives within seconds, not after two hours.
+    network = {
+        "connect_timeout": CONNECT_WAIT,
+        "tcp_user_timeout": CONNECT_WAIT * 1000,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 2,
+    }
+    return {**options, "connect_args": {"application_name": "accounts", **network}}
 
 
 def init_app(app: Flask) -> None:
@@ -80,7 +102,8 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "begin", _begin_sqlite)
         readers = engine.execution_options(reads_only=True)
     else:
-        event.listen(engine, "do_connect", _connect_impatiently)
+        event.listen(engine, "do_connect", _Connector())
+        event.listen(engine, "handle_error", _leave_standby)
         event.listen(engine, "checkin", _mark_used)
         event.listen(engine, "checkout", _refuse_dead)
         readers = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -98,25 +121,50 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _connect_impatiently(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
-    """Connect to Postgres such that a request does not wait for a server that fell silent.
+class _Connector:
+    """Opens connections to Postgres on which a request does not wait for ever.
 
-    A server that is stopped or cut off leaves its connections open and never answers on them, and
-    so does a table that somebody locked. A migration or a pruning may take its time.
+    The server gives up first: on a lock that somebody holds, and on a statement that takes too
+    long. A server that is stopped or cut off gives up nothing; its silence is timed here.
     """
-    driver = dialect.loaded_dbapi  # psycopg, loaded only where it is used
 
-    class Impatient(driver.Connection):  # type: ignore[misc,name-defined]
-        def wait(self, *arguments: Any, **options: Any) -> Any:
-            if not has_request_context():
-                return super().wait(*arguments, **options)
-            try:
-                return super().wait(*arguments, **{"timeout": ANSWER_WAIT, **options})
-            except driver.OperationalError:
-                self.close()  # what it says later would answer another question
-                raise
+    def __init__(self) -> None:
+        self._hopeless_until = 0.0
 
-    return Impatient.connect(*arguments, **options)
+    def __call__(self, dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+        driver = dialect.loaded_dbapi  # psycopg, loaded only where it is used
+
+        class Impatient(driver.Connection):  # type: ignore[misc,name-defined]
+            def wait(self, *arguments: Any, **options: Any) -> Any:
+                if not has_request_context():
+                    return super().wait(*arguments, **options)
+                try:
+                    return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
+                except driver.OperationalError:
+                    self.close()  # what it says later would answer another question
+                    raise
+
+        start = time.monotonic()
+        if start < self._hopeless_until:
+            raise driver.OperationalError("the server did not answer a moment ago")
+        try:
+            connection = Impatient.connect(*arguments, **options)
+        except driver.OperationalError:
+            # Whoever waited for this place in the pool has waited enough.
+            if time.monotonic() - start > CONNECT_WAIT / 2:
+                self._hopeless_until = time.monotonic() + CONNECT_WAIT / 2
+            raise
+        connection.autocommit = True
+        connection.execute(f"SET lock_timeout = {LOCK_WAIT}")
+        connection.execute(f"SET statement_timeout = {STATEMENT_WAIT}")
+        connection.autocommit = False
+        return connection
+
+
+def _leave_standby(context: ExceptionContext) -> None:
+    """Drop a connection to a server that takes no writes; the next one may reach one that does."""
+    if type(context.original_exception).__name__ == "ReadOnlySqlTransaction":
+        context.is_disconnect = True
 
 
 def _mark_used(_connection: Any, record: Any) -> None:
@@ -172,12 +220,13 @@ def change(statement: Update | Delete) -> int:
 
 @contextmanager
 def _sqlite_write_queue() -> Iterator[None]:
-    if not _sqlite_writers.acquire(timeout=SQLITE_WAIT):
-        raise WriteQueueFull
+    writers = _sqlite_writers
+    if not writers.acquire(timeout=SQLITE_WAIT):
+        raise WriteQueueFull("other writers of this process are too slow")
     try:
         yield
     finally:
-        _sqlite_writers.release()
+        writers.release()
 
 
 def is_unavailable(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from config import ROOT, ConfigError, load
+from config import ROOT, THREADS, ConfigError, load
 from web.logs import formatter
 
 try:
@@ -19,10 +19,10 @@ bind = f"0.0.0.0:{settings.port}" if settings.port else "127.0.0.1:5000"
 
 worker_class = "gthread"
 workers = settings.web_concurrency
-# A login holds its thread while it waits for its turn at the hasher. There must be more threads
-# than logins that wait, or they would shut out the requests that take a millisecond. A thread is
+# A login holds its thread while it waits for its turn at the hasher. There are more threads than
+# logins that may wait, or they would shut out the requests that take a millisecond. A thread is
 # cheap; connections to the database are pooled apart from them.
-threads = 32
+threads = THREADS
 # No preloading: the thread that sends mails does not survive a fork, connections must not.
 preload_app = False
 

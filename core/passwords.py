@@ -10,6 +10,8 @@ import hmac
 import re
 import threading
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import bcrypt
@@ -32,6 +34,10 @@ _PLAIN_BCRYPT = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$" + _SALT_AND_DI
 
 class PasswordTooLong(ValueError):
     """The password has more than MAX_LENGTH characters."""
+
+
+class HasherBusy(Exception):
+    """Too many passwords wait to be hashed."""
 
 
 class Verdict(NamedTuple):
@@ -70,12 +76,14 @@ class Hasher:
     """Hashes passwords at the cost of 2**rounds, at most `parallel` at once in this process.
 
     Bcrypt lets other threads run; without the limit, many logins would still take every core
-    from all other requests.
+    from all other requests. Up to `waiting` calls wait for their turn. Each holds a thread, so
+    one more is refused with HasherBusy, known and unknown accounts alike.
     """
 
-    def __init__(self, rounds: int, parallel: int) -> None:
+    def __init__(self, rounds: int, parallel: int, waiting: int) -> None:
         self._rounds = rounds
         self._slots = threading.BoundedSemaphore(parallel)
+        self._places = threading.BoundedSemaphore(parallel + waiting)
 
     def hash(self, raw_password: str) -> str:
         """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`, with a new salt.
@@ -85,7 +93,7 @@ class Hasher:
         password = normalise(raw_password)
         salt = bcrypt.gensalt(self._rounds).decode().rpartition("$")[2]
         key = _prehash(password, salt)
-        with self._slots:
+        with self._turn():
             digest = _bcrypt(key, self._rounds, salt)
         return f"$bcrypt-sha256$v=2,t=2b,r={self._rounds}${salt}${digest}"
 
@@ -98,7 +106,7 @@ class Hasher:
         """
         account = _parse(stored)
         key = _key(raw_password, account)
-        with self._slots:
+        with self._turn():
             if account is None or key is None:
                 _bcrypt(b"", self._rounds, _DUMMY_SALT)
                 return Verdict(matches=False, outdated=False)
@@ -111,6 +119,16 @@ class Hasher:
             for cost in range(account.cost, self._rounds):
                 _bcrypt(key, cost, _DUMMY_SALT)
             return Verdict(matches=False, outdated=False)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._places.acquire(blocking=False):
+            raise HasherBusy
+        try:
+            with self._slots:
+                yield
+        finally:
+            self._places.release()
 
 
 def _parse(stored: str | None) -> _Stored | None:

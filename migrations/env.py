@@ -21,6 +21,8 @@ def render_item(kind, item, _autogen_context):
 # Commits at the end. On SQLite it begins with the write lock, so that a second process waits here.
 with current_app.app_context(), db.engine.begin() as connection:
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
     context.configure(
         connection=connection,

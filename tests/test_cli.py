@@ -5,10 +5,13 @@ from datetime import timedelta
 
 import pytest
 from alembic.config import Config
+from helpers import SECRET
 from real_service import MailServer, finish, free_port, production, python
-from sqlalchemy import URL, func, insert, select, update
+from sqlalchemy import URL, func, insert, make_url, select, update
 
 import database
+from app import create_app
+from config import Settings
 from core import clock
 from core.smtp import parse_mail_url
 from database import reading, transaction
@@ -133,3 +136,12 @@ def test_mail_send_works_as_a_scheduler_calls_it(database_url: URL, make_app):
     finally:
         mail_server.stop()
     assert count(app, OutboxMail) == 0
+
+
+@pytest.mark.parametrize("command", [["mail", "send"], ["prune"]])
+def test_command_says_plainly_that_the_database_is_away(command):
+    url = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
+    app = create_app(Settings(database_url=url, secret_key=SECRET))
+    result = app.test_cli_runner().invoke(args=command)
+    assert result.exit_code == 1
+    assert result.output == "Error: The database cannot be reached or used.\n"

@@ -1,5 +1,7 @@
 """The two doors to the database, and what happens when it is slow, busy or gone."""
 
+import os
+import socket
 import sqlite3
 import sys
 import tempfile
@@ -434,3 +436,57 @@ def test_request_does_not_wait_for_a_table_that_somebody_locked(
         response = client.get("/api/auth/verify", headers=auth.headers)
         failure(response, 503, "unavailable")
     success(client.get("/api/auth/verify", headers=auth.headers))
+
+
+def test_requests_behind_a_lock_do_not_pile_up_connections(
+    app: Flask, make_user: Callable[..., Any], on_postgres: str
+) -> None:
+    user = make_user()
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'accounts'"
+    with psycopg.connect(on_postgres) as other:
+        other.execute("SELECT 1 FROM users FOR UPDATE")
+        for _ in range(2):
+            answers = race(lambda _: log_in_with(app.test_client(), user).status_code, 6)
+            assert set(answers) == {503}
+        assert other.execute(ours).fetchone() <= (database.POOL_SIZE,)
+    success(log_in_with(app.test_client(), user))
+
+
+def test_database_that_takes_no_writes_is_unavailable_until_it_does(
+    client: FlaskClient, make_user: Callable[..., Any], on_postgres: str
+) -> None:
+    user = make_user()
+    success(log_in_with(client, user))
+    with psycopg.connect(on_postgres, autocommit=True) as other:
+        name = other.info.dbname
+        other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'accounts'"
+        )
+        try:
+            failure(log_in_with(client, user), 503, "unavailable")
+        finally:
+            other.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    success(log_in_with(client, user))
+
+
+def test_a_server_that_never_answers_is_given_up_for_all_who_wait(app: Flask) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = make_url(f"postgresql+psycopg://user:secret@127.0.0.1:{port}/none")
+        client_of = create_app(Settings(database_url=url, secret_key=SECRET)).test_client
+        start = time.monotonic()
+        for response in race(lambda _: client_of().get("/readyz"), 3 * database.POOL_SIZE):
+            failure(response, 503, "unavailable")
+        assert time.monotonic() - start < 20  # not one time-out after the other
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_lock_of_the_writers_is_free_in_a_forked_process(on_sqlite: Any) -> None:
+    with database._sqlite_write_queue():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if database._sqlite_writers.acquire(timeout=0) else 1)
+        assert os.waitpid(child, 0)[1] == 0

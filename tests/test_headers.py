@@ -281,12 +281,17 @@ def test_client_address_is_what_the_trusted_proxies_say(
 
 @pytest.mark.parametrize(
     "garbage",
-    ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4", "::1%eth0" * 20],
+    ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4"],
 )
 def test_garbage_in_place_of_an_address_is_not_stored(address_of, garbage):
     for trusted_proxies in (1, 2):
         assert address_of(trusted_proxies, garbage) in ("", "192.0.2.1")
         assert address_of(trusted_proxies, f"{garbage}, {garbage}") in ("", "192.0.2.1")
+
+
+def test_address_is_stored_in_its_plain_form(address_of):
+    assert address_of(1, "fe80::1%" + "<zone>" * 50) == "fe80::1"
+    assert address_of(1, "::ffff:192.0.2.7") == "192.0.2.7"
 
 
 def test_connection_without_an_address_is_served(address_of):

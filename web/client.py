@@ -4,7 +4,8 @@ import ipaddress
 
 from flask import request
 
-from models import USER_AGENT_LENGTH
+# Characters; what the column in models.py holds.
+USER_AGENT_LENGTH = 255
 
 
 def address() -> str:

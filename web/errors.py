@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 import database
 import errors
+from core.passwords import HasherBusy
 from web.answers import answer
 
 _log = logging.getLogger("accounts.errors")
@@ -26,6 +27,7 @@ def init_app(app: Flask) -> None:
     """Answer every exception with the error envelope."""
     app.register_error_handler(errors.ApiError, render)
     app.register_error_handler(HTTPException, _from_http)
+    app.register_error_handler(HasherBusy, _from_busy)
     app.register_error_handler(Exception, _from_anything)
 
 
@@ -55,6 +57,11 @@ def _from_http(error: HTTPException) -> AnyResponse:
         if name in original.headers:
             response.headers[name] = original.headers[name]
     return response
+
+
+def _from_busy(_error: HasherBusy) -> Response:
+    _log.warning("too many passwords wait to be hashed")
+    return render(errors.Unavailable())
 
 
 def _from_anything(error: Exception) -> Response:

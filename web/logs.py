@@ -16,6 +16,7 @@ from flask import Flask, Response, g, has_request_context, request
 
 from config import Settings
 from core import clock
+from web import client
 
 _access = logging.getLogger("accounts.access")
 _DATABASES = ("sqlalchemy", "psycopg", "sqlite3")
@@ -34,7 +35,7 @@ def request_id() -> str:
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields = dict(getattr(record, "fields", {}))
     if has_request_context():
-        fields |= {"address": request.remote_addr or "-", "request": request_id()}
+        fields |= {"address": client.address() or "-", "request": request_id()}
     return fields
 
 

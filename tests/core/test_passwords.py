@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import bcrypt
 import pytest
 
-from core.passwords import MAX_LENGTH, Hasher, PasswordTooLong, normalise
+from core.passwords import MAX_LENGTH, Hasher, HasherBusy, PasswordTooLong, normalise
 
 PASSWORD = "Tr4vel-Mug-Blue-42"
 # The example in Passlib's documentation of bcrypt_sha256.
@@ -15,7 +15,7 @@ GARBAGE = ["", "x", "!", "pbkdf2:sha256:1$a$b", "$2b$04$short", PASSLIB + "\n", 
 
 @pytest.fixture
 def hasher():
-    return Hasher(rounds=4, parallel=1)
+    return Hasher(rounds=4, parallel=1, waiting=9)
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_no_hash_is_made_of_an_impossible_password(hasher):
 
 @pytest.mark.parametrize("rounds", [4, 6])
 def test_a_hash_of_another_cost_is_outdated(rounds):
-    stored = Hasher(rounds=5, parallel=1).hash(PASSWORD)
-    assert Hasher(rounds, parallel=1).verify(PASSWORD, stored) == (True, True)
-    assert Hasher(rounds, parallel=1).verify("other", stored) == (False, False)
+    stored = Hasher(rounds=5, parallel=1, waiting=9).hash(PASSWORD)
+    assert Hasher(rounds, parallel=1, waiting=9).verify(PASSWORD, stored) == (True, True)
+    assert Hasher(rounds, parallel=1, waiting=9).verify("other", stored) == (False, False)
 
 
 @pytest.mark.parametrize("kind", ["2a", "2b", "2y"])
@@ -116,9 +116,9 @@ def test_nothing_matches_what_is_no_hash(hasher, stored):
 
 
 def test_every_failure_costs_the_same(work):
-    hasher = Hasher(rounds=7, parallel=1)
+    hasher = Hasher(rounds=7, parallel=1, waiting=9)
     current = hasher.hash(PASSWORD)
-    old = Hasher(rounds=4, parallel=1).hash(PASSWORD)
+    old = Hasher(rounds=4, parallel=1, waiting=9).hash(PASSWORD)
     foreign = bcrypt.hashpw(PASSWORD.encode(), b"$2b$05$" + b"." * 22).decode()
     too_long = "a" * (MAX_LENGTH + 1)
     for password in ("wrong", too_long, "a" * 10_000, "\ud800", "wrong" * 20):
@@ -135,7 +135,7 @@ def test_a_right_password_costs_one_hash(hasher, work):
 
 
 def test_no_more_hashes_at_once_than_allowed(monkeypatch):
-    hasher = Hasher(rounds=4, parallel=2)
+    hasher = Hasher(rounds=4, parallel=2, waiting=20)
     stored = hasher.hash(PASSWORD)
     running, most = set(), []
     two_are_in, three_are_in = threading.Barrier(2), threading.Event()
@@ -161,3 +161,28 @@ def test_no_more_hashes_at_once_than_allowed(monkeypatch):
     results = [future.result() for future in futures]
     assert max(most) == 2
     assert [bool(result) for result in results] == [True, False, True] * 2
+
+
+def test_one_call_more_than_may_wait_is_refused(monkeypatch):
+    hasher = Hasher(rounds=4, parallel=1, waiting=1)
+    stored = hasher.hash(PASSWORD)
+    working, go_on = threading.Event(), threading.Event()
+
+    def slow(password, salt, hashpw=bcrypt.hashpw):
+        working.set()
+        go_on.wait(timeout=30)
+        return hashpw(password, salt)
+
+    monkeypatch.setattr("bcrypt.hashpw", slow)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        first = pool.submit(hasher.verify, PASSWORD, stored)
+        working.wait(timeout=30)
+        second = pool.submit(hasher.verify, PASSWORD, stored)
+        while hasher._places._value:  # until it waits
+            pass
+        for account in (stored, None):
+            with pytest.raises(HasherBusy):
+                hasher.verify(PASSWORD, account)
+        go_on.set()
+    assert first.result() == second.result() == (True, False)
+    assert hasher.verify(PASSWORD, stored).matches
