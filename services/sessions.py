@@ -68,13 +68,15 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     )
     session.access_expires_at = _access_expiry(now, session.expires_at)
     db.session.add(session)
+    # The new one stays whatever the clocks of two machines say about which is the oldest.
+    others = (UserSession.user_id == user.id, UserSession.id != session.id)
     newest = (
         select(UserSession.id)
-        .where(UserSession.user_id == user.id)
+        .where(*others)
         .order_by(UserSession.created_at.desc(), UserSession.id.desc())
-        .limit(MAX_SESSIONS)
+        .limit(MAX_SESSIONS - 1)
     )
-    _end(UserSession.user_id == user.id, UserSession.id.not_in(newest))
+    _end(*others, UserSession.id.not_in(newest))
     return _pair(session, user.role, now=now)
 
 

@@ -94,9 +94,11 @@ def formatter(log_format: str) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-def _not_a_request_line(record: logging.LogRecord) -> bool:
-    """Keep `flask run` from logging requests itself, with their query strings."""
-    return " - - [" not in record.getMessage()
+def _tidy(record: logging.LogRecord) -> bool:
+    """Keep `flask run` from logging requests itself, with their query strings, and in colours."""
+    message = record.getMessage()
+    record.msg, record.args = re.sub("\x1b\\[[0-9]+m", "", message), ()
+    return " - - [" not in message
 
 
 def init_app(app: Flask, settings: Settings) -> None:
@@ -108,7 +110,7 @@ def init_app(app: Flask, settings: Settings) -> None:
     # An application made later in the same process replaces the handler, and adds no second one.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
-    logging.getLogger("werkzeug").addFilter(_not_a_request_line)
+    logging.getLogger("werkzeug").addFilter(_tidy)
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # a line for each
     app.before_request(_start)
     app.after_request(_finish)

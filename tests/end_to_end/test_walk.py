@@ -1,5 +1,7 @@
 """A user's whole way through the service, with every part of it real."""
 
+import json
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -154,3 +156,25 @@ def test_a_body_without_end_is_cut_off(service: Service) -> None:
     finally:
         connection.close()
     assert service.call("GET", "/readyz").status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"zz\r\nabc\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\r\nno trailer\r\n\r\n",
+        b"2\r\n{}xx0\r\n\r\n",
+        b"2;" + b"x" * 9000 + b"\r\n{}\r\n0\r\n\r\n",
+    ],
+    ids=["no size", "no trailer", "no end", "long extension"],
+)
+def test_broken_chunks_are_a_bad_request(service: Service, body: bytes) -> None:
+    head = (
+        b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", service.port), timeout=20) as connection:
+        connection.sendall(head + body)
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_request"
