@@ -8,7 +8,7 @@ Two doors, and nothing else opens a connection:
 
 SQLite takes its write lock when a transaction begins (BEGIN IMMEDIATE). A transaction that begins
 as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SNAPSHOT. Writers of
-one process queue at a lock of their own, which is fair; SQLite's own waiting is not.
+one process queue at a lock of their own; SQLite's own waiting is unfair, and some starve in it.
 """
 
 import os
@@ -45,6 +45,16 @@ SILENCE_WAIT = 1.8
 # Seconds that a writer waits for SQLite's lock before the answer is 503.
 SQLITE_WAIT = 10
 
+# The exceptions for a database that is away or busy. psycopg has a class for each SQLSTATE: the
+# last three are a standby that takes no writes, and a schema that is not migrated yet.
+_AWAY = {
+    "OperationalError",
+    "InterfaceError",
+    "ReadOnlySqlTransaction",
+    "UndefinedTable",
+    "UndefinedColumn",
+}
+
 _sqlite_writers = threading.Lock()
 
 
@@ -55,15 +65,6 @@ def _forget_writers() -> None:
 
 # A thread of the parent that held the lock does not exist in the child, and would never release it.
 os.register_at_fork(after_in_child=_forget_writers)
-# The drivers' exceptions that mean so. psycopg has a class for each SQLSTATE: the last three are a
-# standby that takes no writes, and a schema that is not migrated yet.
-_AWAY = {
-    "OperationalError",
-    "InterfaceError",
-    "ReadOnlySqlTransaction",
-    "UndefinedTable",
-    "UndefinedColumn",
-}
 
 
 class WriteQueueFull(Exception):

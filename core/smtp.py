@@ -7,10 +7,12 @@ to the log, so it never holds an address, a server's own words or a secret.
 
 import re
 import smtplib
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from email import policy
@@ -21,11 +23,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-# Seconds that a server may let us wait for a connection or an answer.
+# Seconds that a server may be silent when it is connected to or asked.
 TIMEOUT = 10.0
-# Seconds for one mail as a whole, opening the connection included. Shorter than the outbox's
-# lease, so that a slow delivery is over before another worker may take the mail for lost.
-DELIVERY_TIMEOUT = 25.0
+# Seconds for one mail as a whole, however busy the server looks: opening the connection, or asking
+# whether it still stands, until the answer to DATA. Shorter than the outbox's lease, so that a slow
+# delivery is over before another worker may take the mail for lost.
+DELIVERY_TIMEOUT = 20.0
 GOODBYE_TIMEOUT = 2.0
 
 DEFAULT_PORTS = {"smtp": 587, "smtps": 465}
@@ -190,7 +193,7 @@ class Connection:
 
     def __init__(self, server: MailServer) -> None:
         self._server = server
-        self._smtp: _PlainSMTP | None = None
+        self._smtp: _Client | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -202,41 +205,44 @@ class Connection:
         traceback: TracebackType | None,
     ) -> None:
         if self._smtp is not None:
-            self._smtp.begin(GOODBYE_TIMEOUT)
-            try:
-                self._smtp.quit()
-            except OSError:  # among them every SMTPException
-                self._smtp.close()
+            with _Deadline(GOODBYE_TIMEOUT) as deadline:
+                try:
+                    self._smtp.begin(deadline)
+                    self._smtp.quit()
+                except OSError:  # among them every SMTPException
+                    self._smtp.close()
 
     def send(self, message: EmailMessage) -> None:
         """Hand in one message that `build` made; returns when the server has taken it.
 
-        Raises MailRefused, MailDeferred or ServerDown.
+        Raises MailRefused, MailDeferred or ServerDown, the last one also after DELIVERY_TIMEOUT.
+        Only a slow look-up of the server's name can make it later, and then nothing was sent.
         """
         sender = message["From"].addresses[0].addr_spec
         recipient = message["To"].addresses[0].addr_spec
         raw = message.as_bytes(policy=_ON_THE_WIRE)
-        smtp = self._ready()
-        try:
-            with _conversation():
-                smtp.sendmail(sender, [recipient], raw)
-        except ServerDown:
-            self._drop()
-            raise
+        with _Deadline(DELIVERY_TIMEOUT) as deadline:
+            smtp = self._ready(deadline)
+            try:
+                with _conversation():
+                    smtp.sendmail(sender, [recipient], raw)
+            except ServerDown:
+                self._drop()
+                raise
 
-    def _ready(self) -> "_PlainSMTP":
+    def _ready(self, deadline: "_Deadline") -> "_Client":
         if self._smtp is not None:
-            self._smtp.begin(DELIVERY_TIMEOUT)
             # Servers end conversations that are idle, or that brought many mails. Asking first
             # keeps that from looking like an outage.
             try:
+                self._smtp.begin(deadline)
                 if self._smtp.noop()[0] == 250:
                     return self._smtp
             except OSError:
                 pass
             self._drop()
         try:
-            self._smtp = _connect(self._server)
+            self._smtp = _connect(self._server, deadline)
         except (OSError, ValueError) as error:
             raise ServerDown(_describe(error), connecting=True) from None
         return self._smtp
@@ -247,43 +253,114 @@ class Connection:
             self._smtp = None
 
 
-class _PlainSMTP(smtplib.SMTP):
-    """smtplib's client, with a limit for the whole mail and not only for each answer."""
+class _Deadline:
+    """An end to the time for one mail, whatever the conversation waits for when it comes.
 
-    def __init__(self, server: MailServer, **options: Any) -> None:
-        self.begin(DELIVERY_TIMEOUT)
-        super().__init__(server.host, server.port, timeout=TIMEOUT, **options)
+    A socket's time-out begins anew with every byte, and a server that sends one now and then would
+    hold us for ever. So a timer shuts the line down, which wakes whoever reads from it or writes.
+    """
 
-    def begin(self, seconds: float) -> None:
-        """Give everything until the next call of this method so many seconds."""
-        self._deadline = time.monotonic() + seconds
-        self._patience = TIMEOUT
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._over = False
+        # Duplicates that are closed only when the timer is done: TLS replaces the socket itself,
+        # smtplib closes it, and the number of a closed one may soon be another connection's.
+        self._lines: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._shut_down)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        for line in self._lines:
+            line.close()
+
+    def watch(self, line: socket.socket) -> None:
+        """Shut this one down at the end. Raises TimeoutError when that has come."""
+        self._lines.append(socket.fromfd(line.fileno(), line.family, line.type))
+        self.check()
+
+    def check(self) -> float:
+        """Return the seconds that are left, and raise TimeoutError when none is."""
+        left = self._end - time.monotonic()
+        if self._over or left <= 0:
+            raise TimeoutError("the server is too slow")
+        return left
+
+    def _shut_down(self) -> None:
+        self._over = True  # before the lines are read, for a line that comes at this moment
+        for line in self._lines:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+
+class _Client(smtplib.SMTP):
+    """smtplib's client, with a deadline for the whole mail and not only for each silence."""
+
+    def __init__(self, server: MailServer, deadline: _Deadline) -> None:
+        self._deadline = deadline
+        # TLS from the first byte (RFC 8314).
+        self._tls = ssl.create_default_context() if server.implicit_tls else None
+        super().__init__(server.host, server.port, timeout=TIMEOUT)
+
+    def begin(self, deadline: _Deadline) -> None:
+        """Give everything until the next call of this method so much time."""
+        self._deadline = deadline
+        if self.sock is not None:
+            deadline.watch(self.sock)
+
+    def connect(
+        self, host: str = "localhost", port: int = 0, source_address: Any = None
+    ) -> tuple[int, bytes]:
+        try:
+            self.sock = self._dial(host, port)
+            self._deadline.watch(self.sock)
+            if self._tls:
+                self.sock = self._tls.wrap_socket(self.sock, server_hostname=host)
+            return self.getreply()
+        except BaseException:
+            self.close()
+            raise
+
+    def _dial(self, host: str, port: int) -> socket.socket:
+        # Not one call for the name, which would give each of its addresses all the time again.
+        failure: OSError | None = None
+        for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            patience = min(self._deadline.check(), TIMEOUT)
+            try:
+                return socket.create_connection((str(address[0]), port), patience)
+            except OSError as error:
+                failure = failure or error
+        raise failure or OSError("the server has no address")
 
     def getreply(self) -> tuple[int, bytes]:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            self.close()
-            raise TimeoutError("the server is too slow")
-        if self.sock is not None:
-            self.sock.settimeout(min(left, self._patience))
-        return super().getreply()
+        try:
+            answer = super().getreply()
+        except OSError:
+            self._deadline.check()
+            raise
+        # At the deadline the answer breaks off, and half of one may read like another.
+        self._deadline.check()
+        return answer
 
     def data(self, msg: Any) -> tuple[int, bytes]:
         # A server that checks for spam may think for long before it takes a mail. Giving up then
         # would send the mail twice (RFC 5321, 4.5.3.2.6), so it gets all the time that is left.
-        self._patience = DELIVERY_TIMEOUT
-        return super().data(msg)
+        if self.sock is not None:
+            self.sock.settimeout(DELIVERY_TIMEOUT)
+        try:
+            return super().data(msg)
+        finally:
+            if self.sock is not None:
+                self.sock.settimeout(TIMEOUT)
 
 
-class _TlsSMTP(_PlainSMTP, smtplib.SMTP_SSL):
-    """The same, in TLS from the first byte (RFC 8314)."""
-
-
-def _connect(server: MailServer) -> _PlainSMTP:
-    if server.implicit_tls:
-        smtp: _PlainSMTP = _TlsSMTP(server, context=ssl.create_default_context())
-    else:
-        smtp = _PlainSMTP(server)
+def _connect(server: MailServer, deadline: _Deadline) -> _Client:
+    smtp = _Client(server, deadline)
     try:
         smtp.ehlo_or_helo_if_needed()
         if not server.implicit_tls:

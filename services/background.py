@@ -44,6 +44,8 @@ class Worker:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._resume_at = time.monotonic()
+        # Of what was before it, a process knows nothing; the mails may have waited long.
+        self._after_outage = True
         self._prune_at = time.monotonic() + _chance.uniform(0, FIRST_PRUNE_WITHIN)
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="accounts-background", daemon=True)
@@ -96,8 +98,11 @@ class Worker:
     def _deliver(self) -> None:
         if time.monotonic() < self._resume_at:
             return
-        if outbox.deliver_due(self._stopping.is_set).server_down:
+        tally = outbox.deliver_due(self._stopping.is_set, after_outage=self._after_outage)
+        if tally.server_down:
             self._resume_at = time.monotonic() + PAUSE
+        if tally.server_down or tally.sent:
+            self._after_outage = tally.server_down
 
     def _prune(self) -> None:
         if time.monotonic() < self._prune_at:

@@ -29,7 +29,8 @@ from models import OutboxMail
 from services import letters
 from services.letters import MailKind
 
-# How long a claimed mail is its worker's alone; longer than smtp.DELIVERY_TIMEOUT.
+# How long a claimed mail is its worker's alone: smtp.DELIVERY_TIMEOUT, and time to write the mail
+# before and to settle its row after.
 LEASE = timedelta(seconds=30)
 # The wait after the first failure, in seconds; twice as long after each further one, up to the
 # longest. Up to half of it is taken off at random, so that many mails do not come back as one.
@@ -90,15 +91,22 @@ def _wake_worker(session: Session) -> None:
         wake()
 
 
-def deliver_due(stopping: Callable[[], bool] = lambda: False) -> Tally:
+def deliver_due(
+    stopping: Callable[[], bool] = lambda: False, *, after_outage: bool = False
+) -> Tally:
     """Send the mails that are due, until none is left, the server is down or `stopping()`.
 
     A mail that fails comes due again after this run, so the run ends. An idle one costs a SELECT.
+    `after_outage`: once one mail is sent, the server is back, and all that wait become due.
     """
     tally = Tally()
+    start = clock.utcnow()
     with _transport() as transport:
-        for mail in _claim_due(clock.utcnow()):
+        for mail in _claim_due(start):
             error = _deliver(mail, transport, tally)
+            if after_outage and tally.sent:
+                _end_waits(start)
+                after_outage = False
             if stopping():
                 break
             if isinstance(error, smtp.ServerDown):
@@ -152,30 +160,34 @@ def _any(condition: ColumnElement[bool]) -> bool:
 
 
 def _claim(*conditions: ColumnElement[bool]) -> _Claim | None:
-    """Take the mail that has been due longest, and count the attempt; None when there is none."""
+    """Take a mail, and count the attempt; None when there is none.
+
+    It is one with the fewest attempts, so that each gets its turn while a dead server is only
+    probed, and of those the one that has been due longest.
+    """
     # SQLite knows no SKIP LOCKED and needs none: there, one transaction writes at a time.
     first = (
         select(OutboxMail.id)
         .where(*conditions)
-        .order_by(OutboxMail.due_at)
+        .order_by(OutboxMail.attempts, OutboxMail.due_at)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-    claim = (
-        update(OutboxMail)
-        .where(OutboxMail.id == first.scalar_subquery())
-        .values(claimed=True, due_at=clock.utcnow() + LEASE, attempts=OutboxMail.attempts + 1)
-        .returning(
-            OutboxMail.id,
-            OutboxMail.kind,
-            OutboxMail.address,
-            OutboxMail.created_at,
-            OutboxMail.attempts,
-        )
-        .execution_options(synchronize_session=False)
-    )
     with transaction() as session:
-        row = session.execute(claim).one_or_none()
+        # Asked for the time here, since waiting for the turn to write is no part of the lease.
+        row = session.execute(
+            update(OutboxMail)
+            .where(OutboxMail.id == first.scalar_subquery())
+            .values(claimed=True, due_at=clock.utcnow() + LEASE, attempts=OutboxMail.attempts + 1)
+            .returning(
+                OutboxMail.id,
+                OutboxMail.kind,
+                OutboxMail.address,
+                OutboxMail.created_at,
+                OutboxMail.attempts,
+            )
+            .execution_options(synchronize_session=False)
+        ).one_or_none()
     return _Claim(*row) if row else None
 
 
@@ -244,6 +256,22 @@ def _postpone(mail: _Claim, error: Exception, tally: Tally) -> None:
             update(OutboxMail)
             .where(*_still_ours(mail))
             .values(claimed=False, due_at=now + wait)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _end_waits(now: datetime) -> None:
+    # Rows that another process has locked are left to it, so that no two wait for each other.
+    waiting = (
+        select(OutboxMail.id)
+        .where(~OutboxMail.claimed, OutboxMail.due_at > now)
+        .with_for_update(skip_locked=True)
+    )
+    with transaction() as session:
+        session.execute(
+            update(OutboxMail)
+            .where(OutboxMail.id.in_(waiting))
+            .values(due_at=now)
             .execution_options(synchronize_session=False)
         )
 

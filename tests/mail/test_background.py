@@ -1,5 +1,6 @@
 import logging
 import os
+import socket
 import sqlite3
 import threading
 import time
@@ -11,6 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
+from core import smtp
 from database import reading, transaction
 from extensions import db
 from models import DeniedSession, OutboxMail, UserSession
@@ -93,7 +95,7 @@ def test_worker_survives_an_outage_of_the_database_and_says_so_once(
     real = outbox.deliver_due
     tries = []
 
-    def away(stopping):
+    def away(stopping, after_outage):
         tries.append(1)
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
 
@@ -114,7 +116,7 @@ def test_worker_survives_what_nobody_thought_of(app, server, monkeypatch, caplog
     real = outbox.deliver_due
     tries = []
 
-    def broken(stopping):
+    def broken(stopping, after_outage):
         tries.append(1)
         raise KeyError("surprise")
 
@@ -133,7 +135,7 @@ def test_worker_survives_what_nobody_thought_of(app, server, monkeypatch, caplog
 def test_a_server_that_is_down_is_left_alone_for_a_while(app, monkeypatch, request):
     tries = []
 
-    def down(stopping):
+    def down(stopping, after_outage):
         tries.append(1)
         return outbox.Tally(failed=1, server_down=True)
 
@@ -145,6 +147,30 @@ def test_a_server_that_is_down_is_left_alone_for_a_while(app, monkeypatch, reque
     assert len(tries) == 1
     app.extensions["background"]._resume_at = time.monotonic()
     soon(lambda: len(tries) == 2)
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_backlog_goes_out_as_soon_as_one_mail_does(
+    app, use_server, outbox_rows, monkeypatch, request
+):
+    monkeypatch.setattr(background, "PAUSE", 0.01)
+    monkeypatch.setattr(outbox, "FIRST_WAIT", 3600)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        use_server(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
+        request.getfixturevalue("worker")
+        for _ in range(20):
+            queue(app)
+        soon(lambda: [row.attempts for row in rows(app, outbox_rows)] == [1] * 20)
+    live = request.getfixturevalue("serve")()
+    use_server(live.at())
+    queue(app)
+    assert len(live.box.wait_for(21)) == 21
+
+
+def rows(app, outbox_rows):
+    with app.app_context():
+        return outbox_rows()
 
 
 def test_a_mail_is_tried_again_within_thirty_seconds():
@@ -183,7 +209,7 @@ def test_started_twice_there_is_one_thread(app):
 def test_stopping_waits_for_the_mail_in_flight(app, monkeypatch):
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(stopping):
+    def slow(stopping, after_outage):
         begun.set()
         assert go_on.wait(PATIENCE)
         assert stopping()
@@ -278,7 +304,7 @@ def test_pruning_stops_when_told(app, make_user):
 @pytest.mark.usefixtures("polls_at_once")
 def test_worker_prunes_by_itself(app, make_user, monkeypatch, request):
     monkeypatch.setattr(background, "FIRST_PRUNE_WITHIN", 0)
-    monkeypatch.setattr(outbox, "deliver_due", lambda stopping: outbox.Tally())
+    monkeypatch.setattr(outbox, "deliver_due", lambda stopping, after_outage: outbox.Tally())
     fill(app, make_user(), core_clock.utcnow(), spent=1, alive=1)
     request.getfixturevalue("worker")
     soon(lambda: left(app) == [1, 1, 1])

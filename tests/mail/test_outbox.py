@@ -2,6 +2,7 @@ import logging
 import re
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -352,6 +353,94 @@ def test_a_dead_server_is_tried_once_in_a_run(outbox_rows):
     assert sum(wait_of(row) > 0 for row in outbox_rows()) == 1
 
 
+@pytest.mark.usefixtures("dead_server")
+def test_every_mail_gets_its_turn_with_a_dead_server(outbox_rows, clock):
+    queue()
+    outbox.deliver_due()
+    clock.move(seconds=outbox.FIRST_WAIT * 2)
+    queue(*numbered(2))  # due later than the retry of the first
+    for _ in range(2):
+        assert outbox.deliver_due().server_down
+    assert [row.attempts for row in outbox_rows()] == [1, 1, 1]
+
+
+def test_after_an_outage_no_mail_waits_for_its_own_time(serve, use_server, outbox_rows, clock):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        use_server(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
+        queue(*numbered(20))
+        for _ in range(200):
+            outbox.deliver_due()
+            clock.move(seconds=10)
+    while all(wait_of(row) > 0 for row in outbox_rows()):
+        clock.move(seconds=10)
+    due = [row for row in outbox_rows() if wait_of(row) <= 0]
+    assert len(due) < 10
+    use_server(serve().at())
+    assert counts(outbox.deliver_due(after_outage=True)) == (20, 0, 0)
+    assert outbox_rows() == []
+
+
+def test_a_claimed_mail_stays_its_workers_when_the_waits_end(server, outbox_rows, clock):
+    queue()
+    assert outbox._claim(OutboxMail.due_at <= core_clock.utcnow()) is not None
+    (claimed,) = outbox_rows()
+    queue()
+    assert counts(outbox.deliver_due(after_outage=True)) == (1, 0, 0)
+    assert outbox_rows() == [claimed]
+
+
+@contextmanager
+def dripping_server(until, drip):
+    """A server that answers, and from a command on sends a little now and then, for ever."""
+    dripping = threading.Event()
+    ended = threading.Event()
+
+    def run():
+        conversation, _ = listener.accept()
+        with conversation, suppress(OSError):
+            commands = conversation.makefile("rb")
+            in_mail = False
+            if until:
+                conversation.sendall(b"220 ready\r\n")
+            while until and not (command := commands.readline()).startswith(until):
+                if not in_mail:
+                    in_mail = command == b"data\r\n"
+                    conversation.sendall(b"354 go\r\n" if in_mail else b"250 ok\r\n")
+            dripping.set()
+            while not ended.wait(0.05):
+                conversation.sendall(drip)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield smtp.MailServer("127.0.0.1", listener.getsockname()[1], False), dripping
+        ended.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("until", "drip"),
+    [(b"", b"220-wait\r\n"), (b"", b"2"), (b"rcpt", b"250-wait\r\n"), (b".\r\n", b"2")],
+    ids=["greeting in lines", "greeting in bytes", "recipient", "answer to DATA"],
+)
+def test_dripping_server_is_cut_off_and_the_mail_stays(
+    use_server, outbox_rows, monkeypatch, until, drip
+):
+    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
+    queue()
+    with dripping_server(until, drip) as (server, dripping):
+        use_server(server)
+        begun = time.monotonic()
+        tally = outbox.deliver_due()
+        assert time.monotonic() - begun < 10
+        assert dripping.is_set()
+    assert (tally.server_down, counts(tally)) == (True, (0, 1, 0))
+    (row,) = outbox_rows()
+    assert (row.claimed, row.attempts) == (False, 1)
+
+
 def test_server_that_breaks_off_while_it_takes_the_mail_gets_it_again(server, outbox_rows, clock):
     server.box.drops = 1
     queue()
@@ -406,7 +495,9 @@ def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, 
 
 
 def test_a_lease_outlasts_a_delivery():
-    assert outbox.LEASE.total_seconds() > smtp.DELIVERY_TIMEOUT + 10
+    """With time to write the mail before and to settle its row after."""
+    assert outbox.LEASE.total_seconds() >= smtp.DELIVERY_TIMEOUT + 10
+    assert smtp.TIMEOUT < smtp.DELIVERY_TIMEOUT
 
 
 def test_three_workers_deliver_each_mail_exactly_once(app, server, outbox_rows):

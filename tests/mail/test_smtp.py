@@ -367,6 +367,85 @@ def test_server_that_is_slow_at_every_step_is_cut_off(monkeypatch):
         send(server)
 
 
+def drip(talk, piece):
+    while True:
+        talk.sendall(piece)
+        time.sleep(0.05)
+
+
+def test_deadline_ends_a_conversation_in_tls_too(monkeypatch, certify):
+    context = certify()
+
+    def talk_in_tls(talk):
+        with context.wrap_socket(talk, server_side=True) as encrypted:
+            drip(encrypted, b"220-wait\r\n")
+
+    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
+    with strange_server(talk_in_tls) as server, pytest.raises(smtp.ServerDown, match="too slow"):
+        send(smtp.MailServer("localhost", server.port, True))
+
+
+def test_deadline_ends_the_start_of_tls_too(monkeypatch):
+    def start_tls(talk):
+        for answer in b"220 ready", b"250-hi\r\n250 STARTTLS", b"220 go":
+            talk.sendall(answer + b"\r\n")
+            talk.recv(1000)
+        talk.sendall(b"\x16\x03\x03\x40\x00")  # the head of a long record
+        drip(talk, b"\x00")
+
+    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
+    begun = time.monotonic()
+    with strange_server(start_tls) as server, pytest.raises(smtp.ServerDown):
+        send(server)
+    assert time.monotonic() - begun < smtp.TIMEOUT - 2
+
+
+def test_asking_whether_a_conversation_still_stands_is_part_of_the_time(monkeypatch):
+    def talk_once(talk):
+        talk.sendall(b"220 ready\r\n")
+        while command := talk.recv(10000):
+            if command == b"noop\r\n":
+                drip(talk, b"250-wait\r\n")
+            talk.sendall(b"354 go\r\n" if command == b"data\r\n" else b"250 ok\r\n")
+
+    with strange_server(talk_once) as server, smtp.Connection(server) as connection:
+        connection.send(a_mail())
+        monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
+        begun = time.monotonic()
+        with pytest.raises(smtp.ServerDown, match="too slow"):
+            connection.send(a_mail())
+        assert time.monotonic() - begun < 10
+
+
+def test_answer_that_the_deadline_cut_off_is_no_answer(monkeypatch):
+    """Of a 550 that comes slowly, the first three bytes would read like a refusal for good."""
+
+    def refuse_slowly(talk):
+        talk.sendall(b"220 ready\r\n")
+        while command := talk.recv(1000):
+            if command.startswith(b"rcpt"):
+                talk.sendall(b"550")
+                talk.recv(1000)
+                return
+            talk.sendall(b"250 ok\r\n")
+
+    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
+    with strange_server(refuse_slowly) as server, pytest.raises(smtp.ServerDown):
+        send(server)
+
+
+def test_no_timer_and_no_socket_outlives_its_mail(serve):
+    before = threading.active_count()
+    server = serve()
+    with_server = threading.active_count()
+    with smtp.Connection(server.at()) as connection:
+        connection.send(a_mail())
+        connection.send(a_mail())
+        assert threading.active_count() == with_server
+    server.stop()
+    assert threading.active_count() == before
+
+
 def test_mails_that_are_not_smtp_at_all_are_a_server_that_is_down():
     with (
         strange_server(lambda talk: talk.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
