@@ -33,7 +33,7 @@ def normalise_email(raw: str) -> str | None:
 
     Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
     """
-    if len(raw) > LOGIN_LENGTH or _CONTROL.search(raw):
+    if len(raw) > LOGIN_LENGTH:
         return None
     try:
         found = email_validator.validate_email(
@@ -97,8 +97,8 @@ class Moment(Field[str]):
         described = {"type": "string", "format": "date-time", **example("2026-11-20T09:31:00Z")}
         super().__init__(metadata=described, **kwargs)
 
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str | None:
-        return None if value is None else clock.rfc3339(value)
+    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str:
+        return clock.rfc3339(value)
 
 
 def camel_case(name: str) -> str:

@@ -1,0 +1,46 @@
+"""Identifiers of rows and tokens."""
+
+import uuid
+from datetime import UTC, datetime
+
+from core import ids
+
+
+def test_row_ids_are_uuids_of_version_7_that_tell_their_time(clock):
+    clock.move(days=1)
+    before = clock.utcnow()
+    made = uuid.UUID(ids.new_row_id())
+    assert (made.version, made.variant) == (7, uuid.RFC_4122)
+    moment = datetime.fromtimestamp((made.int >> 80) / 1000, UTC)
+    assert abs((moment - before).total_seconds()) < 60
+    assert ids.is_row_id(str(made))
+
+
+def test_row_ids_are_ordered_by_time_and_random_within_a_moment(clock):
+    made = []
+    for _ in range(50):
+        made.append(ids.new_row_id())
+        clock.move(seconds=0.01)
+    assert made == sorted(made)
+    same = {ids.new_row_id() for _ in range(1000)}
+    assert len(same) == 1000
+    # All of the 74 bits after time, version and variant take part.
+    bits = [uuid.UUID(row_id).int for row_id in same]
+    random_bits = (1 << 76) - 1 & ~(0x3 << 62)
+    always = random_bits
+    ever = 0
+    for value in bits:
+        always &= value
+        ever |= value
+    assert (always, ever & random_bits) == (0, random_bits)
+
+
+def test_other_texts_are_no_row_ids():
+    good = ids.new_row_id()
+    for text in ("", good.upper(), good + "\n", good[:-1], "{" + good + "}", good.replace("-", "")):
+        assert not ids.is_row_id(text)
+
+
+def test_token_ids_hold_128_bits():
+    assert len({ids.new_token_id() for _ in range(1000)}) == 1000
+    assert len(ids.new_token_id()) == 22
