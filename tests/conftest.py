@@ -25,6 +25,7 @@ from database import reading, transaction
 from extensions import db
 from models import OutboxMail, User
 from services import outbox as outbox_service
+from web import logs
 
 
 @pytest.fixture(scope="session")
@@ -70,35 +71,54 @@ def database_url(
     return _migrated(request.getfixturevalue("postgres_url"))
 
 
+@pytest.fixture(scope="session")
+def _default_apps() -> Iterator[dict[URL, Flask]]:
+    """Making an application takes longer than most tests, so the usual one is made once."""
+    apps: dict[URL, Flask] = {}
+    yield apps
+    for app in apps.values():
+        _dispose(app)
+
+
 @pytest.fixture
-def make_app(database_url: URL) -> Iterator[Callable[..., Flask]]:
-    """Make applications with settings of the test's own, on one emptied database."""
+def app(database_url: URL, _default_apps: dict[URL, Flask]) -> Iterator[Flask]:
+    """The application with the usual settings, on an emptied database."""
+    app = _default_apps.get(database_url) or _default_apps.setdefault(
+        database_url, create_app(_settings(database_url=database_url))
+    )
+    logs.configure(app.extensions["settings"])
+    with app.app_context(), transaction() as session:
+        for table in reversed(db.metadata.sorted_tables):
+            session.execute(table.delete())
+    before = dict(app.extensions)
+    yield app
+    app.extensions.clear()
+    app.extensions.update(before)
+
+
+@pytest.fixture
+def make_app(app: Flask, database_url: URL) -> Iterator[Callable[..., Flask]]:
+    """Make applications with settings of the test's own, on the same database."""
     made: list[Flask] = []
 
     def make(**settings: Any) -> Flask:
-        values = {"database_url": database_url, "secret_key": SECRET, "bcrypt_rounds": 4}
-        app = create_app(Settings(**{**values, "public_url": "https://school.test", **settings}))
-        if not made:
-            with app.app_context(), transaction() as session:
-                for table in reversed(db.metadata.sorted_tables):
-                    session.execute(table.delete())
-        made.append(app)
-        return app
+        made.append(create_app(_settings(**{"database_url": database_url, **settings})))
+        return made[-1]
 
     yield make
-    for app in made:
-        _dispose(app)
+    for other in made:
+        _dispose(other)
+
+
+def _settings(**changes: Any) -> Settings:
+    usual = {"secret_key": SECRET, "bcrypt_rounds": 4, "public_url": "https://school.test"}
+    return Settings(**{**usual, **changes})
 
 
 def _dispose(app: Flask) -> None:
     with app.app_context():
         db.session.remove()
         db.engine.dispose()
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
 
 
 @pytest.fixture

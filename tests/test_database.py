@@ -128,8 +128,10 @@ def told_to_the_server(app: Flask, tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="libpq traces on Linux alone")
 def test_guarded_request_costs_one_statement(
-    app: Flask, client: FlaskClient, auth: Any, tmp_path: Path
+    make_app: Callable[..., Flask], auth: Any, tmp_path: Path
 ) -> None:
+    app = make_app()  # with one connection in its pool, which is the one that is watched
+    client = app.test_client()
     statements: list[str] = []
     engine = engine_of(app)
     event.listen(
@@ -442,7 +444,10 @@ def test_requests_behind_a_lock_do_not_pile_up_connections(
     app: Flask, make_user: Callable[..., Any], on_postgres: str
 ) -> None:
     user = make_user()
-    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'accounts'"
+    ours = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE application_name = 'accounts' AND datname = current_database()"
+    )
     with psycopg.connect(on_postgres) as other:
         other.execute("SELECT 1 FROM users FOR UPDATE")
         for _ in range(2):
@@ -462,7 +467,7 @@ def test_database_that_takes_no_writes_is_unavailable_until_it_does(
         other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name = 'accounts'"
+            " WHERE application_name = 'accounts' AND datname = current_database()"
         )
         try:
             failure(log_in_with(client, user), 503, "unavailable")

@@ -103,6 +103,13 @@ def _tidy(record: logging.LogRecord) -> bool:
 
 def init_app(app: Flask, settings: Settings) -> None:
     """Send all logs to standard error, and a line there for each request."""
+    configure(settings)
+    app.before_request(_start)
+    app.after_request(_finish)
+
+
+def configure(settings: Settings) -> None:
+    """Send the logs of this process to standard error, as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name("accounts")
     handler.setFormatter(formatter(settings.log_format))
@@ -112,8 +119,6 @@ def init_app(app: Flask, settings: Settings) -> None:
     root.setLevel(settings.log_level)
     logging.getLogger("werkzeug").addFilter(_tidy)
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # a line for each
-    app.before_request(_start)
-    app.after_request(_finish)
 
 
 def _start() -> None:
