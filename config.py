@@ -15,7 +15,8 @@ from dotenv import dotenv_values
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from core.smtp import MailServer, parse_mail_url, parse_sender
+from core.message import parse_sender
+from core.smtp import MailServer, parse_mail_url
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32

@@ -23,6 +23,7 @@ from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
 from core import clock, smtp
+from core.message import build
 from database import is_unavailable, reading, transaction
 from extensions import db, settings
 from models import OutboxMail
@@ -224,7 +225,7 @@ def _write(mail: _Claim) -> EmailMessage | None:
         return None
     subject, text, html = letter
     try:
-        return smtp.build(
+        return build(
             sender=settings.sender,
             recipient=mail.address,
             subject=subject,

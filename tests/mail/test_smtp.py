@@ -8,6 +8,7 @@ import pytest
 import trustme
 
 from core import smtp
+from core.message import build, parse_sender
 
 NOW = datetime(2026, 11, 20, 9, 31, tzinfo=UTC)
 LOGIN = (b"post", b"p@ss word")
@@ -23,7 +24,7 @@ def a_mail(**changes):
         "mail_id": "0199",
         "created_at": NOW,
     }
-    return smtp.build(**fields | changes)
+    return build(**fields | changes)
 
 
 def send(server, *mails):
@@ -185,7 +186,7 @@ def test_sender_may_have_a_name(sender, parts, serve):
 )
 def test_wrong_sender_is_refused(sender):
     with pytest.raises(ValueError, match="must be one address"):
-        smtp.parse_sender(sender)
+        parse_sender(sender)
 
 
 # The conversation
