@@ -27,7 +27,6 @@ USERNAME_LENGTH = 32
 EMAIL_LENGTH = 254
 NAME_LENGTH = 64
 USER_AGENT_LENGTH = 255
-ROLES = ("student", "instructor", "admin")
 
 
 class UTCDateTime(TypeDecorator[datetime]):
