@@ -1,0 +1,197 @@
+"""Times on their way in and out, as RFC 3339 writes them."""
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.clock import parse_rfc3339, rfc3339, utcnow
+
+
+def utc(*fields):
+    return datetime(*fields, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        # The examples of section 5.8
+        ("1985-04-12T23:20:50.52Z", utc(1985, 4, 12, 23, 20, 50)),
+        ("1996-12-19T16:39:57-08:00", utc(1996, 12, 20, 0, 39, 57)),
+        ("1990-12-31T23:59:60Z", utc(1990, 12, 31, 23, 59, 59)),
+        ("1990-12-31T15:59:60-08:00", utc(1990, 12, 31, 23, 59, 59)),
+        ("1937-01-01T12:00:27.87+00:20", utc(1937, 1, 1, 11, 40, 27)),
+        # Section 5.6: the letters may be in lower case, fractions of any length
+        ("2026-11-20t09:31:00z", utc(2026, 11, 20, 9, 31)),
+        ("2026-11-20T09:31:00z", utc(2026, 11, 20, 9, 31)),
+        ("2026-11-20t09:31:00+01:00", utc(2026, 11, 20, 8, 31)),
+        ("2026-11-20T09:31:00.9Z", utc(2026, 11, 20, 9, 31)),
+        ("2026-11-20T09:31:59.999999999999Z", utc(2026, 11, 20, 9, 31, 59)),
+        ("2016-12-31T23:59:60.999Z", utc(2016, 12, 31, 23, 59, 59)),
+        # Section 4.3: UTC, from a place that nobody tells
+        ("2026-11-20T09:31:00-00:00", utc(2026, 11, 20, 9, 31)),
+        ("2026-11-20T09:31:00+00:00", utc(2026, 11, 20, 9, 31)),
+        # Offsets to their bounds, across the ends of days, months and years
+        ("2026-11-20T09:31:00+23:59", utc(2026, 11, 19, 9, 32)),
+        ("2026-11-20T09:31:00-23:59", utc(2026, 11, 21, 9, 30)),
+        ("2027-01-01T00:00:00+05:45", utc(2026, 12, 31, 18, 15)),
+        ("2023-12-31T23:00:00-12:00", utc(2024, 1, 1, 11)),
+        # Leap days, and the years at both ends
+        ("2024-02-29T00:00:00Z", utc(2024, 2, 29)),
+        ("2000-02-29T00:00:00Z", utc(2000, 2, 29)),
+        ("0001-01-01T00:00:00Z", utc(1, 1, 1)),
+        ("0001-01-01T00:00:00-14:00", utc(1, 1, 1, 14)),
+        ("0999-12-31T23:59:59Z", utc(999, 12, 31, 23, 59, 59)),
+        ("9999-12-31T23:59:59Z", utc(9999, 12, 31, 23, 59, 59)),
+        ("9999-12-31T23:59:60Z", utc(9999, 12, 31, 23, 59, 59)),
+    ],
+)
+def test_time_with_an_offset_is_read_in_utc_to_the_second(text, moment):
+    found = parse_rfc3339(text)
+    assert found == moment
+    assert found.tzinfo is UTC
+    assert found.microsecond == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "now",
+        "0",
+        "1732095060",
+        # What RFC 3339 demands is not there
+        "2026-11-20",
+        "09:31:00Z",
+        "2026-11-20T09:31:00",
+        "2026-11-20T09:31Z",
+        "2026-11-20T09Z",
+        "2026-11-20T09:31:00.Z",
+        "2026-11-20T09:31:00+01",
+        "2026-11-20T09:31:00+1:00",
+        "2026-11-20T09:31:00+0100",
+        "26-11-20T09:31:00Z",
+        "2026-1-20T09:31:00Z",
+        "2026-11-20T9:31:00Z",
+        # Other forms of ISO 8601, and what Python reads besides
+        "20261120T093100Z",
+        "2026-W47-5T09:31:00Z",
+        "2026W475T093100Z",
+        "2026-324T09:31:00Z",
+        "2026-11-20T24:00:00Z",
+        "2026-11-20T09:31:00,5Z",
+        "2026-11-20T09:31:00+01:00:30",
+        "2026-11-20T09:31:00+01:00.5",
+        "+002026-11-20T09:31:00Z",
+        "-2026-11-20T09:31:00Z",
+        "12026-11-20T09:31:00Z",
+        "2026-11-20T09.5Z",
+        # Other signs where RFC 3339 has its own
+        "2026-11-20 09:31:00Z",
+        "2026-11-20_09:31:00Z",
+        "2026-11-20T09:31:00 Z",
+        "2026/11/20T09:31:00Z",
+        "2026-11-20T09:31:00\u221201:00",
+        "2026\u201311\u201320T09:31:00Z",
+        "2026-11-20T09\uff1a31:00Z",
+        "2026-11-20T09:31:00[UTC]",
+        "2026-11-20T09:31:00UTC",
+        "2026-11-20T09:31:00ZZ",
+        "2026-11-20T09:31:00Z+01:00",
+        # Digits that are none of ASCII's
+        "\uff12\uff10\uff12\uff16-11-20T09:31:00Z",
+        "2026-11-2\u0660T09:31:00Z",
+        "2026-11-20T09:31:0\u0967Z",
+        "2026-11-20T09:31:00.\u0661Z",
+        "2026-11-20T09:31:00+0\u0661:00",
+        # Something around it
+        "2026-11-20T09:31:00Z\n",
+        "2026-11-20T09:31:00Z\r\n",
+        "\n2026-11-20T09:31:00Z",
+        " 2026-11-20T09:31:00Z",
+        "2026-11-20T09:31:00Z\x00",
+        "2026-11-20\x0009:31:00Z",
+        "\x002026-11-20T09:31:00Z",
+        "\ufeff2026-11-20T09:31:00Z",
+        # No such day, hour or offset
+        "0000-01-01T00:00:00Z",
+        "2026-00-20T09:31:00Z",
+        "2026-13-20T09:31:00Z",
+        "2026-11-00T09:31:00Z",
+        "2026-11-31T09:31:00Z",
+        "2026-02-29T09:31:00Z",
+        "2100-02-29T09:31:00Z",
+        "2026-11-20T25:31:00Z",
+        "2026-11-20T09:60:00Z",
+        "2026-11-20T09:31:61Z",
+        "2026-11-20T09:31:00+24:00",
+        "2026-11-20T09:31:00-24:00",
+        "2026-11-20T09:31:00+01:60",
+        "2026-11-20T09:31:00+99:99",
+        # In UTC, it is in the year 0 or 10000
+        "0001-01-01T00:00:00+00:01",
+        "9999-12-31T23:59:59-00:01",
+        "9999-12-31T23:59:60-23:59",
+    ],
+)
+def test_any_other_text_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011  (the words may be Python's)
+        parse_rfc3339(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 1_000_000,
+        "2026-11-20T09:31:00." + "9" * 1_000_000,
+        "2026-11-20T09:31:00Z" * 50_000,
+        "2026-11-20T09:31:00+" + "0" * 1_000_000,
+    ],
+    ids=len,
+)
+def test_huge_text_is_refused_at_once(text):
+    start = time.perf_counter()
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_rfc3339(text)
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (utc(2026, 11, 20, 9, 31), "2026-11-20T09:31:00Z"),
+        (utc(2026, 11, 20, 9, 31, 59, 999_999), "2026-11-20T09:31:59Z"),
+        (
+            datetime(2026, 11, 20, 9, 31, tzinfo=timezone(timedelta(hours=5, minutes=45))),
+            "2026-11-20T03:46:00Z",
+        ),
+        # Four digits for every year
+        (utc(1, 1, 1), "0001-01-01T00:00:00Z"),
+        (utc(33, 4, 3, 15), "0033-04-03T15:00:00Z"),
+        (utc(999, 12, 31, 23, 59, 59), "0999-12-31T23:59:59Z"),
+        (utc(9999, 12, 31, 23, 59, 59), "9999-12-31T23:59:59Z"),
+    ],
+)
+def test_moment_is_written_in_utc_to_the_second(moment, text):
+    assert rfc3339(moment) == text
+
+
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@given(
+    st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)),  # noqa: DTZ001
+    st.integers(-1439, 1439),
+)
+def test_what_is_written_is_read_as_the_same_second(local, minutes):
+    moment = local.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    second = moment.replace(microsecond=0)
+    assert parse_rfc3339(rfc3339(moment)) == second
+    if not minutes or local.year >= 1000:  # Python's own text is RFC 3339 as well
+        assert parse_rfc3339(moment.isoformat()) == second
+
+
+def test_now_is_aware_and_in_utc():
+    assert utcnow().tzinfo is UTC
+    assert abs(utcnow().timestamp() - time.time()) < 1

@@ -1,0 +1,210 @@
+"""Which languages and time zones are taken, and in which form."""
+
+import time
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from core.locales import MAX_LANGUAGE_LENGTH, standard_language, time_zone, time_zones
+
+
+@pytest.mark.parametrize(
+    ("tag", "standard"),
+    [
+        ("en", "en"),
+        ("EN", "en"),
+        ("en-us", "en-US"),
+        ("pt-BR", "pt-BR"),
+        ("PT-br", "pt-BR"),
+        ("es-419", "es-419"),
+        ("zh-hans-cn", "zh-Hans-CN"),
+        ("ZH-HANT-TW", "zh-Hant-TW"),
+        ("sr-latn", "sr-Latn"),
+        ("yue", "yue"),
+        ("tlh", "tlh"),
+        ("gsw-CH", "gsw-CH"),
+        ("de-ch-1996", "de-CH-1996"),
+        ("ca-ES-VALENCIA", "ca-ES-valencia"),
+        ("hy-Latn-IT-arevela", "hy-Latn-IT-arevela"),
+        # The script that everybody expects need not be said.
+        ("en-Latn-US", "en-US"),
+        # Old names of the same thing
+        ("iw", "he"),
+        ("i-klingon", "tlh"),
+        ("zh-min-nan", "nan"),
+        ("zh-cmn-Hans", "zh-Hans"),
+        ("en-GB-oed", "en-GB-oxendict"),
+        # Extensions and private use
+        ("en-u-ca-buddhist", "en-u-ca-buddhist"),
+        ("en-US-x-twain", "en-US-x-twain"),
+        ("x-whatever", "x-whatever"),
+    ],
+)
+def test_language_tag_gets_its_standard_form(tag, standard):
+    assert standard_language(tag) == standard
+    assert standard_language(standard) == standard
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "",
+        "-",
+        "a",
+        "12",
+        "english",
+        "German",
+        "zzy-Latn",
+        "zz",
+        "xyzzy",
+        # Their standard forms are too long, or are none any more.
+        "sh-RS-x-abcdefgh-abcdefgh-abcdefg-a",
+        "CA-GAN-LATN-419-BISKE",
+        "C",
+        "POSIX",
+        "en_US",
+        "en_US.UTF-8",
+        "en-",
+        "-en",
+        "en--US",
+        "en-U",
+        "en-USAX",
+        "en-Abcd",
+        "en-555",
+        "en-nosuchva",
+        "de-1996-1996",
+        "en-a-bb-a-cc",
+        "en-u",
+        "en-x",
+        "en-US-x-",
+        "en us",
+        " en",
+        "en ",
+        "en\n",
+        "en\x00",
+        "en,de",
+        "en;q=0.5",
+        "*",
+        "en-*",
+        "../en",
+        "é",
+        "e\u0301n",
+        "\uff45\uff4e",
+        "\u0435n",  # Cyrillic
+        "en\u2010US",
+        "en\u200b",
+        "en-x-abcdefghi",
+        "en-x-" + "-".join(["abcdefgh"] * 4),  # 40 characters
+        "en" * 50_000,
+        "en-" * 50_000 + "US",
+    ],
+    ids=lambda tag: ascii(tag[:12]),
+)
+def test_what_is_no_tag_of_the_registry_is_refused_at_once(tag):
+    start = time.perf_counter()
+    assert standard_language(tag) is None
+    assert time.perf_counter() - start < 1
+
+
+def test_longest_tag_is_as_long_as_the_standard_expects():
+    longest = "en-x-abcdefgh-abcdefgh-abcdefgh-abc"
+    assert len(longest) == MAX_LANGUAGE_LENGTH == 35
+    assert standard_language(longest) == longest
+    assert standard_language(longest + "d") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UTC",
+        "Etc/UTC",
+        "GMT",
+        "Europe/Berlin",
+        "America/Argentina/Buenos_Aires",
+        "America/Port-au-Prince",
+        "Etc/GMT+12",
+        "Asia/Kathmandu",
+        "Asia/Calcutta",  # an old name
+        "US/Pacific",
+        "EST",
+        "Pacific/Apia",
+    ],
+)
+def test_names_of_the_database_are_time_zones(name):
+    assert name in time_zones()
+    assert time_zone(name).key == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "/",
+        "Factory",  # nobody has chosen one
+        "factory",
+        "localtime",
+        "posixrules",
+        "posix/Europe/Berlin",
+        "right/Europe/Berlin",
+        # Files and folders beside the zones
+        "Europe",
+        "Europe/",
+        "zones",
+        "zone.tab",
+        "zone1970.tab",
+        "iso3166.tab",
+        "tzdata.zi",
+        "leapseconds",
+        "__init__.py",
+        # Paths to the same file, or to others
+        "/etc/localtime",
+        "/usr/share/zoneinfo/Europe/Berlin",
+        "../zoneinfo/Europe/Berlin",
+        "../../../etc/passwd",
+        "Europe/../Europe/Berlin",
+        "Europe/./Berlin",
+        "./Europe/Berlin",
+        "Europe//Berlin",
+        "Europe\\Berlin",
+        "Europe/Berlin/",
+        # Nearly
+        "europe/berlin",
+        "EUROPE/BERLIN",
+        "utc",
+        "Berlin",
+        "CEST",
+        "UTC+1",
+        "+01:00",
+        "Mars/Olympus_Mons",
+        "Europe/Berlin ",
+        " Europe/Berlin",
+        "Europe/Berlin\n",
+        "Europe/Berlin\x00",
+        "\x00",
+        "Europe/Berl\u0131n",
+        "a" * 100_000,
+    ],
+    ids=lambda name: ascii(name[:20]),
+)
+def test_other_names_are_no_time_zones_and_open_no_files(name, monkeypatch):
+    assert name not in time_zones()
+    asked = []
+    monkeypatch.setattr("core.locales.ZoneInfo", lambda key: asked.append(key) or ZoneInfo(key))
+    assert time_zone(name).key == "UTC"
+    assert asked == ["UTC"]
+
+
+def test_every_time_zone_loads_and_fits_its_column():
+    names = time_zones()
+    assert len(names) > 400
+    assert "Factory" not in names
+    summer = datetime(2026, 7, 1, tzinfo=UTC)
+    for name in names:
+        assert time_zone(name).key == name
+        assert summer.astimezone(time_zone(name)).utcoffset() is not None
+        assert len(name) <= 64
+        assert name.isascii()
+        assert name.isprintable()

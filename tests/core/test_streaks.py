@@ -1,0 +1,275 @@
+"""Days in a row, by the calendar of the place where somebody lives."""
+
+import random
+import time
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from core.streaks import streak
+
+DAY = 86400
+QUARTER = 900
+NOON = "2026-11-20T12:00:00Z"
+FIRST_SECOND = -62135596800  # of the year 1
+LAST_SECOND = 253402300799  # of the year 9999
+
+
+def at(text):
+    """Return the seconds since 1970 of an RFC 3339 time."""
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def days(zone, now, *moments):
+    """Return the streak; every moment is an RFC 3339 time, or seconds since 1970."""
+    seconds = [at(moment) if isinstance(moment, str) else moment for moment in moments]
+    now = at(now) if isinstance(now, str) else now
+    return streak(seconds, ZoneInfo(zone), datetime.fromtimestamp(now, UTC))
+
+
+@pytest.mark.parametrize(
+    ("moments", "expected"),
+    [
+        ([], 0),
+        (["2026-11-20T00:00:00Z"], 1),
+        (["2026-11-20T12:00:00Z"], 1),
+        (["2026-11-19T00:00:00Z"], 1),
+        (["2026-11-19T23:59:59Z"], 1),
+        (["2026-11-18T23:59:59Z"], 0),
+        (["2026-11-20T00:00:00Z", "2026-11-19T23:59:59Z"], 2),
+        (["2026-11-20T00:00:00Z", "2026-11-19T00:00:00Z", "2026-11-18T23:59:59Z"], 3),
+        (["2026-11-19T00:00:00Z", "2026-11-18T23:59:59Z"], 2),
+        # A gap ends it, wherever it is
+        (["2026-11-20T01:00:00Z", "2026-11-18T01:00:00Z"], 1),
+        (["2026-11-19T01:00:00Z", "2026-11-17T01:00:00Z"], 1),
+        (["2026-11-18T01:00:00Z", "2026-11-17T01:00:00Z"], 0),
+        (["2026-11-20T01:00:00Z", "2026-11-19T01:00:00Z", "2026-11-17T01:00:00Z"], 2),
+        (["2026-11-20T01:00:00Z", "2025-11-19T01:00:00Z", "2025-11-18T01:00:00Z"], 1),
+        # Over the ends of months and years
+        (["2026-11-20T01:00:00Z", "2026-10-20T01:00:00Z", "2025-11-20T01:00:00Z"], 1),
+    ],
+)
+def test_days_in_a_row_are_counted_back_from_today_or_yesterday(moments, expected):
+    assert days("UTC", NOON, *moments) == expected
+
+
+def test_leap_day_and_new_year_are_days_like_others():
+    around_leap_day = ["2024-02-28T12:00:00Z", "2024-02-29T12:00:00Z", "2024-03-01T12:00:00Z"]
+    assert days("UTC", "2024-03-01T13:00:00Z", *around_leap_day) == 3
+    assert days("UTC", "2024-03-01T13:00:00Z", *around_leap_day[::2]) == 1
+    around_new_year = ["2025-12-31T23:59:59Z", "2026-01-01T00:00:00Z"]
+    assert days("UTC", "2026-01-01T00:00:00Z", *around_new_year) == 2
+
+
+def test_day_counts_once_however_often_and_in_whatever_order_it_comes():
+    moments = [at(NOON) - DAY * back - QUARTER * part for back in range(5) for part in range(40)]
+    moments += moments  # and each of them twice
+    for seed in range(5):
+        random.Random(seed).shuffle(moments)
+        assert days("UTC", NOON, *moments) == 5
+
+
+def test_moments_may_come_one_by_one():
+    once = (at(NOON) - DAY * back for back in range(3))
+    assert streak(once, ZoneInfo("UTC"), datetime.fromisoformat(NOON)) == 3
+
+
+def test_future_neither_counts_nor_interrupts():
+    ahead = [at(NOON) + DAY * days for days in (1, 2, 3, 30, 36500)]
+    assert days("UTC", NOON, *ahead) == 0
+    assert days("UTC", NOON, *ahead, NOON) == 1
+    assert days("UTC", NOON, *ahead, "2026-11-19T12:00:00Z", "2026-11-18T12:00:00Z") == 2
+    # What is still to come of today is of today: a clock may be ahead.
+    assert days("UTC", NOON, "2026-11-20T12:04:00Z", "2026-11-19T12:00:00Z") == 2
+
+
+def test_streak_of_yesterday_lasts_until_midnight_where_the_learner_lives():
+    learned = ["2026-11-18T20:00:00+01:00", "2026-11-19T20:00:00+01:00"]
+    assert days("Europe/Berlin", "2026-11-20T23:59:59+01:00", *learned) == 2
+    assert days("Europe/Berlin", "2026-11-21T00:00:00+01:00", *learned) == 0
+    assert days("UTC", "2026-11-21T00:00:00+01:00", *learned) == 2
+
+
+def test_offset_of_now_does_not_matter():
+    now = datetime.fromisoformat("2026-11-21T08:00:00+09:00")
+    assert now.date() != now.astimezone(UTC).date()
+    learned = [at("2026-11-19T12:00:00Z")]
+    assert streak(learned, ZoneInfo("UTC"), now) == 1
+    assert streak(learned, ZoneInfo("Asia/Tokyo"), now) == 0
+
+
+# Days between their first and their last second, in UTC, which make so many hours.
+DAYS = [
+    ("UTC", "2026-11-20T00:00:00Z", "2026-11-20T23:59:59Z", 24),
+    ("Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T21:59:59Z", 23),
+    ("Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T22:59:59Z", 25),
+    # Clocks go forward at midnight: these days begin at 1 o'clock.
+    ("America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-05T01:59:59Z", 23),
+    ("Asia/Beirut", "2024-03-30T22:00:00Z", "2024-03-31T20:59:59Z", 23),
+    ("America/Havana", "2024-03-10T05:00:00Z", "2024-03-11T03:59:59Z", 23),
+    # They go back at midnight: the last hour of these comes twice; in Havana the first.
+    ("America/Sao_Paulo", "2018-02-17T02:00:00Z", "2018-02-18T02:59:59Z", 25),
+    ("Asia/Beirut", "2024-10-25T21:00:00Z", "2024-10-26T21:59:59Z", 25),
+    ("America/Havana", "2024-11-03T04:00:00Z", "2024-11-04T04:59:59Z", 25),
+    ("Australia/Lord_Howe", "2026-04-04T13:00:00Z", "2026-04-05T13:29:59Z", 24.5),
+    ("Asia/Kathmandu", "2026-01-01T18:15:00Z", "2026-01-02T18:14:59Z", 24),
+    ("Pacific/Chatham", "2026-04-04T10:15:00Z", "2026-04-05T11:14:59Z", 25),
+    ("Pacific/Chatham", "2026-09-26T11:15:00Z", "2026-09-27T10:14:59Z", 23),
+    ("Pacific/Kiritimati", "2026-11-19T10:00:00Z", "2026-11-20T09:59:59Z", 24),
+    ("Pacific/Pago_Pago", "2026-11-20T11:00:00Z", "2026-11-21T10:59:59Z", 24),
+    # By the sun, since there were no time zones
+    ("Asia/Kathmandu", "1899-12-31T18:18:44Z", "1900-01-01T18:18:43Z", 24),
+]
+
+
+@pytest.mark.parametrize(("zone", "first", "last", "hours"), DAYS)
+def test_day_reaches_from_its_first_second_to_its_last(zone, first, last, hours):
+    before, after = at(first) - 1, at(last) + 1
+    assert after - at(first) == hours * 3600
+    # These are one day
+    assert days(zone, last, first) == days(zone, last, last) == 1
+    assert days(zone, last, first, last) == 1
+    # It is a day of its own, the one before is yesterday, and the one after tomorrow.
+    assert days(zone, first, before) == days(zone, last, before) == 1
+    assert days(zone, first, before, first) == days(zone, last, before, last) == 2
+    assert days(zone, after, before) == 0
+    assert days(zone, after, first) == days(zone, after, last) == 1
+    assert days(zone, after, before, first, after) == days(zone, after, before, last, after) == 3
+    assert days(zone, after, before, after) == 1
+    assert days(zone, last, after) == 0
+
+
+def test_same_moments_are_other_days_on_both_sides_of_the_date_line():
+    moments = ["2026-11-19T10:30:00Z", "2026-11-20T09:30:00Z"]
+    now = "2026-11-20T09:45:00Z"
+    assert days("Pacific/Kiritimati", now, *moments) == 1  # half past midnight, half past 23
+    assert days("Pacific/Pago_Pago", now, *moments) == 2
+    moments = ["2026-11-19T09:30:00Z", "2026-11-20T10:30:00Z"]
+    now = "2026-11-20T10:45:00Z"
+    assert days("Pacific/Kiritimati", now, *moments) == 1  # a day between them
+    assert days("Pacific/Pago_Pago", now, *moments) == 2
+    old = "2026-11-19T09:59:59Z"
+    now = "2026-11-20T10:00:00Z"
+    assert days("Pacific/Kiritimati", now, old) == 0
+    assert days("Pacific/Pago_Pago", now, old) == 1
+
+
+LEFT_OUT = [
+    ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-31T12:00:00+14:00"),
+    ("Pacific/Fakaofo", "2011-12-29T12:00:00-11:00", "2011-12-31T12:00:00+13:00"),
+    ("Pacific/Kiritimati", "1994-12-30T12:00:00-10:00", "1995-01-01T12:00:00+14:00"),
+    ("Pacific/Kanton", "1994-12-30T12:00:00-11:00", "1995-01-01T12:00:00+13:00"),
+    ("Pacific/Kwajalein", "1993-08-20T12:00:00-12:00", "1993-08-22T12:00:00+12:00"),
+]
+
+
+@pytest.mark.parametrize(("zone", "before", "after"), LEFT_OUT)
+def test_day_that_a_place_left_out_interrupts_nothing(zone, before, after):
+    before, after = at(before), at(after)
+    assert after - before == DAY
+    assert days(zone, after, before, after) == 2
+    assert days(zone, after, before) == 1  # that was yesterday
+    assert days(zone, after + DAY, before) == 0
+    long = [before - DAY * back for back in range(10)] + [after + DAY * on for on in range(10)]
+    assert days(zone, after + DAY * 9, *long) == 20
+    # The days at its sides are not left out.
+    assert days(zone, after, before - DAY, after) == 1
+    assert days(zone, after + DAY, before, after + DAY) == 1
+    # Elsewhere it was a day as any other, and they did not even notice.
+    assert days("UTC", after, before, after) == 2
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Manila"])
+@pytest.mark.parametrize("old", [FIRST_SECOND, FIRST_SECOND + 1, FIRST_SECOND + DAY])
+def test_very_old_moment_does_no_harm(zone, old):
+    assert days(zone, NOON, old) == 0
+    assert days(zone, NOON, NOON, old) == 1
+    assert days(zone, NOON, old, *(at(NOON) - DAY * back for back in range(20)), old) == 20
+
+
+def test_one_moment_of_each_day_for_years_is_one_long_streak():
+    now = at("2026-11-20T20:00:00+01:00")
+    every_day = [now - DAY * back for back in range(5000)]
+    start = time.perf_counter()
+    assert days("Europe/Berlin", now, *every_day) == 5000
+    assert time.perf_counter() - start < 1
+    del every_day[4000]
+    assert days("Europe/Berlin", now, *every_day) == 4000
+    assert days("Europe/Berlin", now + DAY, *every_day) == 4000
+    assert days("Europe/Berlin", now + DAY * 2, *every_day) == 0
+
+
+def naive(moments, zone, now):
+    """Say the same in the words of the contract, and ask the clock on the wall for each hour."""
+
+    def calendar(moment):
+        return datetime.fromtimestamp(moment, UTC).astimezone(zone).date()
+
+    def there_was(day):
+        noon = int(datetime(day.year, day.month, day.day, 12, tzinfo=UTC).timestamp())
+        return any(calendar(noon + 3600 * hours) == day for hours in range(-48, 49))
+
+    def day_before(day):
+        day -= timedelta(days=1)
+        return day if there_was(day) else day_before(day)
+
+    learned = set(map(calendar, moments))
+    day = calendar(now.timestamp())
+    if day not in learned:
+        day = day_before(day)
+    count = 0
+    while day in learned:
+        count += 1
+        day = day_before(day)
+    return count
+
+
+# Each with a time that has something to tell.
+PLACES = [
+    ("UTC", date(2026, 11, 20)),
+    ("Europe/Berlin", date(2026, 3, 29)),
+    ("Europe/Berlin", date(2026, 10, 25)),
+    ("America/Sao_Paulo", date(2018, 2, 18)),
+    ("America/Sao_Paulo", date(2018, 11, 4)),
+    ("Asia/Beirut", date(2024, 3, 31)),
+    ("Asia/Beirut", date(2024, 10, 27)),
+    ("America/Havana", date(2024, 3, 10)),
+    ("America/Havana", date(2024, 11, 3)),
+    ("Africa/Cairo", date(2024, 4, 26)),
+    ("Asia/Kathmandu", date(2026, 1, 1)),
+    ("Pacific/Chatham", date(2026, 4, 5)),
+    ("Pacific/Kiritimati", date(1994, 12, 31)),
+    ("Pacific/Pago_Pago", date(2026, 11, 20)),
+    ("Pacific/Apia", date(2011, 12, 30)),
+    ("Pacific/Kwajalein", date(1993, 8, 21)),
+]
+
+
+@st.composite
+def histories(draw):
+    name, eve = draw(st.sampled_from(PLACES))
+    middle = int(datetime(eve.year, eve.month, eve.day, 12, tzinfo=UTC).timestamp()) // QUARTER
+    reach = 5 * DAY // QUARTER
+    quarters = st.integers(middle - reach, middle + reach)
+    off = st.sampled_from([0, 0, 0, -1, 1, 59, -720, 333])
+    seconds = st.builds(lambda quarter, more: quarter * QUARTER + more, quarters, off)
+    moments = draw(st.lists(seconds, max_size=12))
+    if draw(st.booleans()):  # most of the days, so that streaks get long
+        hour = draw(st.integers(0, 23)) * 3600
+        missing = draw(st.sets(st.integers(-5, 5), max_size=2))
+        moments += [
+            middle * QUARTER + DAY * day + hour for day in range(-5, 6) if day not in missing
+        ]
+    return name, draw(st.permutations(moments)), draw(seconds)
+
+
+@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@given(histories())
+@example(("Pacific/Apia", [at("2011-12-29T12:00:00-10:00")], at("2011-12-31T12:00:00+14:00")))
+def test_streak_is_what_the_contract_says_wherever_one_lives(history):
+    name, moments, now = history
+    zone, now = ZoneInfo(name), datetime.fromtimestamp(now, UTC)
+    assert streak(moments, zone, now) == naive(moments, zone, now)
