@@ -20,10 +20,12 @@ from core.smtp import MailServer, parse_mail_url
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32
-# Threads of a gunicorn worker, and how many of them may wait for their turn at the hasher. The
-# rest is there for the requests that take a millisecond.
-THREADS = 64
+# Threads of a gunicorn worker, and how many of them may wait for their turn at the hasher, and
+# how many for theirs to have a picture made. The rest is there for the requests that take a
+# millisecond.
+THREADS = 96
 HASHES_WAITING = 48
+PICTURES_WAITING = 24
 YEAR = 365 * 24 * 60  # minutes
 
 

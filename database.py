@@ -21,7 +21,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from flask import Flask, current_app, has_request_context
-from sqlalchemy import URL, Connection, CursorResult, Delete, Engine, Update, event, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Delete,
+    Engine,
+    Insert,
+    Row,
+    Table,
+    Update,
+    event,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import scoped_session
@@ -30,7 +43,7 @@ from extensions import db
 
 # The newest revision in migrations/versions; a test compares the two. Written here so that a
 # worker need not import Alembic to know whether its schema is current.
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
 POOL_SIZE = 8
@@ -217,6 +230,24 @@ def change(statement: Update | Delete) -> int:
     options = {"synchronize_session": False}
     result = db.session.execute(statement, execution_options=options)
     return cast("CursorResult[Any]", result).rowcount
+
+
+def change_one(statement: Update | Delete) -> Row[Any] | None:
+    """Run a statement with RETURNING in the open transaction; return its row, or None."""
+    options = {"synchronize_session": False}
+    result = db.session.execute(statement, execution_options=options)
+    return cast("CursorResult[Any]", result).one_or_none()
+
+
+def insert_new(table: Table) -> Insert:
+    """Return an INSERT that does nothing where the row's key is there already.
+
+    With RETURNING, of many callers with one key, the database gives one the row and the others
+    none. A missing parent row is an IntegrityError all the same.
+    """
+    dialect = {"sqlite": sqlite, "postgresql": postgresql}[db.engine.dialect.name]
+    statement: Insert = dialect.insert(table).on_conflict_do_nothing()
+    return statement
 
 
 @contextmanager

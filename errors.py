@@ -31,9 +31,19 @@ class WeakPassword(ApiError):
     message = "This password is too easy to guess. Choose another one."
 
 
+class WrongPassword(ApiError):
+    status, code = 400, "wrong_password"
+    message = "This is not your current password."
+
+
 class InvalidToken(ApiError):
     status, code = 400, "invalid_token"
     message = "This link is not valid any more. Ask for a new one."
+
+
+class InvalidImage(ApiError):
+    status, code = 400, "invalid_image"
+    message = "This is not a picture that can be used. Send a JPEG, PNG, WebP or GIF file."
 
 
 class InvalidCredentials(ApiError):
@@ -71,9 +81,24 @@ class EmailUnverified(ApiError):
     message = "Confirm your e-mail address first, with the link that we sent to it."
 
 
+class ProfilePrivate(ApiError):
+    status, code = 403, "profile_private"
+    message = "This user keeps the profile private."
+
+
+class Forbidden(ApiError):
+    status, code = 403, "forbidden"
+    message = "Your role does not allow this."
+
+
 class NotFound(ApiError):
     status, code = 404, "not_found"
     message = "There is nothing at this address."
+
+
+class UserNotFound(ApiError):
+    status, code = 404, "user_not_found"
+    message = "There is no such user."
 
 
 class MethodNotAllowed(ApiError):
@@ -89,6 +114,11 @@ class UsernameTaken(ApiError):
 class EmailTaken(ApiError):
     status, code = 409, "email_taken"
     message = "There is already an account with this e-mail address."
+
+
+class LastAdmin(ApiError):
+    status, code = 409, "last_admin"
+    message = "This is the last active admin. Make somebody else an admin first."
 
 
 class TooLarge(ApiError):

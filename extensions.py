@@ -10,6 +10,7 @@ from werkzeug.local import LocalProxy
 
 if TYPE_CHECKING:
     from config import Settings
+    from core.images import Avatars
     from core.passwords import Hasher
     from core.tokens import TokenCodec
 
@@ -32,4 +33,5 @@ db = SQLAlchemy(model_class=Base, session_options={"expire_on_commit": False})
 
 settings = cast("Settings", LocalProxy(lambda: current_app.extensions["settings"]))
 hasher = cast("Hasher", LocalProxy(lambda: current_app.extensions["hasher"]))
+avatars = cast("Avatars", LocalProxy(lambda: current_app.extensions["avatars"]))
 tokens = cast("TokenCodec", LocalProxy(lambda: current_app.extensions["tokens"]))

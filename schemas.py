@@ -3,102 +3,33 @@
 Every limit here stands in models.py too: here for a good answer, there for the truth.
 """
 
-import re
-from typing import Any
+from typing import Any, ClassVar
 
-import email_validator
-from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
+from marshmallow import EXCLUDE, Schema, fields, validate
 from marshmallow.fields import Field
 
-from core import clock, passwords
+from core.roles import Role
+from fieldtypes import (
+    Email,
+    Flag,
+    FlagInQuery,
+    IsSet,
+    Language,
+    Link,
+    Moment,
+    NewPassword,
+    NumberInQuery,
+    Prose,
+    Text,
+    Time,
+    Zone,
+    example,
+)
 
 # The longest text that login takes for an e-mail address or a password. It is beyond what
 # either can be, so that an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
 TOKEN_LENGTH = 4096
-
-# Reserved names such as school.test are refused by default; whether mail gets there is for the
-# mail to show. This list is the library's documented switch.
-email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
-
-# What Unicode calls white space, without the four control characters that Python counts too.
-WHITE_SPACE = "".join(
-    char for char in map(chr, range(0x3001)) if char.isspace() and not "\x1c" <= char <= "\x1f"
-)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def normalise_email(raw: str) -> str | None:
-    """Return the one form under which an address is stored and looked up, or None for no address.
-
-    Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
-    """
-    if len(raw) > LOGIN_LENGTH:
-        return None
-    try:
-        found = email_validator.validate_email(
-            raw.strip(WHITE_SPACE), check_deliverability=False, allow_smtputf8=False, strict=True
-        )
-    except email_validator.EmailNotValidError:
-        return None
-    return found.ascii_email.lower() if found.ascii_email else None
-
-
-def example(value: Any) -> dict[str, Any]:
-    """Return the metadata of a field whose value in the docs is this one."""
-    return {"examples": [value]}
-
-
-class Text(fields.String):
-    """A trimmed string without control characters."""
-
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs).strip(WHITE_SPACE)
-        if _CONTROL.search(text):
-            raise ValidationError("Control characters are not allowed.")
-        return text
-
-
-class Email(Text):
-    """An e-mail address, in the form under which it is stored."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"format": "email", "maxLength": 254}
-        super().__init__(metadata={**described, **example("me@example.org")}, **kwargs)
-
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        address = normalise_email(super()._deserialize(value, attr, data, **kwargs))
-        if address is None:
-            raise ValidationError("Not a valid email address.")
-        return address
-
-
-class NewPassword(fields.String):
-    """A password to be set, in its NFKC form, never trimmed. `services.accounts` judges it."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"format": "password", "maxLength": passwords.MAX_LENGTH}
-        super().__init__(metadata={**described, **example("try something new")}, **kwargs)
-
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
-        if _CONTROL.search(text):
-            raise ValidationError("Control characters are not allowed.")
-        try:
-            return passwords.normalise(text)
-        except passwords.PasswordTooLong:
-            raise ValidationError(f"Longer than {passwords.MAX_LENGTH} characters.") from None
-
-
-class Moment(Field[str]):
-    """A moment on its way out, as RFC 3339 in UTC."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"type": "string", "format": "date-time", **example("2026-11-20T09:31:00Z")}
-        super().__init__(metadata=described, **kwargs)
-
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> str:
-        return clock.rfc3339(value)
 
 
 def camel_case(name: str) -> str:
@@ -117,16 +48,25 @@ class Shape(Schema):
 class Answer(Shape):
     """Every field of an answer is always there; clients ignore those that they do not know."""
 
+    # But for these.
+    sometimes: ClassVar[frozenset[str]] = frozenset()
+
     class Meta:
         unknown = EXCLUDE
 
     def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
         super().on_bind_field(field_name, field_obj)
-        field_obj.required = True
+        field_obj.required = field_name not in self.sometimes
 
 
-def required(length: int) -> dict[str, Any]:
-    return {"required": True, "validate": validate.Length(1, length)}
+NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
+TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}
+ROLE: dict[str, Any] = {"validate": validate.OneOf([*Role]), "metadata": example("instructor")}
+A_PASSWORD: dict[str, Any] = {
+    "required": True,
+    "validate": validate.Length(max=LOGIN_LENGTH),
+    "metadata": {"format": "password", **example("try something new")},
+}
 
 
 class Register(Shape):
@@ -143,8 +83,8 @@ class Register(Shape):
     )
     email = Email(required=True)
     password = NewPassword(required=True)
-    first_name = Text(**required(64), metadata=example("First"))
-    last_name = Text(**required(64), metadata=example("Last"))
+    first_name = Text(required=True, **NAME, metadata=example("First"))
+    last_name = Text(required=True, **NAME, metadata=example("Last"))
 
 
 class Registered(Answer):
@@ -159,11 +99,7 @@ class Login(Shape):
         validate=validate.Length(max=LOGIN_LENGTH),
         metadata=example("me@example.org"),
     )
-    password = fields.String(
-        required=True,
-        validate=validate.Length(max=LOGIN_LENGTH),
-        metadata={"format": "password", **example("try something new")},
-    )
+    password = fields.String(**A_PASSWORD)
 
 
 class Refresh(Shape):
@@ -196,7 +132,7 @@ class Identity(Answer):
     id = fields.UUID()
     username = fields.String()
     email = fields.String()
-    role = fields.String(metadata={"enum": ["student", "instructor", "admin"]})
+    role = fields.String(metadata={"enum": [*Role]})
 
 
 class TokenPair(Answer):
@@ -227,3 +163,229 @@ class SessionRecord(Answer):
 
 class Sessions(Answer):
     sessions = fields.List(fields.Nested(SessionRecord))
+
+
+class ChangePassword(Shape):
+    current_password = fields.String(**A_PASSWORD)
+    new_password = NewPassword(required=True)
+
+
+class DeleteAccount(Shape):
+    password = fields.String(**A_PASSWORD)
+    confirmation = Text(
+        required=True,
+        validate=validate.OneOf(["DELETE_MY_ACCOUNT"]),
+        metadata=example("DELETE_MY_ACCOUNT"),
+    )
+
+
+class ProfileChanges(Shape):
+    first_name = Text(**NAME, metadata=example("First"))
+    last_name = Text(**NAME, metadata=example("Last"))
+    bio = Prose(validate=validate.Length(max=500), metadata=example("I learn\nby doing."))
+    location = Text(validate=validate.Length(max=100), metadata=example("Lisbon"))
+    website = Link()
+
+
+class PublicFields(Answer):
+    """What everybody may see of a user whose profile is visible."""
+
+    id = fields.UUID()
+    username = fields.String()
+    first_name = fields.String()
+    last_name = fields.String()
+    avatar = fields.String(metadata={"description": "URL of a square picture; needs no token."})
+    bio = fields.String()
+    location = fields.String()
+    website = fields.String()
+    role = fields.String(metadata={"enum": [*Role]})
+    join_date = Moment(attribute="created_at")
+
+
+class Profile(PublicFields):
+    """What a user sees of the own account."""
+
+    email = fields.String()
+    last_login = Moment(attribute="last_login_at", allow_none=True)
+    is_active = fields.Boolean()
+    email_verified = IsSet(attribute="email_verified_at")
+
+
+class AchievementRecord(Answer):
+    id = fields.String()
+    name = fields.String()
+    earned_at = Moment()
+
+
+class Progress(Answer):
+    total_courses = fields.Integer()
+    completed_courses = fields.Integer()
+    total_lessons = fields.Integer()
+    completed_lessons = fields.Integer()
+    total_hours = fields.Float(metadata={"description": "With one decimal."})
+    achievements = fields.List(fields.Nested(AchievementRecord))
+    current_streak = fields.Integer(
+        metadata={
+            "description": "Days in a row with a completed lesson, in the user's own time zone, "
+            "ending today or yesterday."
+        }
+    )
+
+
+class PublicRecord(PublicFields):
+    sometimes = frozenset({"progress"})
+
+    progress = fields.Nested(
+        Progress, metadata={"description": "Where the user lets the caller see it."}
+    )
+
+
+class AvatarUrl(Answer):
+    avatar = fields.String(metadata={"description": "URL of the picture; needs no token."})
+
+
+class Privacy(Answer):
+    profile_visible = fields.Boolean()
+    progress_visible = fields.Boolean()
+
+
+class Settings(Answer):
+    theme = fields.String()
+    language = fields.String()
+    timezone = fields.String()
+    email_notifications = fields.Boolean()
+    push_notifications = fields.Boolean()
+    privacy = fields.Nested(Privacy)
+
+
+class PrivacyChanges(Shape):
+    profile_visible = Flag()
+    progress_visible = Flag()
+
+
+class SettingsChanges(Shape):
+    theme = fields.String(
+        validate=validate.OneOf(["light", "dark", "system"]), metadata=example("dark")
+    )
+    language = Language()
+    timezone = Zone()
+    email_notifications = Flag(metadata=example(False))
+    push_notifications = Flag(metadata=example(False))
+    privacy = fields.Nested(PrivacyChanges, metadata=example({"progressVisible": True}))
+
+
+class CertificateRecord(Answer):
+    id = fields.String()
+    course_id = fields.String()
+    course_name = fields.String()
+    issued_at = Moment()
+    expires_at = Moment(allow_none=True)
+    credential_url = fields.String(metadata={"description": "Empty where there is none."})
+
+
+class Certificates(Answer):
+    certificates = fields.List(fields.Nested(CertificateRecord))
+
+
+# The ids that the course system chooses. In a path, nothing is trimmed, nor is a line end let by.
+RECORD_ID: dict[str, Any] = {
+    "required": True,
+    "validate": validate.Regexp(
+        r"^[A-Za-z0-9._~-]{1,64}\Z", error="1 to 64 letters, digits, and . _ ~ - only."
+    ),
+    "metadata": {"pattern": "^[A-Za-z0-9._~-]{1,64}$", "maxLength": 64, **example("python-101")},
+}
+
+
+class CoursePath(Shape):
+    course_id = fields.String(**RECORD_ID)
+
+
+class LessonPath(CoursePath):
+    lesson_id = fields.String(**RECORD_ID)
+
+
+class AchievementPath(Shape):
+    achievement_id = fields.String(**RECORD_ID)
+
+
+class CertificatePath(Shape):
+    certificate_id = fields.String(**RECORD_ID)
+
+
+class CourseDelivery(Shape):
+    name = Text(**TITLE, metadata=example("Python for beginners"))
+    lessons = fields.Integer(
+        required=True, strict=True, validate=validate.Range(1, 10_000), metadata=example(12)
+    )
+
+
+class LessonDelivery(Shape):
+    completed_at = Time(past=True)
+    minutes = fields.Integer(
+        required=True, strict=True, validate=validate.Range(0, 1440), metadata=example(25)
+    )
+
+
+class AchievementDelivery(Shape):
+    name = Text(**TITLE, metadata=example("First steps"))
+    earned_at = Time(past=True)
+
+
+class CertificateDelivery(Shape):
+    course_id = Text(**RECORD_ID)
+    course_name = Text(**TITLE, metadata=example("Python for beginners"))
+    issued_at = Time(past=True)
+    expires_at = Time(past=False)
+    credential_url = Link(load_default="")
+
+
+class CourseRecord(Answer):
+    id = fields.String()
+    name = fields.String()
+    lessons = fields.Integer()
+
+
+class LessonRecord(Answer):
+    id = fields.String()
+    course_id = fields.String()
+    completed_at = Moment()
+    minutes = fields.Integer()
+
+
+class AccountQuery(Shape):
+    search = Text(
+        validate=validate.Length(max=254),
+        metadata={"description": "Part of a username, an address or a name, whatever its case."},
+    )
+    role = fields.String(validate=validate.OneOf([*Role]))
+    is_active = FlagInQuery()
+    page = NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
+    per_page = NumberInQuery(load_default=20, validate=validate.Range(1, 100))
+
+
+class AccountChanges(Shape):
+    role = fields.String(**ROLE)
+    is_active = Flag(metadata=example(True))
+
+
+class Account(Answer):
+    """What an admin sees of an account."""
+
+    id = fields.UUID()
+    username = fields.String()
+    email = fields.String()
+    first_name = fields.String()
+    last_name = fields.String()
+    role = fields.String(metadata={"enum": [*Role]})
+    is_active = fields.Boolean()
+    email_verified = IsSet(attribute="email_verified_at")
+    join_date = Moment(attribute="created_at")
+    last_login = Moment(attribute="last_login_at", allow_none=True)
+
+
+class Accounts(Answer):
+    users = fields.List(fields.Nested(Account))
+    page = fields.Integer()
+    per_page = fields.Integer()
+    total = fields.Integer(metadata={"description": "Accounts on all pages."})

@@ -12,9 +12,11 @@ UPGRADE_LOCK = 0x6163636F756E7473
 
 
 def render_item(kind, item, _autogen_context):
-    """Write UTCDateTime as the plain type that it is in the database."""
+    """Write our own types as the plain ones that they are in the database."""
     if kind == "type" and isinstance(item, models.UTCDateTime):
         return "sa.DateTime(timezone=True)"
+    if kind == "type" and isinstance(item, models.EpochSeconds):
+        return "sa.BigInteger()"
     return False
 
 

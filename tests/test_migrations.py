@@ -1,6 +1,7 @@
 """Migrations: they make what the models say, on both databases, and can be taken back."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,24 @@ from sqlalchemy import (
     inspect,
     select,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError
 
 import database
 from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import DeniedSession, User, UserSession
+from models import (
+    Achievement,
+    Avatar,
+    Certificate,
+    Course,
+    DeniedSession,
+    Lesson,
+    User,
+    UserSession,
+    search_key,
+)
 
 USER = {
     "username": "Student",
@@ -149,6 +160,49 @@ def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine)
         assert connection.scalar(select(User.email)) == USER["email"]
 
 
+def test_accounts_and_their_sessions_live_through_the_upgrade(app: Flask, engine: Engine) -> None:
+    """From the first schema, with what was in it, and what an older version still adds."""
+    moment = datetime(2026, 11, 20, tzinfo=UTC)
+    with app.app_context():
+        command.upgrade(database.enable_migrations(app).get_config(), "0001")
+    before = MetaData()
+    before.reflect(engine)
+    user = USER | {
+        "id": "1",
+        "first_name": "\u00c4da",
+        "password_version": 1,
+        "role": "student",
+        "is_active": True,
+        "created_at": moment,
+    }
+    session = {
+        "id": "s",
+        "user_id": "1",
+        "refresh_token_id": "x",
+        "user_agent": "",
+        "ip_address": "",
+    }
+    moments = ("created_at", "last_used_at", "expires_at", "access_expires_at")
+    with engine.begin() as connection:
+        connection.execute(insert(before.tables["users"]), user)
+        connection.execute(
+            insert(before.tables["sessions"]), session | dict.fromkeys(moments, moment)
+        )
+    database.upgrade(app)
+    older = {"id": "2", "username": "older", "username_key": "older", "email": "older@example.org"}
+    with engine.begin() as connection:
+        connection.execute(insert(before.tables["users"]), user | older)
+    with app.app_context(), database.reading() as connection:
+        first, second = connection.execute(select(User.__table__).order_by(User.id)).all()
+        assert connection.scalars(select(UserSession.id)).all() == ["s"]
+    assert first.search_key == search_key("Student", "student@example.org", "\u00c4da", "Last")
+    for row in (first, second):
+        assert (row.bio, row.theme, row.language, row.timezone) == ("", "light", "en", "UTC")
+        assert (row.email_notifications, row.push_notifications) == (True, True)
+        assert (row.profile_visible, row.progress_visible) == (True, False)
+        assert row.avatar_digest is None
+
+
 @pytest.mark.parametrize(
     ("changes", "constraint"),
     [
@@ -160,6 +214,10 @@ def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine)
         ({"last_name": ""}, "last_name_length"),
         ({"role": "root"}, "role"),
         ({"role": "Admin"}, "role"),
+        ({"bio": "b" * 501}, "bio_length"),
+        ({"location": "l" * 101}, "location_length"),
+        ({"website": "w" * 201}, "website_length"),
+        ({"theme": "blue"}, "theme"),
     ],
 )
 def test_database_refuses_a_bad_account(
@@ -168,9 +226,59 @@ def test_database_refuses_a_bad_account(
     database.upgrade(app)
     with (
         engine.begin() as connection,
-        pytest.raises(IntegrityError, match=f"ck_users_{constraint}"),
+        # Postgres knows how long a text may be by its type alone.
+        pytest.raises(
+            (IntegrityError, DataError), match=f"ck_users_{constraint}|character varying"
+        ),
     ):
         connection.execute(insert(User), USER | changes)
+
+
+BAD_RECORDS: list[tuple[type[Base], dict[str, Any], str]] = [
+    (Course, {"lessons": 0}, "ck_courses_lessons"),
+    (Course, {"lessons": 10_001}, "ck_courses_lessons"),
+    (Course, {"name": ""}, "ck_courses_name_length"),
+    (Course, {"id": ""}, "ck_courses_id_length"),
+    (Course, {"user_id": "nobody"}, "(?i)foreign key"),
+    (Lesson, {"minutes": -1}, "ck_lessons_minutes"),
+    (Lesson, {"minutes": 1441}, "ck_lessons_minutes"),
+    (Lesson, {"course_id": "other"}, "(?i)foreign key"),
+    (Achievement, {"name": ""}, "ck_achievements_name_length"),
+    (Achievement, {"user_id": "nobody"}, "(?i)foreign key"),
+    (Certificate, {"course_id": ""}, "ck_certificates_course_id_length"),
+    (Certificate, {"course_name": ""}, "ck_certificates_course_name_length"),
+    (Certificate, {"user_id": "nobody"}, "(?i)foreign key"),
+    (Avatar, {"user_id": "nobody"}, "(?i)foreign key"),
+]
+
+
+def test_database_refuses_a_bad_record(app: Flask) -> None:
+    database.upgrade(app)
+    moment = clock.utcnow()
+    good: dict[type[Base], dict[str, Any]] = {
+        Course: {"id": "c", "name": "C", "lessons": 1},
+        Lesson: {"id": "l", "course_id": "c", "completed_at": moment, "minutes": 0},
+        Achievement: {"id": "a", "name": "A", "earned_at": moment},
+        Certificate: {
+            "id": "d",
+            "course_id": "c",
+            "course_name": "C",
+            "issued_at": moment,
+            "credential_url": "",
+        },
+        Avatar: {"picture": b"x"},
+    }
+    with app.app_context():
+        with database.transaction() as work:
+            work.execute(insert(User), USER | {"id": "u"})
+            for kind, values in good.items():
+                work.execute(insert(kind), {"user_id": "u", **values})
+        for table, changes, constraint in BAD_RECORDS:
+            bad = {"user_id": "u", **good[table], **changes}
+            if table is not Avatar:
+                bad["id"] = changes.get("id", "other")
+            with pytest.raises(IntegrityError, match=constraint), database.transaction() as work:
+                work.execute(insert(table), bad)
 
 
 def test_database_refuses_a_second_account_of_the_same_name(app: Flask, engine: Engine) -> None:
