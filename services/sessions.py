@@ -9,14 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, exists, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    case,
+    delete,
+    exists,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 import errors
 from core import ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change, reading
 from extensions import db, settings, tokens
-from models import DeniedSession, User, UserRow, UserSession
+from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
 MAX_SESSIONS = 50
 
@@ -94,12 +104,21 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
     except TokenExpired:
         raise errors.TokenExpired from None
     sent = claims["jti"]
+    latest = now + timedelta(minutes=settings.access_token_minutes)
+    older = UserSession.access_expires_at
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    # One conditional UPDATE decides which of many calls with one token moves the session on.
+    # One conditional UPDATE decides which of many calls with one token moves the session on. It
+    # writes all there is to write: for a second one, Postgres would lock the user's row after the
+    # session's, and the deletion of an account locks them the other way round.
     change(
         update(UserSession)
         .where(*this, UserSession.refresh_token_id == sent)
-        .values(refresh_token_id=ids.new_token_id(), previous_token_id=sent, last_used_at=now)
+        .values(
+            refresh_token_id=ids.new_token_id(),
+            previous_token_id=sent,
+            last_used_at=now,
+            access_expires_at=case((older > latest, older), else_=literal(latest, UTCDateTime)),
+        )
     )
     query = select(UserSession, User.role).join(User).where(*this, User.is_active)
     found = db.session.execute(query.with_for_update(of=UserSession)).one_or_none()
@@ -114,6 +133,12 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
         return _pair(session, role, now=now)
     _end(*this)
     return Replayed(claims["sub"])
+
+
+def is_open(session_id: str, user_id: str) -> bool:
+    """Whether this session of the user has not been ended, as the open transaction sees it."""
+    this = (UserSession.id == session_id, UserSession.user_id == user_id)
+    return db.session.scalar(select(UserSession.id).where(*this)) is not None
 
 
 def end(session_id: str, user_id: str) -> bool:

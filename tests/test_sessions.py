@@ -396,3 +396,29 @@ def test_older_token_with_a_longer_life_stays_denied(make_app, make_user, clock)
     with short.application.app_context():
         pruning.prune(real_clock.utcnow())
     failure(verify(short, before["accessToken"]), 401, "token_revoked")
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_account_is_deleted_while_it_refreshes_and_neither_waits_for_the_other(
+    app, client, auth, make_user, log_in, monkeypatch
+):
+    headers = log_in(make_user("headmaster", role="admin")).headers
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    pair = sessions._pair
+    with ThreadPoolExecutor(1) as thread:
+        answers = []
+
+        def remove():
+            return app.test_client().delete(f"/api/users/{auth.user.id}", headers=headers)
+
+        def meanwhile(*arguments, **options):
+            if not answers:
+                answers.append(thread.submit(remove))
+                with reading() as connection:
+                    while not connection.scalar(waiting):
+                        assert not answers[0].done()
+            return pair(*arguments, **options)
+
+        monkeypatch.setattr(sessions, "_pair", meanwhile)
+        success(client.post("/api/auth/refresh", json={"refreshToken": auth.refresh}))
+        success(answers[0].result())
