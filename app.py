@@ -11,11 +11,12 @@ import cli
 import config
 import database
 import embedded
-from blueprints import auth, health, site
+from blueprints import admin, auth, avatars, health, records, site, users
+from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import sessions
-from web import answers, bearer, bodies, errors, headers, logs, openapi
+from web import answers, api, bearer, bodies, errors, headers, logs, openapi
 
 _log = logging.getLogger("accounts")
 
@@ -44,6 +45,7 @@ def create_app(
     app.extensions["hasher"] = Hasher(
         settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=config.HASHES_WAITING
     )
+    app.extensions["avatars"] = Avatars(waiting=config.PICTURES_WAITING)
     database.init_app(app)
 
     # 3. The web layer
@@ -57,6 +59,7 @@ def create_app(
     errors.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, sessions.find_bearer)
+    api.init_app(app)
     if settings.trusted_proxies:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
             app.wsgi_app, x_for=settings.trusted_proxies, x_proto=0
@@ -65,6 +68,10 @@ def create_app(
     # 4. Blueprints. The API also answers without its prefix; only `/api` is documented.
     for prefix, suffix in (("/api", ""), ("", "_bare")):
         app.register_blueprint(auth.bp, url_prefix=f"{prefix}/auth", name=f"auth{suffix}")
+        for blueprint in (users.bp, records.bp, admin.bp):
+            name = f"{blueprint.name}{suffix}"
+            app.register_blueprint(blueprint, url_prefix=f"{prefix}/users", name=name)
+    app.register_blueprint(avatars.bp, url_prefix="/avatars")
     app.register_blueprint(health.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)

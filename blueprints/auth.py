@@ -9,6 +9,7 @@ import errors
 import schemas
 from core import clock
 from core.events import record
+from core.roles import Role
 from database import transaction
 from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
@@ -62,12 +63,12 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     found = accounts.authenticate(body["email"], body["password"])
     now = clock.utcnow()
     with transaction():
-        accounts.note_login(found, now=now)
+        user = accounts.note_login(found, now=now)
         pair = sessions.open_session(
-            found.user, user_agent=client.user_agent(), ip_address=client.address(), now=now
+            user, user_agent=client.user_agent(), ip_address=client.address(), now=now
         )
-    record("login", found.user.id)
-    return {**vars(pair), "user": found.user}
+    record("login", user.id)
+    return {**vars(pair), "user": user}
 
 
 @endpoint(
@@ -97,7 +98,7 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     bp,
     "GET",
     "/verify",
-    guarded=True,
+    role=Role.STUDENT,
     answer=schemas.Verified,
     message="This access token is valid.",
 )
@@ -107,7 +108,7 @@ def verify() -> dict[str, Any]:
     return {"valid": True, "expires_in": seconds, "user": current_user}
 
 
-@endpoint(bp, "POST", "/logout", guarded=True, message="You are logged out.")
+@endpoint(bp, "POST", "/logout", role=Role.STUDENT, message="You are logged out.")
 def logout() -> None:
     """End the session of the access token: this token and the refresh token of the same login."""
     with transaction():
@@ -115,7 +116,9 @@ def logout() -> None:
     record("logout", current_user.id)
 
 
-@endpoint(bp, "GET", "/sessions", guarded=True, answer=schemas.Sessions, message="Your sessions.")
+@endpoint(
+    bp, "GET", "/sessions", role=Role.STUDENT, answer=schemas.Sessions, message="Your sessions."
+)
 def list_sessions() -> dict[str, Any]:
     """List the caller's open sessions, the one used last first."""
     current = get_jwt()["sid"]
@@ -126,7 +129,7 @@ def list_sessions() -> dict[str, Any]:
     bp,
     "DELETE",
     "/sessions/<session_id>",
-    guarded=True,
+    role=Role.STUDENT,
     message="The session has ended.",
     errors=(errors.NotFound,),
 )
@@ -139,7 +142,7 @@ def end_session(session_id: str) -> None:
     record("session_ended", current_user.id)
 
 
-@endpoint(bp, "DELETE", "/sessions", guarded=True, message="Your other sessions have ended.")
+@endpoint(bp, "DELETE", "/sessions", role=Role.STUDENT, message="Your other sessions have ended.")
 def end_other_sessions() -> None:
     """End all of the caller's sessions but the current one."""
     with transaction():

@@ -1,20 +1,22 @@
-"""Accounts: registration, and the check of a password at login."""
+"""Accounts: registration, the check of a password, and its change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import guessable
 from core.events import record
-from database import change, reading
+from core.roles import Role
+from database import change, change_one, reading
 from extensions import db, hasher, settings
-from models import User, UserRow
-from schemas import normalise_email
-from services import outbox
+from fieldtypes import normalise_email
+from models import User, UserRow, UserSession
+from services import administration, outbox, sessions
 from services.letters import MailKind
 
 
@@ -39,8 +41,17 @@ def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> 
     return hasher.hash(password)
 
 
-def add(*, username: str, email: str, password_hash: str, first_name: str, last_name: str) -> User:
-    """Add an account and queue the mail that verifies its address.
+def add(
+    *,
+    username: str,
+    email: str,
+    password_hash: str,
+    first_name: str,
+    last_name: str,
+    role: str = Role.STUDENT,
+    verified_at: datetime | None = None,
+) -> User:
+    """Add an account and, unless its address is verified, queue the mail that does so.
 
     Raises UsernameTaken or EmailTaken; `fields` names both when both are.
     """
@@ -51,6 +62,8 @@ def add(*, username: str, email: str, password_hash: str, first_name: str, last_
         password_hash=password_hash,
         first_name=first_name,
         last_name=last_name,
+        role=role,
+        email_verified_at=verified_at,
     )
     db.session.add(user)
     try:
@@ -58,7 +71,8 @@ def add(*, username: str, email: str, password_hash: str, first_name: str, last_
     except IntegrityError:
         db.session.rollback()  # gives the connection back before the next one is taken
         raise _taken(user) from None
-    outbox.queue(MailKind.EMAIL_VERIFICATION, email)
+    if verified_at is None:
+        outbox.queue(MailKind.EMAIL_VERIFICATION, email)
     return user
 
 
@@ -103,22 +117,76 @@ def _find(email: str | None) -> UserRow | None:
         return connection.execute(select(User.__table__).where(User.email == email)).one_or_none()
 
 
-def note_login(found: Authenticated, *, now: datetime) -> None:
-    """Write down a login, and hold the account's row until the transaction ends.
+def note_login(found: Authenticated, *, now: datetime) -> UserRow:
+    """Write down a login, and hold the account's row until the transaction ends; return that row.
 
-    Raises InvalidCredentials when the password was changed, or the account deactivated, while the
-    password was being hashed: whoever did that has ended all sessions and wants no new ones.
+    Its role may be another than before the password was hashed. Raises InvalidCredentials when
+    the password was changed, or the account deactivated, while it was being hashed: whoever did
+    that has ended all sessions and wants no new ones.
     """
-    written = change(
+    values: dict[str, Any] = {"last_login_at": now}
+    if found.fresh_hash:
+        values["password_hash"] = found.fresh_hash
+    user = change_one(
         update(User)
         .where(
             User.id == found.user.id,
             User.password_version == found.user.password_version,
             User.is_active,
         )
-        .values(last_login_at=now)
+        .values(values)
+        .returning(User.__table__)
     )
-    if not written:
+    if user is None:
         raise errors.InvalidCredentials
-    if found.fresh_hash:
-        change(update(User).where(User.id == found.user.id).values(password_hash=found.fresh_hash))
+    return user
+
+
+def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
+    """Check the current password of somebody who is logged in. Takes as long as a hash takes.
+
+    Raises WrongPassword at `field`.
+    """
+    if not hasher.verify(raw_password, user.password_hash):
+        record("wrong_password", user.id)
+        raise errors.WrongPassword(fields={field: [errors.WrongPassword.message]})
+
+
+def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:
+    """Set a new password for the one that was confirmed, end the other sessions, tell the owner.
+
+    Raises WrongPassword or TokenRevoked when that comes too late.
+    """
+    changed = change(
+        update(User)
+        .where(User.id == user.id, *_as_confirmed(user, session_id))
+        .values(password_hash=password_hash, password_version=User.password_version + 1)
+    )
+    if not changed:
+        raise _too_late(user, session_id)
+    sessions.end_all(user.id, keep=session_id)
+    outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
+
+
+def delete_own(user: UserRow, *, session_id: str) -> None:
+    """Delete the account of somebody who has confirmed the password, and all that is stored of it.
+
+    Raises LastAdmin; and WrongPassword or TokenRevoked when it comes too late.
+    """
+    if not administration.remove(user.id, *_as_confirmed(user, session_id)):
+        raise _too_late(user, session_id)
+
+
+def _as_confirmed(user: UserRow, session_id: str) -> tuple[Any, ...]:
+    """Return what must still hold of an account to act on a password that was just confirmed.
+
+    Hashing takes its time. Whoever has meanwhile changed the password, deactivated the account or
+    ended this session did so to keep out the one who acts in it.
+    """
+    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
+    return User.password_version == user.password_version, User.is_active, this_session
+
+
+def _too_late(user: UserRow, session_id: str) -> errors.ApiError:
+    open_still = sessions.is_open(session_id, user.id)
+    return errors.WrongPassword() if open_still else errors.TokenRevoked()

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from core import clock, smtp
 from core.message import build
-from database import is_unavailable, reading, transaction
+from database import change, is_unavailable, reading, transaction
 from extensions import db, settings
 from models import OutboxMail
 from services import letters
@@ -83,6 +83,12 @@ def queue(kind: MailKind, address: str) -> None:
     worker = current_app.extensions.get("background")
     if worker is not None:
         db.session.info[_WAKE] = worker.wake
+
+
+def withdraw(address: str) -> None:
+    """Take back the mails that need an account, which is going; the notices to its owner stay."""
+    about = [MailKind.PASSWORD_RESET.value, MailKind.EMAIL_VERIFICATION.value]
+    change(delete(OutboxMail).where(OutboxMail.address == address, OutboxMail.kind.in_(about)))
 
 
 @listens_for(db.session, "after_commit")

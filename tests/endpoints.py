@@ -1,5 +1,6 @@
 """Every declared endpoint, found in the route table, so that no test can forget a new one."""
 
+import io
 import logging
 import re
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from sqlalchemy import make_url
 
 from app import create_app
 from config import Settings
+from schemas import camel_case
 from web.api import Operation
 
 UNKNOWN_ID = "0190a6e0-0000-7000-8000-000000000000"
@@ -28,6 +30,11 @@ class Endpoint:
         return f"{self.method} {self.rule}"
 
     @property
+    def documented(self):
+        """The path as the OpenAPI document writes it."""
+        return re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", self.rule)
+
+    @property
     def example(self):
         """A body that has the right shape."""
         return {
@@ -44,6 +51,14 @@ class Endpoint:
         """The names of the fields that hold text."""
         body = self.operation.body.fields.values()
         return [field.data_key for field in body if isinstance(field, fields.String)]
+
+    def open(self, client, path=None, **options):
+        """Call it with what it takes, right in its shape: nothing about it is refused unread."""
+        if self.operation.body:
+            options.setdefault("json", self.example)
+        if self.operation.upload:
+            options.setdefault("data", {self.operation.upload: (io.BytesIO(b"no picture"), "a")})
+        return client.open(path or self.paths[0], method=self.method, **options)
 
 
 def _find():
@@ -70,4 +85,5 @@ def _find():
 ENDPOINTS = _find()
 API = [endpoint for endpoint in ENDPOINTS if endpoint.rule.startswith("/api/")]
 WITH_BODY = [endpoint for endpoint in API if endpoint.operation.body]
-GUARDED = [endpoint for endpoint in API if endpoint.operation.guarded]
+WITH_UPLOAD = [endpoint for endpoint in API if endpoint.operation.upload]
+GUARDED = [endpoint for endpoint in API if endpoint.operation.role]

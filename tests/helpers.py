@@ -6,7 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
 from typing import Any
 
+import pytest
+from flask import Flask
 from werkzeug.test import TestResponse
+
+from extensions import db
 
 SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
 PASSWORD = "Tr4vel-Mug-Blue-42"
@@ -55,6 +59,25 @@ def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
 
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(run, range(count)))
+
+
+def connections_held(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, owner: type, *methods: str
+) -> list[int]:
+    """Return the list that will tell, at each call of these methods, how many connections to the
+    database were held."""
+    held: list[int] = []
+    with app.app_context():
+        pool: Any = db.engine.pool
+    for name in methods:
+        original = getattr(owner, name)
+
+        def watch(*arguments: Any, original: Callable[..., Any] = original) -> Any:
+            held.append(pool.checkedout())
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, watch)
+    return held
 
 
 def token_in(mail: EmailMessage) -> str:

@@ -1,12 +1,11 @@
 """Registration and login."""
 
 import pytest
-from helpers import PASSWORD, failure, race, success
+from helpers import PASSWORD, connections_held, failure, race, success
 from sqlalchemy import func, select, update
 
 from core.passwords import Hasher
 from database import reading, transaction
-from extensions import db
 from models import User
 
 REGISTRATION = {
@@ -269,17 +268,7 @@ def test_login_is_refused_when_the_account_changed_during_the_hash(
 
 def test_no_connection_is_held_while_a_password_is_hashed(app, client, make_user, monkeypatch):
     user = make_user()
-    held = []
-    with app.app_context():
-        pool = db.engine.pool
-    for name in ("hash", "verify"):
-        original = getattr(Hasher, name)
-
-        def watch(self, *arguments, original=original):
-            held.append(pool.checkedout())
-            return original(self, *arguments)
-
-        monkeypatch.setattr(Hasher, name, watch)
+    held = connections_held(app, monkeypatch, Hasher, "hash", "verify")
     success(login(client, user.email, user.password))
     success(register(client), 201)
     assert held == [0, 0]

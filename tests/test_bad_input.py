@@ -168,7 +168,7 @@ def send(client, headers):
                 method=endpoint.method,
                 data=raw,
                 content_type=content_type,
-                headers=headers if endpoint.operation.guarded else {},
+                headers=headers if endpoint.operation.role else {},
             )
 
     return send

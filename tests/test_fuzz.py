@@ -4,6 +4,7 @@ Its pytest plugin is off (see pyproject.toml), so the cases come from its progra
 FUZZ_EXAMPLES asks for more of them: `FUZZ_EXAMPLES=500 pytest tests/test_fuzz.py`.
 """
 
+import itertools
 import os
 
 import pytest
@@ -15,6 +16,7 @@ from schemathesis.config import GenerationConfig, SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from core import clock
+from core.roles import Role
 from database import transaction
 from models import User
 from schemas import camel_case
@@ -46,19 +48,19 @@ def document(make_app):
 
 @pytest.fixture
 def check(document, make_user):
-    """Call the application with a case, as an admin if need be, and check the answer."""
+    """Call the application with a case, in a role if need be, and check the answer."""
     load_all_checks()
-    user = make_user("headmaster", role="admin")
+    users = {role: make_user(f"fuzzy-{role}", role=role) for role in Role}
 
-    def authorization():
+    def authorization(role):
         # A new one for each call, since some of them end the session.
         with document.app.app_context(), transaction() as session:
-            found = session.get(User, user.id)
+            found = session.get(User, users[role].id)
             pair = sessions.open_session(found, user_agent="", ip_address="", now=clock.utcnow())
         return {"Authorization": f"Bearer {pair.access_token}"}
 
-    def check(case, guarded):
-        headers = authorization() if guarded else {}
+    def check(case, role):
+        headers = authorization(role) if role else {}
         response = case.call_and_validate(headers=headers, excluded_checks=EXCLUDED)
         assert response.status_code < 500
         return response.status_code
@@ -66,11 +68,19 @@ def check(document, make_user):
     return check
 
 
+def roles_for(endpoint):
+    """Everybody has a try at what asks for a token."""
+    return [*Role] if endpoint.operation.role else [None]
+
+
 def operation_of(document, endpoint):
     operations = [result.ok() for result in document.get_all_operations()]
     by_id = {operation.definition.raw["operationId"]: operation for operation in operations}
     return by_id[camel_case(endpoint.name.rpartition(".")[2])]
 
+
+# These ask for the current password, or for a picture.
+KNOWING_MORE = {"users.change_password", "users.delete_account", "users.upload_avatar"}
 
 # What has the right shape reaches the database, and there are two; a few cases need only one.
 databases = pytest.mark.parametrize(
@@ -82,18 +92,24 @@ every_operation = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 @every_operation
 def test_boundaries_of_every_value_are_answered_as_documented(document, check, endpoint):
     operation = operation_of(document, endpoint)
-    statuses = {
-        check(case, endpoint.operation.guarded)
-        for case in document.iter_coverage_cases(
+    cases = list(
+        document.iter_coverage_cases(
             operation, generation_modes=list(GenerationMode), generation_config=GenerationConfig()
         )
-    }
-    assert 405 in statuses
-    if endpoint.operation.body:
-        assert {400, 415} <= statuses
-    if endpoint.operation.guarded:
-        assert 401 in statuses
-        assert endpoint.operation.status in statuses or "<" in endpoint.rule
+    )
+    for role in roles_for(endpoint):
+        statuses = {check(case, role) for case in cases}
+        assert 405 in statuses
+        if role:
+            assert 401 in statuses
+            if not role.includes(endpoint.operation.role):
+                assert 403 in statuses
+                assert statuses <= {200, 401, 403, 405}  # the 200 is that of OPTIONS
+                continue
+        if endpoint.operation.body or endpoint.operation.upload:
+            assert {400, 415} <= statuses
+        if role and "<" not in endpoint.rule and endpoint.name not in KNOWING_MORE:
+            assert endpoint.operation.status in statuses
 
 
 # Where nothing is sent, nothing can be wrong with it.
@@ -109,10 +125,11 @@ MODES = [
 @databases
 def test_generated_calls_are_answered_as_documented(document, check, endpoint, mode):
     operation = operation_of(document, endpoint)
+    roles = itertools.cycle(roles_for(endpoint))
 
     @SETTINGS
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case):
-        check(case, endpoint.operation.guarded)
+        check(case, next(roles))
 
     run()

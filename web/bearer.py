@@ -5,9 +5,10 @@ from typing import Any
 
 import jwt
 from flask import Flask, Response, g, request
-from flask_jwt_extended import JWTManager, verify_jwt_in_request
+from flask_jwt_extended import JWTManager, current_user, verify_jwt_in_request
 
 import errors
+from core.roles import Role
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from extensions import tokens
 from web.errors import render
@@ -42,6 +43,7 @@ def init_app(app: Flask, find_bearer: Callable[[str, str], Any]) -> None:
     """
     manager = BearerTokens(app)
     manager.user_lookup_loader(lambda _header, claims: find_bearer(claims["sub"], claims["sid"]))
+    app.register_error_handler(errors.TokenRevoked, _from_service)
     manager.unauthorized_loader(_answer(errors.TokenMissing))
     manager.invalid_token_loader(_answer(errors.TokenInvalid))
     manager.expired_token_loader(_answer(errors.TokenExpired))
@@ -53,10 +55,12 @@ def init_app(app: Flask, find_bearer: Callable[[str, str], Any]) -> None:
     manager.token_verification_failed_loader(_answer(errors.TokenInvalid))
 
 
-def require_token() -> None:
-    """Let only a live access token pass; `current_user` and `get_jwt()` are its from then on.
+def require(role: Role) -> None:
+    """Let only a live access token of somebody with this role pass, or with one that includes it.
 
-    Whatever is wrong with the token becomes a 401 by way of the loaders.
+    `current_user` and `get_jwt()` are the token's from then on. Whatever is wrong with it becomes
+    a 401 by way of the loaders. The role is that of the user's row, not the one in the token.
+    Raises Forbidden.
     """
     scheme, _, rest = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":  # RFC 9110: a scheme has no case; the extension's has
@@ -64,6 +68,14 @@ def require_token() -> None:
     verified = verify_jwt_in_request()
     if verified:
         g.user_id = verified[1]["sub"]
+    if not Role(current_user.role).includes(role):
+        raise errors.Forbidden
+
+
+def _from_service(error: errors.ApiError) -> Response:
+    """Answer for a token that was revoked after the guard had let it pass; or for a refresh token,
+    which is not sent as a bearer."""
+    return _answer(errors.TokenRevoked)() if "user_id" in g else render(error)
 
 
 def _answer(kind: type[errors.ApiError]) -> Callable[..., Response]:

@@ -1,17 +1,24 @@
 """The body of a request: read strictly, never beyond its bounds, never left in the pipe."""
 
+import os
 import time
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, cast
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.formparser import FormDataParser
 
 import errors
 from core import strict_json
 
-# Bytes of a JSON body, chunked ones included.
+# Bytes of a JSON body, chunked ones included; also what may stand around an uploaded file, and
+# what of such a file is held in memory. The rest of it lies on disk.
 MAX_BODY = 64 * 1024
+# Parts of a multipart body. One is right; with a few, the answer can still name what is wrong.
+MAX_PARTS = 10
 # What is read of a refused body before the answer: bytes in all, bytes at once, seconds.
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_PIECE = 64 * 1024
@@ -43,18 +50,87 @@ def json_object() -> dict[str, Any]:
 def _raw_body() -> bytes:
     if (request.content_length or 0) > MAX_BODY:
         raise errors.TooLarge
+    # One byte more than allowed shows that a chunked body is too long.
+    raw = _read(MAX_BODY + 1)
+    if len(raw) > MAX_BODY:
+        raise errors.TooLarge
+    return raw
+
+
+def _read(size: int) -> bytes:
     try:
-        # One byte more than allowed shows that a chunked body is too long.
-        raw = request.stream.read(MAX_BODY + 1)
+        return request.stream.read(size)
     except HTTPException:
         raise
     except Exception:
         # A broken chunk or trailer, or a client that went away. Each server has exceptions of
         # its own for these, with no common ancestor.
         raise errors.InvalidRequest("The body could not be read.") from None
-    if len(raw) > MAX_BODY:
-        raise errors.TooLarge
-    return raw
+
+
+@contextmanager
+def uploaded_file(name: str, max_bytes: int) -> Iterator[IO[bytes]]:
+    """Lend the one file of a multipart/form-data body (RFC 7578), in the field of this name.
+
+    Raises UnsupportedMediaType for any other type of body, TooLarge, and InvalidRequest where
+    the field is missing, is no file, or is not alone.
+    """
+    if request.mimetype != "multipart/form-data":
+        raise errors.UnsupportedMediaType("Send the file as multipart/form-data.")
+    try:
+        with ExitStack() as open_files:
+
+            def new_file(*_details: Any, **_more: Any) -> IO[bytes]:
+                file = open_files.enter_context(SpooledTemporaryFile(max_size=MAX_BODY))
+                return cast("IO[bytes]", file)
+
+            parser = FormDataParser(
+                stream_factory=new_file,
+                # For each text; and for the parser's buffer, which holds a piece and what is left
+                # of the one before it.
+                max_form_memory_size=4 * MAX_BODY,
+                max_form_parts=MAX_PARTS,
+                silent=False,
+            )
+            body = cast("IO[bytes]", _Bounded(max_bytes + MAX_BODY))
+            try:
+                _, texts, files = parser.parse(
+                    body, request.mimetype, None, request.mimetype_params
+                )
+            except ValueError:
+                raise errors.InvalidRequest("The body is not valid multipart/form-data.") from None
+            wrong = {str(other): ["Unknown field."] for other in {*texts, *files} - {name}}
+            if name in texts:
+                wrong[name] = ["Not a file."]
+            elif name not in files:
+                wrong[name] = ["Missing data for required field."]
+            elif len(files.getlist(name)) > 1:
+                wrong[name] = ["More than one file."]
+            if wrong:
+                raise errors.InvalidRequest(fields=wrong)
+            file = files[name].stream
+            if file.seek(0, os.SEEK_END) > max_bytes:
+                raise errors.TooLarge
+            file.seek(0)
+            yield file
+    except OSError:  # nowhere to put the file; its end is written when it is closed
+        raise errors.Unavailable from None
+
+
+class _Bounded:
+    """The request's body, as long as it is not longer than allowed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+        if (request.content_length or 0) > max_bytes:
+            raise errors.TooLarge
+
+    def read(self, size: int) -> bytes:
+        piece = _read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise errors.TooLarge
+        return piece
 
 
 def _drain(response: Response) -> Response:

@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 import database
 import errors
+from core.images import PicturesBusy
 from core.passwords import HasherBusy
 from web.answers import answer
 
@@ -28,6 +29,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(errors.ApiError, render)
     app.register_error_handler(HTTPException, _from_http)
     app.register_error_handler(HasherBusy, _from_busy)
+    app.register_error_handler(PicturesBusy, _from_busy)
     app.register_error_handler(Exception, _from_anything)
 
 
@@ -59,8 +61,8 @@ def _from_http(error: HTTPException) -> AnyResponse:
     return response
 
 
-def _from_busy(_error: HasherBusy) -> Response:
-    _log.warning("too many passwords wait to be hashed")
+def _from_busy(error: HasherBusy | PicturesBusy) -> Response:
+    _log.warning("too much work waits: %s", type(error).__name__)
     return render(errors.Unavailable())
 
 

@@ -15,6 +15,7 @@ from marshmallow import Schema
 
 import errors
 from core.ids import ROW_ID
+from core.roles import Role
 from schemas import camel_case
 from web.api import Operation
 from web.bodies import MAX_BODY
@@ -31,7 +32,13 @@ without unknown fields; text is trimmed, passwords are not. Every answer carries
 The same API also answers without the prefix `/api`.
 """
 
-TAGS = {"auth": "Accounts, tokens, sessions, and mails", "health": "For supervisors and balancers"}
+TAGS = {
+    "auth": "Accounts, tokens, sessions, and mails",
+    "users": "What a user sees and sets, and what others see of a user",
+    "records": "Learning records, as the course system delivers them",
+    "admin": "The accounts, for admins",
+    "health": "For supervisors and balancers",
+}
 
 
 def init_app(app: Flask) -> None:
@@ -71,8 +78,14 @@ def build(app: Flask) -> dict[str, Any]:
         path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", rule.rule)
         described = _describe(operation, inspect.getdoc(view) or "")
         described |= {"operationId": camel_case(name), "tags": [tag]}
-        if rule.arguments:
-            described["parameters"] = [_path_parameter(name) for name in sorted(rule.arguments)]
+        shaped = operation.path.fields if operation.path else {}
+        parameters: list[Any] = [_row_id(name) for name in sorted(rule.arguments - {*shaped})]
+        if operation.path:
+            parameters.append({"in": "path", "schema": operation.path})
+        if operation.query:
+            parameters.append({"in": "query", "schema": operation.query})
+        if parameters:
+            described["parameters"] = parameters
         spec.path(path=path, operations={method: described})
     return spec.to_dict()
 
@@ -82,12 +95,27 @@ def _describe(operation: Operation, text: str) -> dict[str, Any]:
     described: dict[str, Any] = {"summary": summary, "responses": _responses(operation)}
     if description:
         described["description"] = description
-    if operation.guarded:
-        described["security"] = [{"bearer": []}]
+    if operation.role:
+        # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
+        least = [role for role in Role if role.includes(operation.role)]
+        described["security"] = [{"bearer": [] if len(least) == len(Role) else least}]
+    content: dict[str, Any] = {}
     if operation.body:
         content = {"application/json": {"schema": operation.body}}
+    if operation.upload:
+        content = {"multipart/form-data": {"schema": _form(operation.upload)}}
+    if content:
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _form(name: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": [name],
+        "properties": {name: {"type": "string", "format": "binary"}},
+        "additionalProperties": False,
+    }
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
@@ -95,15 +123,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for error in possible_errors(operation):
         by_status[error.status].append(error)
     responses = {
-        str(operation.status): {
-            "description": operation.message or HTTPStatus(operation.status).phrase,
+        str(status): {
+            "description": operation.message or HTTPStatus(status).phrase,
             "headers": _headers(),
             "content": {"application/json": {"schema": _success(operation)}},
         }
+        for status in successes(operation)
     }
     for status, kinds in sorted(by_status.items()):
         extra = ["Retry-After"] if any(kind.retry_after for kind in kinds) else []
-        if operation.guarded and status == HTTPStatus.UNAUTHORIZED:
+        if operation.role and status == HTTPStatus.UNAUTHORIZED:
             extra.append("WWW-Authenticate")
         responses[str(status)] = {
             "description": " ".join(f"`{kind.code}`: {kind.message}" for kind in kinds),
@@ -113,15 +142,24 @@ def _responses(operation: Operation) -> dict[str, Any]:
     return responses
 
 
+def successes(operation: Operation) -> list[int]:
+    """Return the statuses that an endpoint answers a success with."""
+    return [operation.status, *([HTTPStatus.CREATED.value] if operation.creates else [])]
+
+
 def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     """Return all errors that an endpoint can answer with, declared ones and those of its kind."""
     kinds = [*operation.errors]
-    if operation.body:
-        kinds += [errors.InvalidRequest, errors.TooLarge, errors.UnsupportedMediaType]
-    if operation.guarded:
+    if operation.body or operation.upload:
+        kinds += [errors.TooLarge, errors.UnsupportedMediaType]
+    if operation.path or operation.query or operation.body or operation.upload:
+        kinds.append(errors.InvalidRequest)
+    if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked]
-    if operation.body or operation.guarded:  # then it needs the database
+        if operation.role is not Role.STUDENT:
+            kinds.append(errors.Forbidden)
+    if operation.body or operation.role:  # then it needs the database
         kinds.append(errors.Unavailable)
     kinds.append(errors.InternalError)
     return [kind for kind in errors.all_errors() if kind in kinds]
@@ -170,7 +208,7 @@ def _headers(*extra: str) -> dict[str, Any]:
     }
 
 
-def _path_parameter(name: str) -> dict[str, Any]:
+def _row_id(name: str) -> dict[str, Any]:
     return {
         "name": camel_case(name),
         "in": "path",

@@ -1,0 +1,61 @@
+"""The accounts, for admins."""
+
+from typing import Any
+
+from flask import Blueprint
+from flask_jwt_extended import current_user
+
+import errors
+import schemas
+from core.events import record
+from core.roles import Role
+from database import transaction
+from models import UserRow
+from services import administration
+from web.api import endpoint
+
+bp = Blueprint("admin", __name__)
+
+
+@endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, answer=schemas.Accounts)
+def list_users(query: dict[str, Any]) -> dict[str, Any]:
+    """List accounts, newest first, a page at a time."""
+    users, total = administration.list_accounts(**query)
+    return {**query, "users": users, "total": total}
+
+
+@endpoint(
+    bp,
+    "PATCH",
+    "/<user:user_id>",
+    role=Role.ADMIN,
+    body=schemas.AccountChanges,
+    answer=schemas.Account,
+    message="The account is changed.",
+    errors=(errors.UserNotFound, errors.LastAdmin),
+)
+def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
+    """Change the role of an account, or whether it is active.
+
+    A change of role and a deactivation end all sessions of the account.
+    """
+    with transaction():
+        before, after = administration.alter(user_id, **body)
+    administration.record_changes(before, after, by=current_user.id)
+    return after
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/<user:user_id>",
+    role=Role.ADMIN,
+    message="The account is deleted.",
+    errors=(errors.UserNotFound, errors.LastAdmin),
+)
+def delete_user(user_id: str) -> None:
+    """Delete an account and all that is stored of it; a notice goes to its address."""
+    with transaction():
+        if not administration.remove(user_id):
+            raise errors.UserNotFound
+    record("account_deleted", user_id, by=current_user.id)

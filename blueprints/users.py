@@ -1,0 +1,176 @@
+"""The caller's own account, and what others may see of it."""
+
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from flask import Blueprint
+from flask_jwt_extended import current_user, get_jwt
+from sqlalchemy import Row
+
+import errors
+import schemas
+from core import clock
+from core.events import record
+from core.images import PictureInvalid
+from core.roles import Role
+from database import transaction
+from extensions import avatars
+from services import accounts, learning, profiles
+from web.api import endpoint
+
+bp = Blueprint("users", __name__)
+
+
+@endpoint(bp, "GET", "/profile", role=Role.STUDENT, answer=schemas.Profile)
+def get_profile() -> dict[str, Any]:
+    """Read the caller's profile."""
+    return profiles.profile(current_user)
+
+
+@endpoint(
+    bp,
+    "PUT",
+    "/profile",
+    role=Role.STUDENT,
+    body=schemas.ProfileChanges,
+    answer=schemas.Profile,
+    message="Your profile is saved.",
+)
+def update_profile(body: dict[str, str]) -> dict[str, Any]:
+    """Change the fields that are sent, and leave the others.
+
+    An empty text clears `bio`, `location` and `website`.
+    """
+    with transaction():
+        user = profiles.update_profile(current_user, body)
+    return profiles.profile(user)
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/<user:user_id>",
+    role=Role.STUDENT,
+    answer=schemas.PublicRecord,
+    errors=(errors.UserNotFound, errors.ProfilePrivate),
+)
+def get_user(user_id: str) -> dict[str, Any]:
+    """Read the public record of a user.
+
+    A private profile is for the user, instructors and admins. `progress` is there for them, and
+    for others if the user's settings say so.
+    """
+    return profiles.public_record(user_id, current_user, now=clock.utcnow())
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/avatar",
+    role=Role.STUDENT,
+    upload="avatar",
+    answer=schemas.AvatarUrl,
+    message="Your picture is saved.",
+    errors=(errors.InvalidImage,),
+)
+def upload_avatar(file: BinaryIO) -> dict[str, str]:
+    """Upload a picture: JPEG, PNG, WebP or GIF, by its content.
+
+    It is turned upright, cropped square, scaled to at most 512 pixels and stripped of all that is
+    no picture. At most 12 megapixels, 25 for JPEG, 8 for WebP; and 5 MiB, if not set otherwise.
+    """
+    try:
+        picture = avatars.make(file)
+    except PictureInvalid as error:
+        raise errors.InvalidImage(str(error), fields={"avatar": [str(error)]}) from None
+    with transaction():
+        return {"avatar": profiles.set_avatar(current_user, picture)}
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/avatar",
+    role=Role.STUDENT,
+    answer=schemas.AvatarUrl,
+    message="Your picture is removed.",
+)
+def delete_avatar() -> dict[str, str]:
+    """Go back to the default picture, whose URL is the answer."""
+    with transaction():
+        return {"avatar": profiles.remove_avatar(current_user)}
+
+
+@endpoint(bp, "GET", "/settings", role=Role.STUDENT, answer=schemas.Settings)
+def get_settings() -> dict[str, Any]:
+    """Read the caller's settings."""
+    return profiles.preferences(current_user)
+
+
+@endpoint(
+    bp,
+    "PUT",
+    "/settings",
+    role=Role.STUDENT,
+    body=schemas.SettingsChanges,
+    answer=schemas.Settings,
+    message="Your settings are saved.",
+)
+def update_settings(body: dict[str, Any]) -> dict[str, Any]:
+    """Change the settings that are sent, those within `privacy` too, and leave the others."""
+    with transaction():
+        user = profiles.update_preferences(current_user, body)
+    return profiles.preferences(user)
+
+
+@endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
+def get_progress() -> dict[str, Any]:
+    """Read what the caller has learned so far; achievements newest first."""
+    return learning.own_progress(current_user.id, now=clock.utcnow())
+
+
+@endpoint(bp, "GET", "/certificates", role=Role.STUDENT, answer=schemas.Certificates)
+def list_certificates() -> dict[str, Sequence[Row[Any]]]:
+    """List the caller's certificates, newest first."""
+    return {"certificates": learning.list_certificates(current_user.id)}
+
+
+@endpoint(
+    bp,
+    "PUT",
+    "/password",
+    role=Role.STUDENT,
+    body=schemas.ChangePassword,
+    message="Your password is changed, and your other sessions have ended.",
+    errors=(errors.WrongPassword, errors.WeakPassword),
+)
+def change_password(body: dict[str, str]) -> None:
+    """Change the password. All sessions but the current one end, and a notice goes out by mail."""
+    user, session_id = current_user, get_jwt()["sid"]
+    accounts.confirm_password(user, body["current_password"], field="currentPassword")
+    personal = (user.username, user.email, user.first_name, user.last_name)
+    password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
+    with transaction():
+        accounts.change_password(user, password_hash, session_id=session_id)
+    record("password_changed", user.id)
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/account",
+    role=Role.STUDENT,
+    body=schemas.DeleteAccount,
+    message="Your account is deleted.",
+    errors=(errors.WrongPassword, errors.LastAdmin),
+)
+def delete_account(body: dict[str, str]) -> None:
+    """Delete the caller's account and all that is stored of it, at once and for good.
+
+    The username and the address are free again. A notice goes to the address.
+    """
+    user, session_id = current_user, get_jwt()["sid"]
+    accounts.confirm_password(user, body["password"], field="password")
+    with transaction():
+        accounts.delete_own(user, session_id=session_id)
+    record("account_deleted", user.id)

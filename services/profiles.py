@@ -1,0 +1,142 @@
+"""What users see and set of their own accounts, and what others see of them."""
+
+import hashlib
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Boolean, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy.orm import aliased
+
+import errors
+from config import ROOT
+from core.roles import Role
+from database import change, change_one, reading
+from extensions import db, settings
+from models import Avatar, User, UserRow, search_key
+from services import learning
+
+# The picture of those who have none.
+_DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
+
+
+def _digest(picture: bytes) -> str:
+    return hashlib.sha256(picture).hexdigest()
+
+
+_DEFAULT_DIGEST = _digest(_DEFAULT_PICTURE)
+
+# Their column `progress_visible` decides for those who may not see everything.
+_someone = aliased(User)
+_PUBLIC = learning.with_progress(
+    select(
+        User.id,
+        User.username,
+        User.first_name,
+        User.last_name,
+        User.avatar_digest,
+        User.bio,
+        User.location,
+        User.website,
+        User.role,
+        User.created_at,
+        User.timezone,
+        User.profile_visible,
+        User.progress_visible,
+    ).where(User.is_active),
+    exists().where(
+        _someone.id == bindparam("user_id"),
+        or_(_someone.progress_visible, bindparam("sees_all", type_=Boolean)),
+    ),
+)
+
+
+def profile(user: UserRow) -> dict[str, Any]:
+    """Return what a user sees of the own account."""
+    return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
+
+
+def public_record(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, Any]:
+    """Return what one user may see of another, by a single query; with `progress` if allowed.
+
+    Raises UserNotFound, also for an inactive user, and ProfilePrivate.
+    """
+    sees_all = viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
+    with reading() as connection:
+        found = connection.execute(_PUBLIC, {"user_id": user_id, "sees_all": sees_all}).all()
+    if not found:
+        raise errors.UserNotFound
+    user = found[0]
+    if not (user.profile_visible or sees_all):
+        raise errors.ProfilePrivate
+    record = profile(user)
+    if user.progress_visible or sees_all:
+        record["progress"] = learning.summary(found, now=now)
+    return record
+
+
+def update_profile(user: UserRow, changes: dict[str, Any]) -> UserRow:
+    """Change the fields that are given; return the whole row."""
+    if not changes:
+        return user
+    row = _set(user.id, **changes)
+    key = search_key(row.username, row.email, row.first_name, row.last_name)
+    return row if row.search_key == key else _set(user.id, search_key=key)
+
+
+def preferences(user: UserRow) -> dict[str, Any]:
+    """Return the settings of a user."""
+    return {**user._asdict(), "privacy": user}
+
+
+def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
+    """Change the settings that are given, those of `privacy` one by one; return the whole row."""
+    flat = {**changes, **changes.get("privacy", {})}
+    flat.pop("privacy", None)
+    return _set(user.id, **flat) if flat else user
+
+
+def set_avatar(user: UserRow, picture: bytes) -> str:
+    """Give a user another picture, a WebP file; return its URL."""
+    digest = _digest(picture)
+    _set(user.id, avatar_digest=digest)  # and hold the row, so that no two come in between
+    change(delete(Avatar).where(Avatar.user_id == user.id))
+    db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
+    return avatar_url(digest)
+
+
+def remove_avatar(user: UserRow) -> str:
+    """Give a user the default picture; return its URL."""
+    _set(user.id, avatar_digest=None)
+    change(delete(Avatar).where(Avatar.user_id == user.id))
+    return avatar_url(None)
+
+
+def avatar_url(digest: str | None) -> str:
+    """Return where a picture is; None is the default one. Another picture has another URL."""
+    return f"{settings.public_url}/avatars/{digest or _DEFAULT_DIGEST}.webp"
+
+
+def find_picture(digest: str) -> bytes | None:
+    """Return the WebP file with this digest, of an active user or the default one."""
+    if digest == _DEFAULT_DIGEST:
+        return _DEFAULT_PICTURE
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        return None
+    query = select(Avatar.picture).join(User).where(User.avatar_digest == digest, User.is_active)
+    with reading() as connection:
+        return connection.scalar(query.limit(1))
+
+
+def _set(user_id: str, **values: Any) -> UserRow:
+    """Change columns of an active user. Raises TokenRevoked when there is none any more."""
+    row = change_one(
+        update(User)
+        .where(User.id == user_id, User.is_active)
+        .values(**values)
+        .returning(User.__table__)
+    )
+    if row is None:
+        raise errors.TokenRevoked
+    return row

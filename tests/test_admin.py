@@ -1,0 +1,723 @@
+"""The accounts, as admins list, change and delete them; and that one admin always stays."""
+
+from types import SimpleNamespace
+
+import jwt
+import pytest
+from endpoints import UNKNOWN_ID
+from helpers import PASSWORD, failure, race, success
+from sqlalchemy import func, insert, select, update
+
+import errors
+from core.passwords import Hasher
+from database import reading, transaction
+from extensions import db
+from models import Course, DeniedSession, User, UserSession
+
+FIELDS = {
+    "id",
+    "username",
+    "email",
+    "firstName",
+    "lastName",
+    "role",
+    "isActive",
+    "emailVerified",
+    "joinDate",
+    "lastLogin",
+}
+# For what is refused before any database could have a view of it.
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# Two threads do not always meet; in so many rounds they do.
+ROUNDS = 10
+
+
+@pytest.fixture
+def admin(make_user, log_in):
+    """An admin, logged in, who is the oldest account: `admin.id`, `admin.headers`, …"""
+    user = make_user("headmaster", role="admin")
+    return SimpleNamespace(**vars(user), **vars(log_in(user)))
+
+
+@pytest.fixture
+def ask(client, admin):
+    """Ask for the list with a query as it stands in the URL."""
+
+    def ask(query=""):
+        return client.get(f"/api/users?{query}", headers=admin.headers)
+
+    return ask
+
+
+@pytest.fixture
+def find(client, admin):
+    """Return the usernames that a search finds, newest first; they fit on one page."""
+
+    def find(search, **query):
+        query["search"] = search
+        data = success(client.get("/api/users", query_string=query, headers=admin.headers))
+        assert len(data["users"]) == data["total"]
+        return [user["username"] for user in data["users"]]
+
+    return find
+
+
+@pytest.fixture
+def alter(client, admin):
+    def alter(user, **changes):
+        return client.patch(f"/api/users/{user.id}", json=changes, headers=admin.headers)
+
+    return alter
+
+
+@pytest.fixture
+def remove(client, admin):
+    def remove(user):
+        return client.delete(f"/api/users/{user.id}", headers=admin.headers)
+
+    return remove
+
+
+@pytest.fixture
+def events(caplog):
+    """Return the security events since the last call: what, of whom, by whom."""
+    caplog.set_level("INFO", logger="accounts.security")
+
+    def events():
+        found = [
+            (record.getMessage(), record.fields["user"], record.fields.get("by"))
+            for record in caplog.records
+            if record.name == "accounts.security"
+        ]
+        caplog.clear()
+        return found
+
+    return events
+
+
+def crowd(app, number):
+    """Add so many accounts, `user1` the oldest of them."""
+    rows = [
+        {
+            "id": f"{count:08x}-0000-7000-8000-000000000000",
+            "username": f"user{count}",
+            "username_key": f"user{count}",
+            "email": f"user{count}@example.org",
+            "first_name": "First",
+            "last_name": "Last",
+            "password_hash": "none",
+        }
+        for count in range(1, number + 1)
+    ]
+    with app.app_context(), transaction() as session:
+        session.execute(insert(User), rows)
+
+
+def stored(app, user):
+    with app.app_context(), reading() as connection:
+        query = select(User.__table__).where(User.id == user.id)
+        return connection.execute(query).one_or_none()
+
+
+def active_admins(app):
+    query = select(User.id).where(User.role == "admin", User.is_active)
+    with app.app_context(), reading() as connection:
+        return {*connection.scalars(query)}
+
+
+def verify(client, session):
+    return client.get("/api/auth/verify", headers=session.headers)
+
+
+def refresh(client, session):
+    return client.post("/api/auth/refresh", json={"refreshToken": session.refresh})
+
+
+def login(client, user):
+    return client.post("/api/auth/login", json={"email": user.email, "password": user.password})
+
+
+def register(client, **body):
+    names = {"firstName": "First", "lastName": "Last"}
+    return client.post("/api/auth/register", json={**names, "password": PASSWORD, **body})
+
+
+def put_course(client, user, headers):
+    body = {"name": "Python for beginners", "lessons": 12}
+    return client.put(f"/api/users/{user.id}/courses/python-101", json=body, headers=headers)
+
+
+def assert_ended(client, session):
+    failure(verify(client, session), 401, "token_revoked")
+    failure(refresh(client, session), 401, "token_revoked")
+
+
+# The list
+
+
+def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, clock):
+    clock.move(minutes=1)
+    moment = clock.utcnow()
+    user = make_user(
+        "Ada.L", first_name="Ada", last_name="L", created_at=moment, email_verified_at=moment
+    )
+    response = ask()
+    assert "message" not in response.get_json()
+    data = success(response)
+    assert data.keys() == {"users", "page", "perPage", "total"}
+    assert (data["page"], data["perPage"], data["total"]) == (1, 20, 2)
+    newest, oldest = data["users"]
+    assert newest == {
+        "id": user.id,
+        "username": "Ada.L",
+        "email": "ada.l@example.org",
+        "firstName": "Ada",
+        "lastName": "L",
+        "role": "student",
+        "isActive": True,
+        "emailVerified": True,
+        "joinDate": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastLogin": None,
+    }
+    assert oldest.keys() == FIELDS
+    assert (oldest["id"], oldest["role"], oldest["emailVerified"]) == (admin.id, "admin", False)
+    assert oldest["lastLogin"] >= oldest["joinDate"]
+
+
+def test_no_answer_holds_a_hash_or_settings(alter, ask, make_user):
+    user = make_user()
+    for response in (ask(), alter(user, role="instructor"), alter(user)):
+        success(response)
+        for word in ("assword", "$bcrypt", "ash", "search", "privacy", "theme", "Visible"):
+            assert word not in response.text
+
+
+def test_bare_path_is_the_same_list(client, ask, admin):
+    assert client.get("/users", headers=admin.headers).get_json() == ask().get_json()
+
+
+def test_accounts_come_newest_first_page_by_page(app, ask):
+    crowd(app, 45)
+    pages = [success(ask(f"role=student&page={page}"))["users"] for page in (1, 2, 3)]
+    assert [len(page) for page in pages] == [20, 20, 5]
+    listed = [user["username"] for page in pages for user in page]
+    assert listed == [f"user{count}" for count in range(45, 0, -1)]
+
+
+def test_page_beyond_the_end_is_empty_and_still_tells_the_total(app, ask):
+    crowd(app, 4)
+    assert len(success(ask("perPage=5"))["users"]) == 5
+    for page in (2, 3, 1_000_000_000):
+        data = success(ask(f"perPage=5&page={page}"))
+        assert data == {"users": [], "page": page, "perPage": 5, "total": 5}
+    assert success(ask("perPage=100&page=1000000000"))["users"] == []
+
+
+def test_page_is_as_long_as_asked_for(app, ask):
+    crowd(app, 101)
+    for length in (1, 2, 99, 100):
+        data = success(ask(f"perPage={length}"))
+        assert (len(data["users"]), data["perPage"], data["total"]) == (length, length, 102)
+    assert failure(ask("perPage=101"), 400, "invalid_request").keys() == {"perPage"}
+
+
+@on_one_database
+def test_number_that_is_none_is_refused(ask):
+    for name in ("page", "perPage"):
+        for value in (
+            *("0", "-1", "-0", "+1", "1.5", "1e1", "0x1", "1_0", "1,0", "", "abc", "null", "true"),
+            *("%201", "1%20", "1%0a", "1%00", "9" * 18, "9" * 19, "9" * 5000, "1000000001"),
+            # Digits, but not those of a URL: an Arabic one, a wide one, a superscript.
+            *("%D9%A1", "%EF%BC%91", "%C2%B9"),
+        ):
+            response = ask(f"{name}={value}")
+            assert failure(response, 400, "invalid_request").keys() == {name}, value
+
+
+@on_one_database
+def test_filter_takes_its_values_and_no_others(ask):
+    for name, values in {
+        "isActive": ["True", "FALSE", "1", "0", "yes", "on", "", "null", "true%20", "%00"],
+        "role": ["", "Admin", "teacher", "admin%20", "admin,student", "null", "%00"],
+    }.items():
+        for value in values:
+            response = ask(f"{name}={value}")
+            assert failure(response, 400, "invalid_request").keys() == {name}, value
+
+
+@on_one_database
+def test_repeated_parameter_is_refused(ask):
+    good = {"search": "a", "role": "admin", "isActive": "true", "page": "1", "perPage": "1"}
+    for name, value in good.items():
+        success(ask(f"{name}={value}"))
+        response = ask(f"{name}={value}&{name}={value}")
+        assert failure(response, 400, "invalid_request").keys() == {name}
+
+
+@on_one_database
+def test_unknown_parameter_is_refused_by_name(client, admin):
+    for name in ("per_page", "is_active", "Page", "sort", "id", "search[]", "", "\0", "\u00e9"):
+        for value in ("1", ["1", "2"]):
+            query = {"page": "1", name: value}
+            response = client.get("/api/users", query_string=query, headers=admin.headers)
+            assert failure(response, 400, "invalid_request") == {name: ["Unknown field."]}
+
+
+@on_one_database
+def test_all_that_is_wrong_is_told_at_once(ask):
+    fields = failure(ask("page=x&perPage=0&role=x&isActive=x&a=1"), 400, "invalid_request")
+    assert fields.keys() == {"page", "perPage", "role", "isActive", "a"}
+
+
+# Filters and search
+
+
+def test_role_and_activity_filter_alone_and_together(find, make_user, clock):
+    for name, role, is_active in (
+        ("learner", "student", True),
+        ("dropout", "student", False),
+        ("teacher", "instructor", True),
+        ("emeritus", "instructor", False),
+        ("retired", "admin", False),
+    ):
+        clock.move(seconds=1)
+        make_user(name, role=role, is_active=is_active)
+    assert find("", role="student") == ["dropout", "learner"]
+    assert find("", role="instructor") == ["emeritus", "teacher"]
+    assert find("", role="admin") == ["retired", "headmaster"]
+    assert find("", isActive="true") == ["teacher", "learner", "headmaster"]
+    assert find("", isActive="false") == ["retired", "emeritus", "dropout"]
+    assert find("", role="admin", isActive="false") == ["retired"]
+    assert find("e", role="instructor", isActive="true") == ["teacher"]
+    assert find("emeritus", role="student") == []
+
+
+def test_search_is_part_of_a_username_an_address_or_a_name(find, make_user):
+    make_user("other")
+    names = {"first_name": "Augusta", "last_name": "King-Noel"}
+    make_user("Ada.L-1", email="lovelace@analytical.example", **names)
+    for search in (
+        *("Ada.L-1", "ada.l", "DA.L-"),
+        *("lovelace@analytical.example", "LOVELACE@", "analytical.ex"),
+        *("Augusta", "gust", "AUGUSTA"),
+        *("King-Noel", "g-n", "king"),
+        *("Augusta King-Noel", "ta ki", "  augusta king  "),
+    ):
+        assert find(search) == ["Ada.L-1"], search
+    # What is part of none of them, though two of them together might hold it.
+    for search in ("1love", "1 love", "exampleaugusta", "augustaking", "king-noel augusta"):
+        assert find(search) == [], search
+
+
+@pytest.mark.parametrize(
+    ("name", "searches"),
+    [
+        ("Ärger", ["ärger", "ÄRGER", "äRg", "A\u0308rger"]),
+        ("Özgül Über", ["özgül über", "ÖZGÜL ÜBER", "GÜL ÜB"]),
+        ("Groß", ["groß", "GROSS", "gross", "GROẞ", "ß"]),
+        ("GROẞ", ["groß", "ß", "ss"]),
+        ("Σίσυφος", ["σίσυφος", "ΣΊΣΥΦΟΣ", "σίσυφοσ", "ΣΥΦΟΣ"]),
+        ("ΓΙΏΡΓΟΣ", ["Γιώργος", "γιώργος", "ώργοσ"]),
+        ("İpek", ["İpek", "İPEK", "i\u0307pek", "ipek", "IPEK", "pek"]),
+        ("Iş\u0131k", ["Iş\u0131k", "IŞIK", "\u0131ş\u0131k", "ş\u0131k", "Ş\u0131"]),
+        ("Καΐρης", ["Καΐρης", "Καΐρης".upper(), "καΐρησ"]),
+        ("Юлия", ["юлия", "ЮЛИЯ", "Ли"]),
+        ("Հայկ", ["հայկ", "ՀԱՅԿ"]),
+        ("Rene\u0301", ["René", "RENÉ", "rene\u0301"]),
+        ("\uff21\uff44\uff41", ["Ada", "ADA", "\uff41\uff44\uff41"]),
+        ("李小龍", ["小龍", "李"]),
+    ],
+)
+def test_search_knows_no_case_in_any_script(find, make_user, name, searches):
+    make_user("other", first_name="Nobody", last_name="Else")
+    make_user("somebody", email="x@y.example", first_name=name, last_name="Z")
+    for search in searches:
+        assert find(search, role="student") == ["somebody"], search
+
+
+def test_signs_are_taken_literally(find, make_user):
+    make_user("plain", first_name="Plain", last_name="Name")
+    signs = ["%", "_", "\\", "/", "*", "?", "[a]", "'", '"', "$", "--", "^"]
+    for number, sign in enumerate(signs):
+        make_user(f"signed{number}", first_name=f"Si{sign}gn", last_name="Ed")
+        for search in (sign, f"i{sign}g", f"SI{sign}GN ED"):
+            assert find(search) == [f"signed{number}"], search
+        for search in (f"{sign}{sign}", f"p{sign}n", f"si{sign}ed"):
+            assert find(search) == [], search
+
+
+def test_longest_search_is_as_long_as_the_longest_address(ask, make_user):
+    address = f"{'a' * 64}@{'b' * 63}.{'c' * 63}.{'d' * 57}.org"
+    make_user("longest", email=address)
+    assert success(ask(f"search={address}"))["total"] == 1
+    # Some characters are escaped, and one becomes eighteen when it is folded.
+    for char in ("x", "%", "/", "\ufdfa", "\U0001f600"):
+        quoted = "".join(f"%{byte:02x}" for byte in char.encode())
+        assert success(ask(f"search={quoted * 254}"))["total"] == 0
+        response = ask(f"search={quoted * 255}")
+        assert failure(response, 400, "invalid_request").keys() == {"search"}
+
+
+@on_one_database
+def test_control_characters_in_a_search_are_refused(ask):
+    for char in ("%00", "%01", "%09", "%0a", "%0d", "%1b", "%7f", "%c2%85", "%c2%9f"):
+        fields = failure(ask(f"search=a{char}b"), 400, "invalid_request")
+        assert fields == {"search": ["Control characters are not allowed."]}
+
+
+def test_odd_bytes_in_a_search_find_nothing(ask):
+    for odd in ("%ff", "%ed%a0%80", "%", "%zz", "%f0%9f%98%80", "%e2%80%ae", "%ef%bf%bf"):
+        assert success(ask(f"search=a{odd}b"))["users"] == []
+
+
+def test_blank_search_finds_all(find, make_user):
+    make_user()
+    for search in ("", "  ", "\u00a0\u2003"):
+        assert len(find(search)) == 2
+
+
+def test_changed_name_is_found_and_the_old_one_is_not(client, find, auth):
+    def rename(**names):
+        success(client.put("/api/users/profile", json=names, headers=auth.headers))
+
+    assert find("first last", role="student") == ["student"]
+    rename(firstName="Grace", lastName="Hopper")
+    assert find("GRACE HOPPER") == find("ce ho") == ["student"]
+    assert find("first last") == ["headmaster"]
+    rename(lastName="Ö")
+    assert find("grace ö") == find("student@") == find("Student") == ["student"]
+    assert find("hopper") == []
+
+
+def test_registered_account_is_found(client, find):
+    success(register(client, username="New.1", email="me@a.example", firstName="Änne"), 201)
+    assert find("änne la") == find("NEW.") == find("me@a.ex") == ["New.1"]
+
+
+# Changes
+
+
+def test_change_of_role_ends_all_sessions(app, client, alter, make_user, log_in):
+    user = make_user("teacher")
+    sessions = [log_in(user), log_in(user)]
+    response = alter(user, role="instructor")
+    assert response.get_json()["message"] == "The account is changed."
+    data = success(response)
+    assert data.keys() == FIELDS
+    assert (data["id"], data["role"], data["isActive"]) == (user.id, "instructor", True)
+    for session in sessions:
+        assert_ended(client, session)
+    assert success(verify(client, log_in(user)))["user"]["role"] == "instructor"
+    with app.app_context(), reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(DeniedSession)) == 2
+
+
+def test_deactivated_account_is_out_at_once_until_it_is_activated(client, alter, auth, log_in):
+    sessions = [auth, log_in(auth.user)]
+    assert success(alter(auth.user, isActive=False))["isActive"] is False
+    for session in sessions:
+        assert_ended(client, session)
+    failure(login(client, auth.user), 403, "account_inactive")
+    assert success(alter(auth.user, isActive=True))["isActive"] is True
+    for session in sessions:
+        assert_ended(client, session)
+    success(verify(client, log_in(auth.user)))
+
+
+def test_role_and_activity_change_together(app, alter, make_user):
+    user = make_user(is_active=False)
+    for role, is_active in (("instructor", True), ("student", False), ("admin", True)):
+        data = success(alter(user, role=role, isActive=is_active))
+        assert (data["role"], data["isActive"]) == (role, is_active)
+        assert (stored(app, user).role, stored(app, user).is_active) == (role, is_active)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"role": "student"}, {"isActive": True}, {"role": "student", "isActive": True}]
+)
+def test_what_changes_nothing_ends_no_session(app, client, auth, alter, changes, events):
+    before = stored(app, auth.user)
+    events()
+    data = success(alter(auth.user, **changes))
+    assert (data["id"], data["role"], data["isActive"]) == (auth.user.id, "student", True)
+    assert events() == []
+    assert stored(app, auth.user) == before
+    success(verify(client, auth))
+    success(refresh(client, auth))
+
+
+def test_change_ends_no_session_of_another(client, alter, auth, admin, make_user):
+    success(alter(make_user("other"), role="instructor"))
+    success(alter(make_user("third"), isActive=False))
+    for session in (auth, admin):
+        success(verify(client, session))
+
+
+def test_what_cannot_be_changed_is_refused_by_name(app, auth, alter):
+    before = stored(app, auth.user)
+    for changes in (
+        *({name: "x"} for name in ("id", "username", "email", "firstName", "password")),
+        *({name: True} for name in ("is_active", "emailVerified", "passwordHash")),
+        *({"role": value} for value in (None, "", "Admin", "root", ["admin"], 1, {}, True)),
+        *({"isActive": value} for value in (None, "true", 1, 0, "", [], {})),
+    ):
+        response = alter(auth.user, **{"role": "admin", "isActive": False, **changes})
+        assert failure(response, 400, "invalid_request").keys() == changes.keys()
+    assert stored(app, auth.user) == before
+
+
+def test_user_that_is_none_is_not_found(app, client, admin, make_user):
+    user = make_user()
+    before = stored(app, user)
+    for user_id in (
+        UNKNOWN_ID,
+        user.id.upper(),
+        user.id.replace("-", ""),
+        f"%7B{user.id}%7D",
+        f"{user.id}%00",
+        f"{user.id}%0a",
+        f"%20{user.id}",
+        user.username,
+        user.email,
+        "%ff",
+    ):
+        for path in (f"/api/users/{user_id}", f"/users/{user_id}"):
+            for body in ({}, {"role": "instructor"}, {"isActive": False}):
+                response = client.patch(path, json=body, headers=admin.headers)
+                assert failure(response, 404, "user_not_found") == {}
+            failure(client.delete(path, headers=admin.headers), 404, "user_not_found")
+    assert stored(app, user) == before
+
+
+def test_events_name_the_account_and_the_admin(alter, remove, admin, make_user, events):
+    user = make_user()
+    events()
+    success(alter(user, role="instructor"))
+    assert events() == [("role_changed", user.id, admin.id)]
+    success(alter(user, isActive=False))
+    assert events() == [("account_deactivated", user.id, admin.id)]
+    success(alter(user, isActive=True))
+    assert events() == [("account_activated", user.id, admin.id)]
+    success(alter(user, role="student", isActive=False))
+    changed = [("role_changed", user.id, admin.id), ("account_deactivated", user.id, admin.id)]
+    assert events() == changed
+    success(remove(user))
+    assert events() == [("account_deleted", user.id, admin.id)]
+    failure(remove(user), 404, "user_not_found")
+    failure(alter(user, role="admin"), 404, "user_not_found")
+    failure(alter(admin, role="student"), 409, "last_admin")
+    failure(remove(admin), 409, "last_admin")
+    assert events() == []
+
+
+def test_login_during_a_change_of_role_gets_the_new_role(
+    client, alter, make_user, log_in, monkeypatch
+):
+    user = make_user()
+    verify_password = Hasher.verify
+
+    def change_meanwhile(*arguments):
+        success(alter(user, role="instructor"))
+        return verify_password(*arguments)
+
+    monkeypatch.setattr(Hasher, "verify", change_meanwhile)
+    session = log_in(user)
+    assert session.data["user"]["role"] == "instructor"
+    claims = jwt.decode(session.access, options={"verify_signature": False})
+    assert claims["role"] == "instructor"
+    success(verify(client, session))
+
+
+# Deletion
+
+
+def test_deleted_account_is_gone_and_its_owner_told(app, client, auth, remove, outbox):
+    success(client.post("/api/auth/forgot-password", json={"email": auth.user.email}))
+    response = remove(auth.user)
+    assert response.get_json()["message"] == "The account is deleted."
+    assert success(response) == {}
+    assert stored(app, auth.user) is None
+    assert_ended(client, auth)
+    failure(login(client, auth.user), 401, "invalid_credentials")
+    failure(remove(auth.user), 404, "user_not_found")
+    # The mail with a link, for which there is no account any more, is taken back.
+    assert outbox.waiting() == [("account_deleted", auth.user.email)]
+    (notice,) = outbox.deliver()
+    assert (notice["To"], notice["Subject"]) == (auth.user.email, "Your account was deleted")
+
+
+def test_deleted_account_leaves_nothing_and_takes_nothing_of_others(
+    app, client, admin, remove, make_user, log_in
+):
+    gone, other = make_user("gone"), make_user("other")
+    for user in (gone, other):
+        log_in(user)
+        success(put_course(client, user, admin.headers), 201)
+    success(remove(gone))
+    with app.app_context(), reading() as connection:
+        for table in (UserSession, Course):
+            owners = {*connection.scalars(select(table.user_id))}
+            assert owners - {admin.id} == {other.id}
+        for table in db.metadata.sorted_tables:
+            if "user_id" in table.columns:
+                assert gone.id not in connection.scalars(select(table.columns.user_id)).all()
+
+
+def test_name_and_address_of_a_deleted_account_are_free(client, remove, make_user):
+    user = make_user("Ada")
+    again = {"username": "ADA", "email": user.email}
+    failure(register(client, **again), 409, "username_taken")
+    success(remove(user))
+    assert success(register(client, **again), 201)["userId"] != user.id
+
+
+# The last admin
+
+
+def delete_own(client, user, headers):
+    body = {"password": user.password, "confirmation": "DELETE_MY_ACCOUNT"}
+    return client.delete("/api/users/account", json=body, headers=headers)
+
+
+def patch(**changes):
+    def act(client, user, headers):
+        return client.patch(f"/api/users/{user.id}", json=changes, headers=headers)
+
+    return act
+
+
+def delete_as_admin(client, user, headers):
+    return client.delete(f"/api/users/{user.id}", headers=headers)
+
+
+ACTS = {
+    "demote": patch(role="student"),
+    "deactivate": patch(isActive=False),
+    "delete": delete_as_admin,
+    "delete own": delete_own,
+}
+
+
+@pytest.mark.parametrize(
+    "second", [None, {"role": "admin", "is_active": False}, {"role": "instructor"}]
+)
+def test_last_active_admin_stays(app, client, admin, alter, remove, make_user, outbox, second):
+    if second:
+        make_user("second", **second)
+    before = stored(app, admin)
+    for changes in (
+        {"role": "student"},
+        {"role": "instructor"},
+        {"isActive": False},
+        {"role": "student", "isActive": False},
+        {"role": "student", "isActive": True},
+        {"role": "admin", "isActive": False},
+    ):
+        assert failure(alter(admin, **changes), 409, "last_admin") == {}
+    for response in (remove(admin), delete_own(client, admin, admin.headers)):
+        assert failure(response, 409, "last_admin") == {}
+        assert response.get_json()["message"] == errors.LastAdmin.message
+    assert stored(app, admin) == before
+    assert outbox.waiting() == []
+    # Nothing is in the way of what leaves the admin one, and the session has not ended.
+    success(alter(admin, role="admin", isActive=True))
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_one_of_two_admins_may_go(app, client, admin, make_user, log_in, act):
+    second = make_user("second", role="admin")
+    success(act(client, admin, admin.headers))
+    failure(verify(client, admin), 401, "token_revoked")
+    assert active_admins(app) == {second.id}
+    failure(act(client, second, log_in(second).headers), 409, "last_admin")
+    assert active_admins(app) == {second.id}
+
+
+@pytest.mark.parametrize("act", ["demote", "delete"])
+def test_inactive_admin_may_always_go(app, client, admin, make_user, act):
+    retired = make_user("retired", role="admin", is_active=False)
+    success(ACTS[act](client, retired, admin.headers))
+    assert active_admins(app) == {admin.id}
+
+
+def test_new_admin_lets_the_old_one_go(app, client, admin, alter, auth, log_in):
+    failure(alter(admin, role="student"), 409, "last_admin")
+    success(alter(auth.user, role="admin"))
+    success(alter(admin, role="student"))
+    assert active_admins(app) == {auth.user.id}
+    failure(client.get("/api/users", headers=log_in(admin).headers), 403, "forbidden")
+    success(client.get("/api/users", headers=log_in(auth.user).headers))
+
+
+@pytest.fixture
+def patient_app(make_app, monkeypatch):
+    """An application that waits for locks as long as it takes, also on a machine that is busy.
+
+    So a 503 is a deadlock, which Postgres finds by itself.
+    """
+    monkeypatch.setattr("database.LOCK_WAIT", 30_000)
+    monkeypatch.setattr("database.STATEMENT_WAIT", 30_000)
+    monkeypatch.setattr("database.SILENCE_WAIT", 40)
+    return make_app()
+
+
+def at_once(app, log_in, admins, acts):
+    """Let each act happen at the same moment: by which admin, what, and to which."""
+    headers = [log_in(admin).headers for admin in admins]
+
+    def act(number):
+        who, what, whom = acts[number]
+        return ACTS[what](app.test_client(), admins[whom], headers[who])
+
+    return race(act, len(acts))
+
+
+def assert_refused(response):
+    """Assert that the last moment's check has refused it, or already the guard."""
+    codes = {401: "token_revoked", 403: "forbidden", 409: "last_admin"}
+    assert response.status_code in codes, response.text
+    failure(response, response.status_code, codes[response.status_code])
+
+
+def retire_all(app):
+    """Make nobody an admin, for the next round."""
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(role="student"))
+
+
+PARTINGS = {
+    "each demotes the other": [(0, "demote", 1), (1, "demote", 0)],
+    "each steps down": [(0, "demote", 0), (1, "demote", 1)],
+    "each deactivates the other": [(0, "deactivate", 1), (1, "deactivate", 0)],
+    "each deletes the other": [(0, "delete", 1), (1, "delete", 0)],
+    "one deletes, one demotes": [(0, "delete", 1), (1, "demote", 0)],
+    "each leaves": [(0, "delete own", 0), (1, "delete own", 1)],
+    "one demotes the other and leaves": [(0, "demote", 1), (0, "delete own", 0)],
+}
+
+
+@pytest.mark.parametrize("acts", PARTINGS.values(), ids=PARTINGS)
+def test_of_two_admins_who_go_at_the_same_moment_one_stays(patient_app, make_user, log_in, acts):
+    for number in range(ROUNDS):
+        admins = [make_user(f"{name}{number}", role="admin") for name in ("ada", "bob")]
+        first, second = sorted(
+            at_once(patient_app, log_in, admins, acts), key=lambda answer: answer.status_code
+        )
+        success(first)
+        assert_refused(second)
+        assert len(active_admins(patient_app)) == 1
+        retire_all(patient_app)
+
+
+def test_of_many_admins_who_demote_each_other_at_the_same_moment_one_stays(
+    patient_app, make_user, log_in
+):
+    for number in range(3):
+        admins = [make_user(f"admin{number}{letter}", role="admin") for letter in "abcdef"]
+        circle = [(who, "demote", who - 1) for who in range(len(admins))]
+        answers = at_once(patient_app, log_in, admins, circle)
+        refused = [answer for answer in answers if answer.status_code != 200]
+        for answer in refused:
+            assert_refused(answer)
+        assert len(active_admins(patient_app)) == len(refused) >= 1
+        retire_all(patient_app)

@@ -1,0 +1,414 @@
+"""Pictures of users: uploaded, served to everybody, replaced and removed."""
+
+import io
+
+import pytest
+from helpers import connections_held, failure, race, success
+from PIL import Image
+from sqlalchemy import event, func, select, update
+from test_bad_input import BrokenChunks, Chunks
+
+from core.images import Avatars, PicturesBusy
+from database import reading, transaction
+from extensions import db
+from models import Avatar, User
+
+PUBLIC_URL = "https://school.test"
+A_YEAR = "public, max-age=31536000, immutable"
+
+
+def picture(colour="red", size=(40, 30), form="PNG"):
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, form)
+    return file.getvalue()
+
+
+def form(content, name="avatar", filename="me.png", content_type="image/png"):
+    return {name: (io.BytesIO(content), filename, content_type)}
+
+
+@pytest.fixture
+def upload(client, auth):
+    def upload(content, headers=auth.headers, **details):
+        return client.post("/api/users/avatar", data=form(content, **details), headers=headers)
+
+    return upload
+
+
+def path_of(answer):
+    """Return the path of the picture in an answer, which is a URL below PUBLIC_URL."""
+    url = answer["avatar"]
+    assert url.startswith(f"{PUBLIC_URL}/avatars/")
+    assert url.endswith(".webp")
+    return url.removeprefix(PUBLIC_URL)
+
+
+def shown(client, path):
+    """Return the picture that a browser shows, without any token."""
+    response = client.get(path)
+    assert (response.status_code, response.mimetype) == (200, "image/webp")
+    with Image.open(io.BytesIO(response.data)) as found:
+        found.load()
+        return found
+
+
+def count(app):
+    with app.app_context(), reading() as connection:
+        return connection.scalar(select(func.count()).select_from(Avatar))
+
+
+def test_uploaded_picture_is_shown_to_everybody(client, auth, upload):
+    answer = success(upload(picture("red")))
+    assert answer.keys() == {"avatar"}
+    found = shown(client, path_of(answer))
+    assert (found.format, found.size) == ("WEBP", (30, 30))
+    red, green, blue = found.getpixel((15, 15))
+    assert red > 240 > 20 > green == blue or (red > 240 and max(green, blue) < 20)
+    profile = success(client.get("/api/users/profile", headers=auth.headers))
+    record = success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
+    assert profile["avatar"] == record["avatar"] == answer["avatar"]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
+@pytest.mark.parametrize("prefix", ["/api", ""])
+def test_kind_is_known_by_the_content_and_not_by_what_is_said_of_it(client, auth, kind, prefix):
+    data = form(picture(form=kind), filename="../../evil.html", content_type="text/html")
+    response = client.post(f"{prefix}/users/avatar", data=data, headers=auth.headers)
+    shown(client, path_of(success(response)))
+
+
+def test_picture_may_be_kept_for_ever(client, upload):
+    path = path_of(success(upload(picture())))
+    first = client.get(path)
+    assert first.headers["Cache-Control"] == A_YEAR
+    assert first.headers["X-Content-Type-Options"] == "nosniff"
+    assert first.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+    tag = first.headers["ETag"]
+    assert tag.strip('"') in path
+    for sent in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = client.get(path, headers={"If-None-Match": sent})
+        assert (again.status_code, again.data) == (304, b"")
+        assert again.headers["ETag"] == tag
+        assert again.headers["Cache-Control"] == A_YEAR
+    assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+    head = client.head(path)
+    assert (head.status_code, head.data, head.headers["ETag"]) == (200, b"", tag)
+    assert head.headers["Content-Length"] == str(len(first.data))
+
+
+def test_everybody_has_a_picture_from_the_start(client, auth):
+    path = path_of(success(client.get("/api/users/profile", headers=auth.headers)))
+    found = shown(client, path)
+    assert found.size == (512, 512)
+    assert client.get(path).headers["Cache-Control"] == A_YEAR
+
+
+def test_removed_picture_gives_way_to_the_first_one(app, client, auth, upload):
+    default = path_of(success(client.get("/api/users/profile", headers=auth.headers)))
+    own = path_of(success(upload(picture())))
+    for _ in range(2):  # and nothing is wrong with removing it again
+        response = client.delete("/api/users/avatar", headers=auth.headers)
+        assert path_of(success(response)) == default
+    failure(client.get(own), 404, "not_found")
+    shown(client, default)
+    assert count(app) == 0
+
+
+def test_another_picture_has_another_address_and_takes_the_place_of_the_first(app, client, upload):
+    first = path_of(success(upload(picture("red"))))
+    second = path_of(success(upload(picture("blue"))))
+    assert first != second
+    failure(client.get(first), 404, "not_found")
+    shown(client, second)
+    assert path_of(success(upload(picture("blue")))) == second
+    assert count(app) == 1
+
+
+def test_one_picture_of_two_users_stays_while_one_of_them_has_it(
+    client, auth, upload, make_user, log_in
+):
+    other = log_in(make_user("other")).headers
+    mine, theirs = (path_of(success(upload(picture(), headers=h))) for h in (auth.headers, other))
+    assert mine == theirs
+    success(client.delete("/api/users/avatar", headers=auth.headers))
+    shown(client, theirs)
+    success(client.delete("/api/users/avatar", headers=other))
+    failure(client.get(theirs), 404, "not_found")
+
+
+def test_picture_of_an_inactive_user_is_not_shown(app, client, upload):
+    path = path_of(success(upload(picture())))
+    for active, status in ((False, 404), (True, 200)):
+        with app.app_context(), transaction() as session:
+            session.execute(update(User).values(is_active=active))
+        assert client.get(path).status_code == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/avatars/" + "0" * 64 + ".webp", "/avatars/x.webp", "/avatars/%00.webp", "/avatars/.webp"],
+)
+def test_unknown_picture_is_a_404_in_json(client, path):
+    failure(client.get(path), 404, "not_found")
+    failure(client.get(path, headers={"If-None-Match": "*"}), 404, "not_found")
+
+
+def test_address_never_comes_from_the_host_header(client, auth):
+    headers = {**auth.headers, "Host": "evil.example", "X-Forwarded-Host": "evil.example"}
+    path_of(success(client.post("/users/avatar", data=form(picture()), headers=headers)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"<html><script>alert(1)</script></html>",
+        picture()[:-40],
+        picture(form="BMP"),
+        b"\x00" * 1000,
+    ],
+    ids=["nothing", "svg", "html", "cut", "bmp", "zeros"],
+)
+def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, upload, content):
+    before = success(client.get("/api/users/profile", headers=auth.headers))
+    fields = failure(upload(content), 400, "invalid_image")
+    assert fields.keys() == {"avatar"}
+    assert success(client.get("/api/users/profile", headers=auth.headers)) == before
+    assert count(app) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (picture(), None),
+        (picture(), "image/png"),
+        (b"{}", "application/json"),
+        (b"avatar=x", "application/x-www-form-urlencoded"),
+        (b"--x--", "multipart/mixed; boundary=x"),
+        (b"", None),
+    ],
+)
+def test_body_that_is_no_form_is_a_415(client, auth, body, content_type):
+    for path in ("/api/users/avatar", "/users/avatar"):
+        response = client.post(path, data=body, content_type=content_type, headers=auth.headers)
+        failure(response, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    ("data", "wrong"),
+    [
+        (lambda: {}, {"avatar"}),
+        (lambda: {"avatar": "text"}, {"avatar"}),
+        (lambda: {"other": "text"}, {"avatar", "other"}),
+        (lambda: {**form(picture()), "role": "admin"}, {"role"}),
+        (lambda: {**form(picture()), **form(b"", name="second")}, {"second"}),
+        (lambda: {"avatar": [(io.BytesIO(b"a"), "a"), (io.BytesIO(b"b"), "b")]}, {"avatar"}),
+        (lambda: form(picture(), name="Avatar"), {"avatar", "Avatar"}),
+    ],
+)
+def test_what_is_wrong_with_the_form_is_named(client, auth, data, wrong):
+    response = client.post(
+        "/api/users/avatar",
+        data=data(),
+        content_type="multipart/form-data",
+        headers=auth.headers,
+    )
+    assert failure(response, 400, "invalid_request").keys() == wrong
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"--x\r\n"),
+        ("multipart/form-data; boundary=", b"--\r\n"),
+        ("multipart/form-data; boundary=\u00e4", b"--x\r\n"),
+        ("multipart/form-data; boundary=x", b"no form at all"),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\nno name\r\n--x--\r\n"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="avatar"; filename="a"\r\n\r\ncut off',
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="\xff"; filename="a"\r\n\r\n\r\n--x--',
+        ),
+        ("multipart/form-data; boundary=x", b"--x\r\n" + b"a: b\r\n" * 5000 + b"\r\n--x--\r\n"),
+    ],
+)
+def test_broken_form_is_a_400(client, auth, content_type, body):
+    response = client.post(
+        "/api/users/avatar", data=body, content_type=content_type, headers=auth.headers
+    )
+    failure(response, 400, "invalid_request")
+
+
+def test_endless_forms_are_cut_off(client, auth):
+    many = {f"field{number}": "x" for number in range(11)}
+    for data in (many, {"note": "x" * 300_000}, {"n" * 300_000: "x"}):
+        response = client.post(
+            "/api/users/avatar",
+            data=data,
+            content_type="multipart/form-data",
+            headers=auth.headers,
+        )
+        failure(response, 413, "too_large")
+
+
+def test_file_of_the_largest_size_is_taken_and_a_byte_more_is_not(make_app, auth):
+    content = picture()
+    for limit, status in ((len(content), 200), (len(content) - 1, 413)):
+        client = make_app(max_avatar_bytes=limit).test_client()
+        response = client.post("/api/users/avatar", data=form(content), headers=auth.headers)
+        assert response.status_code == status
+    failure(response, 413, "too_large")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Image.effect_noise((1200, 1200), 100).tobytes,
+        lambda: b"\r\n--aa" * 200_000,
+        lambda: b"\n" * 1_000_000,
+        lambda: b"\r" * 1_000_000,
+        lambda: b"-" * 1_000_000,
+    ],
+    ids=["noise", "nearly boundaries", "line feeds", "carriage returns", "dashes"],
+)
+def test_large_file_comes_through_whole(client, auth, monkeypatch, content):
+    sent, come = picture() + content(), []
+    monkeypatch.setattr(Avatars, "make", lambda _, file: come.append(file.read()) or picture())
+    for boundary in ("x", "a" * 10_000):
+        response = client.post(
+            "/api/users/avatar",
+            data=multipart(sent, boundary),
+            content_type=f"multipart/form-data; boundary={boundary}",
+            headers=auth.headers,
+        )
+        success(response)
+    assert come == [sent, sent]
+
+
+def multipart(content, boundary="x"):
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="avatar"; filename="a"\r\n\r\n'
+    return head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
+
+
+MULTIPART = {"content_type": "multipart/form-data; boundary=x"}
+
+
+def test_chunked_upload_is_measured_and_read(client, auth):
+    def send(body):
+        return body.send(client, "POST", "/api/users/avatar", headers=auth.headers, **MULTIPART)
+
+    shown(client, path_of(success(send(Chunks(multipart(picture()))))))
+    failure(send(Chunks(multipart(b"x" * (5 * 2**20 + 1)))), 413, "too_large")
+    failure(send(Chunks(multipart(b"x" * 6 * 2**20))), 413, "too_large")
+    failure(send(BrokenChunks()), 400, "invalid_request")
+    failure(send(Chunks()), 400, "invalid_request")
+
+
+def test_chunked_upload_is_not_stored_beyond_the_limit(client, auth, monkeypatch):
+    stored = []
+
+    class Disk(io.BytesIO):
+        def __init__(self, **_options):
+            super().__init__()
+
+        def write(self, piece):
+            stored.append(len(piece))
+            return super().write(piece)
+
+    monkeypatch.setattr("web.bodies.SpooledTemporaryFile", Disk)
+    body = Chunks(multipart(b"x" * 20 * 2**20))
+    response = body.send(client, "POST", "/api/users/avatar", headers=auth.headers, **MULTIPART)
+    failure(response, 413, "too_large")
+    assert sum(stored) <= 5 * 2**20 + 2 * 64 * 1024
+
+
+def test_announced_length_is_believed_when_it_is_too_much(client, auth):
+    response = client.post(
+        "/api/users/avatar",
+        input_stream=BrokenChunks(),
+        headers=auth.headers,
+        environ_overrides={"CONTENT_LENGTH": str(6 * 2**20)},
+        **MULTIPART,
+    )
+    failure(response, 413, "too_large")
+
+
+def test_user_is_read_without_the_picture(app, client, auth, upload):
+    success(upload(picture()))
+    statements = []
+    with app.app_context():
+        engine = db.engine
+
+    def note(_connection, _cursor, statement, *_more):
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        success(client.get("/api/users/profile", headers=auth.headers))
+        success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert len(statements) == 3
+    assert not any("avatars" in statement for statement in statements)
+
+
+def test_no_connection_is_held_while_a_picture_is_made(app, upload, monkeypatch):
+    held = connections_held(app, monkeypatch, Avatars, "make")
+    success(upload(picture()))
+    assert held == [0]
+
+
+def test_too_many_pictures_at_once_are_asked_to_come_again(upload, monkeypatch):
+    def busy(_self, _file):
+        raise PicturesBusy
+
+    monkeypatch.setattr(Avatars, "make", busy)
+    response = upload(picture())
+    failure(response, 503, "unavailable")
+    assert int(response.headers["Retry-After"]) > 0
+
+
+def test_of_uploads_at_once_one_stays_and_is_shown(app, client, auth):
+    def send(number):
+        data = form(picture((number * 15, 0, 0)))
+        response = app.test_client().post("/api/users/avatar", data=data, headers=auth.headers)
+        return success(response)["avatar"]
+
+    urls = race(send)
+    profile = success(client.get("/api/users/profile", headers=auth.headers))
+    assert profile["avatar"] in urls
+    shown(client, path_of(profile))
+    assert count(app) == 1
+
+
+def test_upload_for_an_account_that_goes_meanwhile_is_refused(app, upload, monkeypatch):
+    make = Avatars.make
+
+    def slow(self, file):
+        with app.app_context(), transaction() as session:
+            session.execute(User.__table__.delete())
+        return make(self, file)
+
+    monkeypatch.setattr(Avatars, "make", slow)
+    failure(upload(picture()), 401, "token_revoked")
+    assert count(app) == 0
+
+
+@pytest.mark.parametrize("when", ["write", "seek", "close"])
+def test_full_disk_is_unavailable_and_no_fault_of_the_client(upload, monkeypatch, when):
+    class FullDisk(io.BytesIO):
+        def __init__(self, **_options):
+            super().__init__()
+
+    def fail(self, *_):
+        if when != "close" or not self.closed:
+            io.BytesIO.close(self)
+            raise OSError(28, "No space left on device")
+
+    setattr(FullDisk, when, fail)
+    monkeypatch.setattr("web.bodies.SpooledTemporaryFile", FullDisk)
+    failure(upload(picture()), 503, "unavailable")

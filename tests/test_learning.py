@@ -1,0 +1,1261 @@
+"""Learning records as the course system delivers them, and what learners see of them."""
+
+import random
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import pytest
+from endpoints import UNKNOWN_ID
+from helpers import failure, race, success
+from sqlalchemy import delete, event, func, insert, select, update
+
+from core.clock import rfc3339
+from database import reading, transaction
+from extensions import db
+from models import Achievement, Certificate, Course, Lesson, User
+from services import profiles
+
+# When each story begins.
+NOW = "2030-06-12T12:00:00Z"
+TABLES = (Course, Lesson, Achievement, Certificate)
+COURSE = {"name": "Python for beginners", "lessons": 3}
+LESSON = {"minutes": 25}
+ACHIEVEMENT = {"name": "First steps"}
+CERTIFICATE = {"courseId": "python", "courseName": "Python for beginners"}
+NO_PROGRESS = {
+    "totalCourses": 0,
+    "completedCourses": 0,
+    "totalLessons": 0,
+    "completedLessons": 0,
+    "totalHours": 0.0,
+    "achievements": [],
+    "currentStreak": 0,
+}
+
+
+def at(text, **later):
+    """Return a moment, or so much later, as the API writes it."""
+    return rfc3339(datetime.fromisoformat(text) + timedelta(**later))
+
+
+class School:
+    """The course system, a learner, and what the one delivers of the other. Time stands still."""
+
+    def __init__(self, app, make_user, log_in, monkeypatch):
+        self._client = app.test_client
+        self._log_in = log_in
+        self._now = datetime.fromisoformat(NOW)
+        monkeypatch.setattr("core.clock.utcnow", lambda: self._now)
+        self._headers = {}
+        self.learner = make_user("learner")
+        self.system = make_user("course-system", role="instructor")
+
+    def headers(self, user):
+        if user.id not in self._headers:
+            self._headers[user.id] = self._log_in(user).headers
+        return self._headers[user.id]
+
+    def later(self, **by):
+        """Move the time on; tokens of before may have expired by then."""
+        self._now += timedelta(**by)
+        self._headers.clear()
+
+    def deliver(self, method, path, body=None, *, of=None, by=None):
+        """Call the API about a user's record; `of` is a user or what stands for the id."""
+        user_id = getattr(of or self.learner, "id", of)
+        return self._client().open(
+            f"/api/users/{user_id}/{path}",
+            method=method,
+            json=body,
+            headers=self.headers(by or self.system),
+        )
+
+    def put(self, path, body, **options):
+        return self.deliver("PUT", path, body, **options)
+
+    def delete(self, path, **options):
+        return self.deliver("DELETE", path, **options)
+
+    def course(self, course_id="python", lessons=3, **options):
+        success(self.put(f"courses/{course_id}", COURSE | {"lessons": lessons}, **options), 201)
+
+    def lesson(self, lesson_id, course_id="python", *, of=None, **fields):
+        path = f"courses/{course_id}/lessons/{lesson_id}"
+        return success(self.put(path, LESSON | fields, of=of), 201)
+
+    def get(self, path, user=None):
+        user = user or self.learner
+        return self._client().get(f"/api/users/{path}", headers=self.headers(user))
+
+    def progress(self, user=None):
+        return success(self.get("progress", user))
+
+    def certificates(self, user=None):
+        data = success(self.get("certificates", user))
+        assert data.keys() == {"certificates"}
+        return data["certificates"]
+
+    def settings(self, changes, user=None):
+        user = user or self.learner
+        headers = self.headers(user)
+        success(self._client().put("/api/users/settings", json=changes, headers=headers))
+
+
+@pytest.fixture
+def school(app, make_user, log_in, monkeypatch, caplog):
+    yield School(app, make_user, log_in, monkeypatch)
+    # It would be answered with 503, and tried again as any other.
+    assert "deadlock" not in caplog.text
+
+
+def patiently(call):
+    """Call again what a busy machine had no time for, as the course system does."""
+    while (answer := call()).status_code == 503:
+        failure(answer, 503, "unavailable")
+    return answer
+
+
+class Kind:
+    """One of the four kinds of records: where it is put, what with, and what comes back."""
+
+    def __init__(self, table, path, body, time=None, **answer):
+        self.table = table
+        self.path = path
+        self.body = body
+        self.time = time
+        self.answer = body | answer | ({time: NOW} if time else {})
+
+    def __str__(self):
+        return self.table.__name__
+
+    def named(self, record_id):
+        return f"{self.path.rpartition('/')[0]}/{record_id}"
+
+
+LESSON_PATH = "courses/python/lessons/one"
+KINDS = [
+    Kind(Course, "courses/python", COURSE, id="python"),
+    Kind(Lesson, LESSON_PATH, LESSON, time="completedAt", id="one", courseId="python"),
+    Kind(Achievement, "achievements/first", ACHIEVEMENT, time="earnedAt", id="first"),
+    Kind(
+        Certificate,
+        "certificates/c-1",
+        CERTIFICATE,
+        time="issuedAt",
+        id="c-1",
+        expiresAt=None,
+        credentialUrl="",
+    ),
+]
+TIMED = [kind for kind in KINDS if kind.time]
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_kind_with_a_time = pytest.mark.parametrize("kind", TIMED, ids=str)
+
+
+def prepare(school, kind, **options):
+    """Deliver the course that a lesson needs."""
+    if kind.table is Lesson:
+        school.course(**options)
+
+
+def rows(app, table, **columns):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(table.__table__).filter_by(**columns)).all()
+
+
+def count(app, table, **columns):
+    with app.app_context(), reading() as connection:
+        query = select(func.count()).select_from(table).filter_by(**columns)
+        return connection.scalar(query)
+
+
+# One record
+
+
+@every_kind
+def test_record_is_created_once_and_replaced_from_then_on(app, school, kind):
+    prepare(school, kind)
+    first = school.put(kind.path, kind.body)
+    assert success(first, 201) == kind.answer
+    assert first.get_json()["message"]
+    again = school.put(kind.path, kind.body)
+    assert success(again) == kind.answer
+    assert again.get_json()["message"]
+    change = {"minutes": 26} if kind.table is Lesson else {}
+    change |= {"name": "Another"} if "name" in kind.body else {}
+    change |= {"courseId": "other", "courseName": "O"} if kind.table is Certificate else {}
+    assert success(school.put(kind.path, kind.body | change)) == kind.answer | change
+    assert count(app, kind.table) == 1
+
+
+@every_kind
+def test_record_is_removed_and_it_is_no_fault_to_do_so_again(app, school, kind):
+    prepare(school, kind)
+    success(school.put(kind.path, kind.body), 201)
+    for _ in range(2):
+        answer = school.delete(kind.path)
+        assert success(answer) == {}
+        assert answer.get_json()["message"]
+        assert count(app, kind.table) == 0
+    success(school.put(kind.path, kind.body), 201)
+
+
+@every_kind
+def test_one_record_is_changed_and_removed_and_no_other(app, school, make_user, kind):
+    other = make_user("other")
+    for of in (school.learner, other):
+        prepare(school, kind, of=of)
+        for record_id in ("a", "b"):
+            success(school.put(kind.named(record_id), kind.body, of=of), 201)
+    before = set(rows(app, kind.table))
+    change = {"minutes": 99} if kind.table is Lesson else {"name": "Z"}
+    change = {"courseName": "Z"} if kind.table is Certificate else change
+    success(school.put(kind.named("a"), kind.body | change))
+    changed = before ^ set(rows(app, kind.table))
+    assert {(row.user_id, row.id) for row in changed} == {(school.learner.id, "a")}
+    before = set(rows(app, kind.table))
+    success(school.delete(kind.named("a")))
+    (removed,) = before - set(rows(app, kind.table))
+    assert (removed.user_id, removed.id) == (school.learner.id, "a")
+
+
+def test_same_lesson_id_in_two_courses_is_two_lessons(app, school):
+    for course_id in ("python", "sql"):
+        school.course(course_id)
+        school.lesson("one", course_id)
+    success(school.delete("courses/sql/lessons/one"))
+    assert [row.course_id for row in rows(app, Lesson)] == ["python"]
+
+
+def test_course_takes_its_lessons_along(app, school, make_user):
+    other = make_user("other")
+    for of in (None, other):
+        for course_id in ("python", "sql"):
+            school.course(course_id, of=of)
+            school.lesson("one", course_id, of=of)
+            school.lesson("two", course_id, of=of)
+    success(school.delete("courses/python"))
+    assert count(app, Lesson, user_id=school.learner.id, course_id="python") == 0
+    assert count(app, Lesson, user_id=school.learner.id, course_id="sql") == 2
+    assert count(app, Lesson, user_id=other.id) == 4
+    school.course()
+    assert school.progress()["completedLessons"] == 2  # they do not come back
+
+
+def test_replaced_course_keeps_its_lessons(school):
+    school.course()
+    school.lesson("one")
+    success(school.put("courses/python", COURSE | {"name": "Renamed", "lessons": 9}))
+    assert school.progress()["completedLessons"] == 1
+
+
+def test_certificate_needs_no_course(school):
+    success(school.put("certificates/c-1", CERTIFICATE), 201)
+    assert school.progress() == NO_PROGRESS
+
+
+# Times
+
+
+@every_kind_with_a_time
+def test_time_left_out_is_that_of_the_first_delivery(school, kind):
+    prepare(school, kind)
+    assert success(school.put(kind.path, kind.body), 201)[kind.time] == NOW
+    school.later(days=3)
+    assert success(school.put(kind.path, kind.body))[kind.time] == NOW
+    explicit = kind.body | {kind.time: "2030-06-01T00:00:00Z"}
+    assert success(school.put(kind.path, explicit))[kind.time] == "2030-06-01T00:00:00Z"
+    school.later(days=3)
+    assert success(school.put(kind.path, kind.body))[kind.time] == "2030-06-01T00:00:00Z"
+
+
+@every_kind_with_a_time
+def test_time_of_the_first_delivery_goes_with_the_record(school, kind):
+    prepare(school, kind)
+    first = kind.body | {kind.time: "2030-06-01T00:00:00Z"}
+    assert success(school.put(kind.path, first), 201)[kind.time] == "2030-06-01T00:00:00Z"
+    success(school.delete(kind.path))
+    school.later(days=3)
+    assert success(school.put(kind.path, kind.body), 201)[kind.time] == at(NOW, days=3)
+
+
+@every_kind_with_a_time
+def test_time_may_have_any_offset_and_any_past(school, kind):
+    prepare(school, kind)
+    for number, (sent, kept) in enumerate(
+        [
+            ("2030-06-12T17:45:00+05:45", "2030-06-12T12:00:00Z"),
+            ("2030-06-11T23:30:00-12:00", "2030-06-12T11:30:00Z"),
+            ("2030-06-01t00:00:00.999999z", "2030-06-01T00:00:00Z"),
+            ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+            (" 1969-07-20T20:17:40Z ", "1969-07-20T20:17:40Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+        ]
+    ):
+        body = kind.body | {kind.time: sent}
+        assert success(school.put(kind.named(str(number)), body), 201)[kind.time] == kept
+
+
+@every_kind_with_a_time
+def test_time_may_be_as_far_ahead_as_clocks_differ(school, kind):
+    prepare(school, kind)
+    for minutes in (4, 5):
+        sent = at(NOW, minutes=minutes)
+        answer = school.put(kind.named(str(minutes)), kind.body | {kind.time: sent})
+        assert success(answer, 201)[kind.time] == sent
+    for ahead in ({"minutes": 5, "seconds": 1}, {"minutes": 6}, {"days": 30_000}):
+        answer = school.put(kind.path, kind.body | {kind.time: at(NOW, **ahead)})
+        assert failure(answer, 400, "invalid_request").keys() == {kind.time}
+    school.later(minutes=2)
+    answer = school.put(kind.path, kind.body | {kind.time: at(NOW, minutes=6)})
+    assert success(answer, 201)[kind.time] == at(NOW, minutes=6)
+
+
+NO_TIMES = [
+    "",
+    "yesterday",
+    "2030-06-01",
+    "2030-06-01T00:00:00",
+    "2030-06-01 00:00:00Z",
+    "2030-W23-1T00:00:00Z",
+    "2030-06-01T24:00:00Z",
+    "2030-06-31T00:00:00Z",
+    "2030-06-01T00:00:00+24:00",
+    "203\uff10-06-01T00:00:00Z",
+    "2030-06-01T00:00:00Z\x00",
+    "0000-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+00:01",
+    "9" * 10_000,
+    None,
+    0,
+    1907366400,
+    1.5,
+    True,
+    ["2030-06-01T00:00:00Z"],
+    {},
+]
+
+
+@every_kind_with_a_time
+def test_what_is_no_time_is_refused(app, school, kind):
+    prepare(school, kind)
+    for value in NO_TIMES:
+        answer = school.put(kind.path, kind.body | {kind.time: value})
+        assert failure(answer, 400, "invalid_request").keys() == {kind.time}, value
+    assert count(app, kind.table) == 0
+
+
+def test_certificate_may_expire_in_the_future_or_the_past(school):
+    for sent, kept in [
+        ("2031-01-01T00:00:00+01:00", "2030-12-31T23:00:00Z"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+        ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+    ]:
+        answer = school.put("certificates/c-1", CERTIFICATE | {"expiresAt": sent})
+        assert answer.get_json()["data"]["expiresAt"] == kept
+        assert [one["expiresAt"] for one in school.certificates()] == [kept]
+
+
+def test_expiry_that_is_no_time_is_refused(app, school):
+    for value in NO_TIMES:
+        answer = school.put("certificates/c-1", CERTIFICATE | {"expiresAt": value})
+        assert failure(answer, 400, "invalid_request").keys() == {"expiresAt"}, value
+    assert count(app, Certificate) == 0
+
+
+# Who, and of whom
+
+
+@every_kind
+def test_records_of_nobody_are_refused(app, school, make_user, kind):
+    gone = make_user("gone")
+    with app.app_context(), transaction() as session:
+        session.execute(delete(User).where(User.id == gone.id))
+    learner = school.learner.id
+    for of in (
+        UNKNOWN_ID,
+        gone.id,
+        learner.upper(),
+        learner[:-1],
+        learner + "0",
+        learner.replace("-", ""),
+        "{" + learner + "}",
+        f"urn:uuid:{learner}",
+        learner + "%0A",
+        learner + "%00",
+        learner + "%20",
+        learner + "%27%20OR%201=1--",
+        "%25",
+        "%C3%BC",
+        "nobody",
+        "learner",
+        "learner@example.org",
+        "0",
+        "x" * 300,
+    ):
+        failure(school.put(kind.path, kind.body, of=of), 404, "user_not_found")
+        failure(school.delete(kind.path, of=of), 404, "user_not_found")
+    assert [count(app, table) for table in TABLES] == [0, 0, 0, 0]
+
+
+def test_lesson_waits_for_its_course(app, school, make_user):
+    other = make_user("other")
+    school.course(of=other)  # which is none of the learner's
+    school.course("sql")
+    answer = school.put(LESSON_PATH, LESSON)
+    assert failure(answer, 404, "not_found") == {}
+    assert "course" in answer.get_json()["message"]
+    assert count(app, Lesson) == 0
+    school.course()
+    success(school.put(LESSON_PATH, LESSON), 201)
+    success(school.put(LESSON_PATH, LESSON))
+    success(school.delete("courses/python"))
+    failure(school.put(LESSON_PATH, LESSON), 404, "not_found")
+
+
+def test_removing_a_lesson_of_no_course_is_no_fault(school):
+    assert success(school.delete(LESSON_PATH)) == {}
+
+
+@every_kind
+def test_learners_do_not_record_what_they_have_learned(app, school, make_user, kind):
+    other = make_user("other")
+    for of in (school.learner, other, UNKNOWN_ID):
+        failure(school.put(kind.path, kind.body, of=of, by=school.learner), 403, "forbidden")
+        failure(school.delete(kind.path, of=of, by=school.learner), 403, "forbidden")
+    assert count(app, kind.table) == 0
+
+
+def test_admins_may_do_what_instructors_may(school, make_user):
+    admin = make_user("headmaster", role="admin")
+    for kind in KINDS:
+        success(school.put(kind.path, kind.body, by=admin), 201)
+    for kind in reversed(KINDS):
+        success(school.delete(kind.path, by=admin))
+
+
+def test_records_of_an_inactive_user_are_kept(app, school, make_user):
+    sleeper = make_user("sleeper", is_active=False)
+    for kind in KINDS:
+        success(school.put(kind.path, kind.body, of=sleeper), 201)
+        success(school.put(kind.path, kind.body, of=sleeper))
+    success(school.delete("achievements/none", of=sleeper))
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.id == sleeper.id).values(is_active=True))
+    found = school.progress(sleeper)
+    assert (found["completedLessons"], len(found["achievements"])) == (1, 1)
+    assert len(school.certificates(sleeper)) == 1
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    "record_id",
+    [
+        "a%20b",
+        "%20a",
+        "a%20",
+        "a+b",
+        "a%00",
+        "%00",
+        "a%0A",
+        "%0Aa",
+        "a%0D%0A",
+        "a%25",
+        "%25",
+        "%252F",
+        "a:b",
+        "a@b",
+        "a,b",
+        "a;b",
+        "a=b",
+        "a'b",
+        "a%22b",
+        "a*",
+        "a!",
+        "(a)",
+        "a%5Cb",
+        "%C3%BC",
+        "%EF%BC%A1",  # A, but not the one of ASCII
+        "%D9%A1",
+        "%F0%9F%98%80",
+        "%FF",
+        "%E2%80%8B",
+        "a" * 65,
+        "a" * 5000,
+    ],
+    ids=lambda record_id: record_id[:20],
+)
+def test_id_with_other_signs_is_refused(app, school, record_id):
+    names = {Course: "courseId", Achievement: "achievementId", Certificate: "certificateId"}
+    for kind in KINDS:
+        name = names.get(kind.table, "lessonId")
+        for answer in (
+            school.put(kind.named(record_id), kind.body),
+            school.delete(kind.named(record_id)),
+        ):
+            assert failure(answer, 400, "invalid_request").keys() == {name}
+    path = f"courses/{record_id}/lessons/one"
+    for answer in (school.put(path, LESSON), school.delete(path)):
+        assert failure(answer, 400, "invalid_request").keys() == {"courseId"}
+    assert [count(app, table) for table in TABLES] == [0, 0, 0, 0]
+
+
+def test_both_ids_of_a_lesson_are_named_when_both_are_wrong(school):
+    answer = school.put("courses/a%20b/lessons/c%20d", LESSON)
+    assert failure(answer, 400, "invalid_request").keys() == {"courseId", "lessonId"}
+
+
+LONG_ID = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.~"
+OTHER_IDS = ["_" * 64, "-" * 64, "~", "0", "-", "_", "a..b", "%41bc", "null", "lessons"]
+
+
+def test_ids_may_be_of_all_the_allowed_signs(app, school):
+    assert len(LONG_ID) == 64
+    for record_id in (LONG_ID, *OTHER_IDS):
+        kept = record_id.replace("%41", "A")
+        for kind in (KINDS[0], KINDS[2], KINDS[3]):
+            path = kind.named(record_id)
+            assert success(school.put(path, kind.body), 201)["id"] == kept
+            assert success(school.put(path, kind.body))["id"] == kept
+        path = f"courses/{record_id}/lessons/{record_id}"
+        lesson = success(school.put(path, LESSON), 201)
+        assert (lesson["id"], lesson["courseId"]) == (kept, kept)
+        assert success(school.put(path, LESSON)) == lesson
+    everything = 1 + len(OTHER_IDS)
+    assert [count(app, table) for table in TABLES] == [everything] * 4
+    for record_id in (LONG_ID, *OTHER_IDS):
+        for kind in (KINDS[0], KINDS[2], KINDS[3]):
+            success(school.delete(kind.named(record_id)))
+    assert [count(app, table) for table in TABLES] == [0] * 4
+
+
+@every_kind
+def test_ids_are_told_apart_by_case(app, school, kind):
+    prepare(school, kind)
+    for record_id in ("unit-1", "UNIT-1", "Unit-1"):
+        success(school.put(kind.named(record_id), kind.body), 201)
+    success(school.delete(kind.named("Unit-1")))
+    left = {row.id for row in rows(app, kind.table)} - {"python"}
+    assert left == {"unit-1", "UNIT-1"}
+
+
+def test_course_of_a_lesson_is_told_apart_by_case(school):
+    school.course("Python")
+    failure(school.put(LESSON_PATH, LESSON), 404, "not_found")
+
+
+# Values
+
+
+def taken(school, kind, field, value):
+    """Deliver a record with this value in it; return whether it was taken, and check what is."""
+    answer = school.put(kind.path, kind.body | {field: value})
+    if answer.status_code == 400:
+        assert failure(answer, 400, "invalid_request").keys() == {field}, value
+        return False
+    expected = value.strip() if isinstance(value, str) else value
+    assert success(answer, answer.status_code)[field] == expected, value
+    return True
+
+
+NO_NUMBERS = [None, True, False, 1.5, 1.0, 5e3, "5", "", [5], {}, 2**31, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "good", "bad"),
+    [
+        (KINDS[0], "lessons", [1, 2, 9_999, 10_000], [0, -1, 10_001]),
+        (KINDS[1], "minutes", [0, 1, 1439, 1440], [-1, 1441]),
+    ],
+    ids=["lessons", "minutes"],
+)
+def test_numbers_have_bounds(school, kind, field, good, bad):
+    prepare(school, kind)
+    assert all(taken(school, kind, field, value) for value in good)
+    assert not any(taken(school, kind, field, value) for value in bad + NO_NUMBERS)
+
+
+GOOD_NAMES = [
+    "N",
+    "n" * 200,
+    " \u3000trimmed\u2003 ",
+    "  " + "n" * 200 + "\n",
+    "\U0001f600" * 200,
+    "Ünïcödé \u202e \u200d <b>'\"; DROP TABLE users; --",
+    "%s {0} \\ null",
+]
+BAD_NAMES = [
+    "",
+    " ",
+    "\u3000\n\t",
+    "n" * 201,
+    "\U0001f600" * 201,
+    *(f"a{control}b" for control in "\x00\x01\t\n\r\x0b\x1b\x1f\x7f\x80\x85\x9f"),
+    "a\x00",
+    "\x1fa",
+    None,
+    7,
+    True,
+    [],
+    ["Python"],
+    {},
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(KINDS[0], "name"), (KINDS[2], "name"), (KINDS[3], "courseName")],
+    ids=lambda value: str(value),
+)
+def test_names_are_lines_of_200_characters_at_most(school, kind, field):
+    assert all(taken(school, kind, field, value) for value in GOOD_NAMES)
+    assert not any(taken(school, kind, field, value) for value in BAD_NAMES)
+
+
+def test_half_a_character_is_no_name(app, school):
+    answer = app.test_client().put(
+        f"/api/users/{school.learner.id}/achievements/first",
+        data=rb'{"name": "a\ud800"}',
+        content_type="application/json",
+        headers=school.headers(school.system),
+    )
+    failure(answer, 400, "invalid_request")
+
+
+def test_certificate_names_its_course_as_courses_are_named(school):
+    kind = KINDS[3]
+    assert all(taken(school, kind, "courseId", value) for value in (LONG_ID, "a", " a "))
+    bad = ["", "a b", "a\n b", "a/b", "a%", "ä", "a" * 65, "a\x00", None, 1, [], {}]
+    assert not any(taken(school, kind, "courseId", value) for value in bad)
+
+
+def test_credential_url_is_a_plain_link_or_empty(school):
+    kind = KINDS[3]
+    long = "https://example.org/"
+    good = [
+        "https://example.org/credentials/1?of=me#top",
+        "http://example.org",
+        "HTTPS://EXAMPLE.ORG:8443/x",
+        " https://example.org/ ",
+        long + "a" * (200 - len(long)),
+        "",
+        "   ",
+    ]
+    bad = [
+        "javascript:alert(1)",
+        "javascript://example.org/%0Aalert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,<script>",
+        "ftp://example.org/",
+        "mailto:me@example.org",
+        "file:///etc/passwd",
+        "//example.org/",
+        "/credentials/1",
+        "example.org",
+        "https://",
+        "https:///path",
+        "https://user:pw@example.org/",
+        "https://user@example.org/",
+        "https://example.org@evil.example/",
+        "https://example.org\\@evil.example/",
+        "https://exa mple.org/",
+        "https://example.org/a b",
+        "https://example.org/\x00",
+        "https://example.org/\n/b",
+        'https://example.org/"onclick="x',
+        "https://example.org/<b>",
+        "https://example.org/\u202egpj",
+        long + "a" * (201 - len(long)),
+        long + "a" * 60_000,
+        None,
+        1,
+        True,
+        [],
+        {},
+    ]
+    assert all(taken(school, kind, "credentialUrl", value) for value in good)
+    assert not any(taken(school, kind, "credentialUrl", value) for value in bad)
+
+
+def test_replaced_certificate_has_what_the_last_delivery_says(school):
+    more = {"expiresAt": "2031-01-01T00:00:00Z", "credentialUrl": "https://example.org/1"}
+    path, whole = "certificates/c-1", {"id": "c-1", "issuedAt": NOW, **CERTIFICATE}
+    assert success(school.put(path, CERTIFICATE | more), 201) == whole | more
+    assert success(school.put(path, CERTIFICATE | more | {"credentialUrl": ""})) == (
+        whole | more | {"credentialUrl": ""}
+    )
+    assert success(school.put(path, CERTIFICATE | more)) == whole | more
+    nothing_more = {"expiresAt": None, "credentialUrl": ""}
+    assert success(school.put(path, CERTIFICATE)) == whole | nothing_more
+    assert school.certificates() == [whole | nothing_more]
+
+
+@every_kind
+def test_what_must_be_sent_and_what_must_not_is_said_by_name(app, school, kind):
+    prepare(school, kind)
+    for field in kind.body:
+        rest = {name: value for name, value in kind.body.items() if name != field}
+        assert failure(school.put(kind.path, rest), 400, "invalid_request").keys() == {field}
+    for field in ("id", "userId", "user_id", "completed_at", "lessonz"):
+        answer = school.put(kind.path, kind.body | {field: "x"})
+        assert failure(answer, 400, "invalid_request").keys() == {field}
+    for body in ([kind.body], "x", 1, None):
+        failure(school.put(kind.path, body), 400, "invalid_request")
+    assert count(app, kind.table) == 0
+
+
+# At once, again, and in any order
+
+
+@every_kind
+def test_equal_deliveries_at_once_make_one_record(app, school, kind):
+    prepare(school, kind)
+    school.headers(school.system)
+    answers = race(lambda _: patiently(lambda: school.put(kind.path, kind.body)))
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(201), statuses.count(200)) == (1, 15), statuses
+    (data,) = {str(answer.get_json()["data"]) for answer in answers}
+    assert str(kind.answer[kind.time] if kind.time else "python") in data
+    assert count(app, kind.table) == 1
+
+
+def test_time_of_the_first_of_many_deliveries_stays(app, school):
+    school.course()
+    school.headers(school.system)
+    race(lambda _: patiently(lambda: school.put(LESSON_PATH, LESSON)))
+    (before,) = rows(app, Lesson)
+    school.later(hours=1)
+    school.headers(school.system)
+    race(lambda _: patiently(lambda: school.put(LESSON_PATH, LESSON)))
+    assert rows(app, Lesson) == [before]
+
+
+def test_different_lessons_at_once_are_all_there(app, school):
+    school.course(lessons=16)
+    school.headers(school.system)
+    path = "courses/python/lessons"
+    answers = race(lambda number: patiently(lambda: school.put(f"{path}/{number}", LESSON)))
+    assert {answer.status_code for answer in answers} == {201}
+    found = school.progress()
+    assert (found["completedLessons"], found["completedCourses"]) == (16, 1)
+
+
+@every_kind
+def test_putting_and_removing_at_once_ends_in_one_of_the_two(app, school, kind):
+    prepare(school, kind)
+    school.headers(school.system)
+
+    def act(number):
+        if number % 2:
+            return [patiently(lambda: school.delete(kind.path)) for _ in range(3)]
+        return [patiently(lambda: school.put(kind.path, kind.body)) for _ in range(3)]
+
+    for answers in race(act):
+        for answer in answers:
+            success(answer, 201 if answer.status_code == 201 else 200)
+    assert count(app, kind.table) in (0, 1)
+    success(school.delete(kind.path))
+    success(school.put(kind.path, kind.body), 201)
+
+
+def test_lessons_and_the_removal_of_their_course_at_once_leave_no_orphans(app, school):
+    school.course()
+    school.headers(school.system)
+
+    def act(number):
+        if number % 4 == 0:
+            return [patiently(lambda: school.delete("courses/python"))]
+        if number % 4 == 1:
+            return [patiently(lambda: school.put("courses/python", COURSE)) for _ in range(3)]
+        path = f"courses/python/lessons/{number}"
+        return [
+            patiently(lambda: school.put(path, LESSON)),
+            patiently(lambda: school.delete(path)),
+            patiently(lambda: school.put(path, LESSON)),
+        ]
+
+    for answers in race(act):
+        for answer in answers:
+            if answer.status_code == 404:
+                failure(answer, 404, "not_found")
+            else:
+                success(answer, 201 if answer.status_code == 201 else 200)
+    success(school.delete("courses/python"))
+    assert count(app, Lesson) == 0
+
+
+def test_deliveries_to_a_user_who_is_deleted_meanwhile_leave_nothing(app, school, make_user):
+    leaver = make_user("leaver")
+    admin = make_user("headmaster", role="admin")
+    school.headers(school.system)
+    school.headers(admin)
+
+    def act(number):
+        if number == 8:
+            url, headers = f"/api/users/{leaver.id}", school.headers(admin)
+            success(patiently(lambda: app.test_client().delete(url, headers=headers)))
+            return []
+        kind = KINDS[number % 4]
+        return [patiently(lambda: school.put(kind.path, kind.body, of=leaver)) for _ in range(4)]
+
+    for answers in race(act):
+        for answer in answers:
+            assert answer.status_code in (200, 201, 404), answer.text
+    assert [count(app, table, user_id=leaver.id) for table in TABLES] == [0] * 4
+
+
+DELIVERIES = [
+    ("courses/python", COURSE | {"lessons": 2}),
+    ("courses/sql", {"name": "SQL", "lessons": 3}),
+    ("courses/go", {"name": "Go", "lessons": 1}),
+    *(
+        (f"courses/{course_id}/lessons/{number}", {"minutes": minutes, "completedAt": moment})
+        for course_id, number, minutes, moment in [
+            ("python", 1, 30, "2030-06-12T08:00:00Z"),
+            ("python", 2, 45, "2030-06-11T08:00:00Z"),
+            ("sql", 1, 20, "2030-06-10T08:00:00Z"),
+            ("sql", 2, 7, "2030-06-08T08:00:00Z"),
+        ]
+    ),
+    ("achievements/a", {"name": "A", "earnedAt": "2030-06-11T08:00:00Z"}),
+    ("achievements/b", {"name": "B", "earnedAt": "2030-06-12T08:00:00Z"}),
+    ("achievements/c", {"name": "C", "earnedAt": "2030-06-11T08:00:00Z"}),
+    ("certificates/1", CERTIFICATE | {"issuedAt": "2030-06-11T08:00:00Z"}),
+    ("certificates/2", CERTIFICATE | {"issuedAt": "2030-06-12T08:00:00Z"}),
+    ("certificates/3", CERTIFICATE | {"issuedAt": "2030-06-11T08:00:00Z"}),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deliveries_in_any_order_come_to_the_same(school, make_user, seed):
+    for path, body in DELIVERIES:
+        success(school.put(path, body), 201)
+    expected = school.progress(), school.certificates()
+    assert expected[0] | {"achievements": []} == {
+        "totalCourses": 3,
+        "completedCourses": 1,
+        "totalLessons": 6,
+        "completedLessons": 4,
+        "totalHours": 1.7,
+        "achievements": [],
+        "currentStreak": 3,
+    }
+    assert [one["id"] for one in expected[0]["achievements"]] == ["b", "c", "a"]
+
+    other = make_user("other")
+    order = random.Random(seed)
+    waiting = DELIVERIES * 2  # each of them comes twice
+    order.shuffle(waiting)
+    while waiting:
+        path, body = waiting.pop(0)
+        answer = school.put(path, body, of=other)
+        if answer.status_code == 404:
+            failure(answer, 404, "not_found")
+            waiting.insert(order.randint(0, len(waiting)), (path, body))
+        else:
+            success(answer, answer.status_code)
+    assert (school.progress(other), school.certificates(other)) == expected
+
+
+# Progress
+
+
+def test_who_has_not_begun_has_no_progress(school):
+    assert school.progress() == NO_PROGRESS
+    assert school.certificates() == []
+    school.course()  # and has now enrolled, for what that is worth
+    assert school.progress() == NO_PROGRESS | {"totalCourses": 1, "totalLessons": 3}
+
+
+def test_progress_adds_up(school):
+    school.course("python", lessons=2)
+    school.course("sql", lessons=3)
+    school.course("go", lessons=1)
+    school.lesson("1", "python", minutes=30)
+    school.lesson("2", "python", minutes=45)
+    school.lesson("1", "sql", minutes=0)
+    school.lesson("2", "sql", minutes=1440)
+    success(school.put("achievements/first", ACHIEVEMENT), 201)
+    assert school.progress() == {
+        "totalCourses": 3,
+        "completedCourses": 1,
+        "totalLessons": 6,
+        "completedLessons": 4,
+        "totalHours": 25.2,  # 25.25
+        "achievements": [{"id": "first", "name": "First steps", "earnedAt": NOW}],
+        "currentStreak": 1,
+    }
+
+
+def test_course_is_completed_with_its_last_lesson(school):
+    school.course(lessons=3)
+    for number in (1, 2):
+        school.lesson(str(number))
+        success(school.put(f"courses/python/lessons/{number}", LESSON))  # again: no other lesson
+    assert school.progress()["completedCourses"] == 0
+    school.lesson("3")
+    assert school.progress()["completedCourses"] == 1
+    success(school.delete("courses/python/lessons/2"))
+    assert school.progress()["completedCourses"] == 0
+
+
+def test_lessons_of_one_course_do_not_complete_another(school):
+    school.course("python", lessons=1)
+    school.course("sql", lessons=3)
+    school.lesson("1", "sql")
+    school.lesson("2", "sql")
+    found = school.progress()
+    assert (found["completedCourses"], found["completedLessons"]) == (0, 2)
+
+
+def test_course_may_grow_and_shrink(school):
+    school.course(lessons=2)
+    school.lesson("1")
+    school.lesson("2")
+    assert school.progress()["completedCourses"] == 1
+    for lessons, completed in ((3, 0), (10_000, 0), (2, 1), (1, 1)):
+        success(school.put("courses/python", COURSE | {"lessons": lessons}))
+        found = school.progress()
+        assert (found["totalLessons"], found["completedCourses"]) == (lessons, completed)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "hours"),
+    [
+        ([2], 0.0),
+        ([4], 0.1),
+        ([59], 1.0),
+        ([60], 1.0),
+        ([100], 1.7),
+        ([1440] * 3, 72.0),
+        ([2, 2], 0.1),  # rounded at the end, and only there
+        ([1] * 6, 0.1),
+    ],
+)
+def test_hours_have_one_decimal(school, minutes, hours):
+    school.course()
+    for number, each in enumerate(minutes):
+        school.lesson(str(number), minutes=each)
+    found = school.progress()["totalHours"]
+    assert found == hours
+    assert isinstance(found, float)
+
+
+def test_replaced_lesson_counts_as_it_is_now(school):
+    school.course()
+    school.lesson("1", minutes=60, completedAt="2030-06-12T08:00:00Z")
+    again = {"minutes": 90, "completedAt": "2030-06-01T08:00:00Z"}
+    success(school.put("courses/python/lessons/1", again))
+    found = school.progress()
+    assert (found["completedLessons"], found["totalHours"], found["currentStreak"]) == (1, 1.5, 0)
+
+
+def test_achievements_are_newest_first(school):
+    times = {"b": 3, "a": 1, "d": 2, "c": 3, "e": 0}
+    for record_id, days in times.items():
+        body = {"name": record_id.upper(), "earnedAt": at(NOW, days=-days)}
+        success(school.put(f"achievements/{record_id}", body), 201)
+    found = school.progress()["achievements"]
+    assert found == [
+        {"id": record_id, "name": record_id.upper(), "earnedAt": at(NOW, days=-times[record_id])}
+        for record_id in ("e", "a", "d", "c", "b")
+    ]
+    assert school.progress() == NO_PROGRESS | {"achievements": found}
+
+
+def test_achievements_do_not_multiply_what_is_learned(school):
+    school.course(lessons=2)
+    school.lesson("1", minutes=60)
+    before = school.progress()
+    for number in range(3):
+        success(school.put(f"achievements/{number}", ACHIEVEMENT), 201)
+    assert school.progress() | {"achievements": []} == before
+
+
+def test_certificates_are_newest_first_and_whole(school):
+    bodies = {
+        "b": CERTIFICATE | {"issuedAt": at(NOW, days=-3)},
+        "a": CERTIFICATE | {"issuedAt": at(NOW, days=-1), "expiresAt": at(NOW, days=99)},
+        "c": CERTIFICATE
+        | {"issuedAt": at(NOW, days=-2), "credentialUrl": "https://example.org/c", "courseId": "C"},
+        "d": CERTIFICATE | {"issuedAt": at(NOW, days=-3), "courseName": "D"},
+    }
+    for record_id, body in bodies.items():
+        success(school.put(f"certificates/{record_id}", body), 201)
+    assert school.certificates() == [
+        {"id": record_id, "expiresAt": None, "credentialUrl": "", **bodies[record_id]}
+        for record_id in ("a", "c", "d", "b")
+    ]
+
+
+def test_streak_grows_day_by_day_and_breaks_after_a_day_without(school):
+    school.course(lessons=10)
+    for day in range(1, 4):
+        school.lesson(str(day))
+        assert school.progress()["currentStreak"] == day
+        school.later(days=1)
+    assert school.progress()["currentStreak"] == 3  # there is still time today
+    school.later(days=1)
+    assert school.progress()["currentStreak"] == 0
+    school.lesson("4")
+    assert school.progress()["currentStreak"] == 1
+
+
+def test_streak_goes_by_the_time_zone_of_the_settings(school):
+    school.course()
+    # It is noon in UTC: two o'clock of the next day in Kiritimati, one in the night in Pago Pago.
+    school.lesson("1", completedAt="2030-06-11T10:30:00Z")
+    school.lesson("2", completedAt="2030-06-12T09:30:00Z")
+    streaks = {}
+    for zone in ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu"):
+        school.settings({"timezone": zone})
+        streaks[zone] = school.progress()["currentStreak"]
+    assert streaks == {
+        "UTC": 2,
+        "Pacific/Kiritimati": 1,  # both on the 12th, which was yesterday
+        "Pacific/Pago_Pago": 2,  # on the 10th and on the 11th, which was yesterday
+        "Asia/Kathmandu": 2,
+    }
+    # And a lesson of 26 hours ago was yesterday, or the day before.
+    success(school.delete("courses/python/lessons/2"))
+    success(school.put("courses/python/lessons/1", LESSON | {"completedAt": at(NOW, hours=-26)}))
+    for zone, expected in (("UTC", 1), ("Pacific/Kiritimati", 1), ("Pacific/Pago_Pago", 0)):
+        school.settings({"timezone": zone})
+        assert school.progress()["currentStreak"] == expected, zone
+
+
+def test_very_old_lesson_harms_nobody(school):
+    school.course()
+    school.lesson("1", completedAt="0001-01-01T00:00:00Z")
+    for zone in ("UTC", "America/New_York", "Pacific/Kiritimati"):
+        school.settings({"timezone": zone})
+        assert school.progress()["currentStreak"] == 0
+    school.lesson("2")
+    assert school.progress()["currentStreak"] == 1
+
+
+def test_unknown_time_zone_of_the_database_is_taken_for_utc(app, school):
+    school.course()
+    school.lesson("1")
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(timezone="Atlantis/Capital"))
+    assert school.progress()["currentStreak"] == 1
+
+
+def test_learners_see_their_own_records_only(school, make_user):
+    other = make_user("other")
+    for kind in KINDS:
+        success(school.put(kind.path, kind.body), 201)
+    assert school.progress(other) == NO_PROGRESS
+    assert school.certificates(other) == []
+    assert school.progress(school.system) == NO_PROGRESS
+    # Nor do records of the same ids get mixed up.
+    success(school.put("courses/python", COURSE | {"lessons": 1}, of=other), 201)
+    success(school.put(LESSON_PATH, {"minutes": 600}, of=other), 201)
+    assert school.progress(other) == NO_PROGRESS | {
+        "totalCourses": 1,
+        "completedCourses": 1,
+        "totalLessons": 1,
+        "completedLessons": 1,
+        "totalHours": 10.0,
+        "currentStreak": 1,
+    }
+    mine = school.progress()
+    assert (mine["completedCourses"], mine["totalLessons"], mine["totalHours"]) == (0, 3, 0.4)
+
+
+# What others see
+
+
+def test_progress_is_shown_as_the_settings_and_roles_say(school, make_user):
+    for kind in KINDS:
+        success(school.put(kind.path, kind.body), 201)
+    classmate, admin = make_user("classmate"), make_user("headmaster", role="admin")
+    path = school.learner.id
+    expected = school.progress()
+    assert expected != NO_PROGRESS
+    for visible in (False, True):
+        school.settings({"privacy": {"progressVisible": visible}})
+        for viewer in (school.learner, school.system, admin):
+            assert success(school.get(path, viewer))["progress"] == expected
+        seen = success(school.get(path, classmate))
+        assert seen.get("progress") == (expected if visible else None)
+        assert ("progress" in seen) == visible
+    # The settings of the one who looks do not matter.
+    school.settings({"privacy": {"progressVisible": True}}, classmate)
+    school.settings({"privacy": {"progressVisible": False}})
+    assert "progress" not in success(school.get(path, classmate))
+
+
+def test_progress_of_a_private_profile_is_private(school, make_user):
+    success(school.put("achievements/first", ACHIEVEMENT), 201)
+    classmate = make_user("classmate")
+    school.settings({"privacy": {"profileVisible": False, "progressVisible": True}})
+    answer = school.get(school.learner.id, classmate)
+    failure(answer, 403, "profile_private")
+    assert "First steps" not in answer.text
+    expected = school.progress()
+    for viewer in (school.learner, school.system):
+        assert success(school.get(school.learner.id, viewer))["progress"] == expected
+
+
+def test_progress_of_others_goes_by_their_time_zone(school):
+    school.course()
+    school.lesson("1", completedAt="2030-06-11T10:30:00Z")
+    school.lesson("2", completedAt="2030-06-12T09:30:00Z")
+    school.settings({"timezone": "Pacific/Pago_Pago"}, school.system)
+    for zone, expected in (("UTC", 2), ("Pacific/Kiritimati", 1)):
+        school.settings({"timezone": zone})
+        seen = success(school.get(school.learner.id, school.system))
+        assert seen["progress"]["currentStreak"] == expected
+
+
+def test_progress_that_is_not_shown_is_not_even_read(app, school):
+    for kind in KINDS:
+        success(school.put(kind.path, kind.body), 201)
+    success(school.put("achievements/second", ACHIEVEMENT), 201)
+    for sees_all, courses, found in ((True, 1, ["second", "first"]), (False, 0, [None])):
+        with app.app_context(), reading() as connection:
+            asked = {"user_id": school.learner.id, "sees_all": sees_all}
+            rows = connection.execute(profiles._PUBLIC, asked).all()
+        assert [row.achievement_id for row in rows] == found
+        assert (rows[0].total_courses, bool(rows[0].moments)) == (courses, sees_all)
+
+
+def test_progress_of_who_has_not_begun_is_shown_as_such(school):
+    seen = success(school.get(school.learner.id, school.system))
+    assert seen["progress"] == NO_PROGRESS
+
+
+def test_deleting_the_account_deletes_the_records(app, school, make_user):
+    other = make_user("other")
+    for of in (school.learner, other):
+        for kind in KINDS:
+            success(school.put(kind.path, kind.body, of=of), 201)
+    body = {"password": school.learner.password, "confirmation": "DELETE_MY_ACCOUNT"}
+    headers = school.headers(school.learner)
+    success(app.test_client().delete("/api/users/account", json=body, headers=headers))
+    assert [count(app, table, user_id=school.learner.id) for table in TABLES] == [0] * 4
+    assert [count(app, table, user_id=other.id) for table in TABLES] == [1] * 4
+    for kind in KINDS:
+        failure(school.put(kind.path, kind.body), 404, "user_not_found")
+
+
+# Many records
+
+
+def fill(app, user, *, courses, lessons, quarters=1):
+    """Give a learner so many courses of so many completed lessons each, straight by SQL.
+
+    One lesson each quarter of an hour, going back from noon; `quarters` of them a day.
+    """
+    noon = datetime.fromisoformat(NOW)
+    course_rows = [
+        {"user_id": user.id, "id": f"c{number}", "name": "C", "lessons": lessons + number % 2}
+        for number in range(courses)
+    ]
+    lesson_rows = [
+        {
+            "user_id": user.id,
+            "course_id": f"c{number % courses}",
+            "id": f"l{number}",
+            "completed_at": noon
+            - timedelta(days=number // quarters, minutes=15 * (number % quarters)),
+            "minutes": 7,
+        }
+        for number in range(courses * lessons)
+    ]
+    achievement_rows = [
+        {"user_id": user.id, "id": f"a{number}", "name": "A", "earned_at": noon}
+        for number in range(courses)
+    ]
+    with app.app_context(), transaction() as session:
+        session.execute(insert(Course.__table__), course_rows)
+        session.execute(insert(Lesson.__table__), lesson_rows)
+        session.execute(insert(Achievement.__table__), achievement_rows)
+
+
+def test_thousands_of_lessons_add_up(app, school, make_user):
+    neighbour = make_user("neighbour")
+    fill(app, neighbour, courses=3, lessons=100)
+    fill(app, school.learner, courses=50, lessons=100, quarters=13)
+    found = school.progress()
+    assert len(found.pop("achievements")) == 50
+    assert found == {
+        "totalCourses": 50,
+        "completedCourses": 25,  # the others have a lesson more
+        "totalLessons": 5025,
+        "completedLessons": 5000,
+        "totalHours": 583.3,
+        "currentStreak": 385,  # 5,000 lessons, 13 a day
+    }
+    school.settings({"timezone": "Asia/Kathmandu"})
+    assert school.progress()["currentStreak"] == 385
+
+
+@contextmanager
+def statements_of(app):
+    """List the SQL statements that are sent meanwhile."""
+    with app.app_context():
+        engine = db.engine
+    sent = []
+
+    def note(_connection, _cursor, statement, *_more):
+        sent.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_reading_takes_no_more_statements_however_much_there_is(app, school, make_user):
+    classmate = make_user("classmate")
+
+    def cost(path, viewer):
+        school.headers(viewer)
+        with statements_of(app) as sent:
+            seen = success(school.get(path, viewer))
+        return len(sent), "progress" in seen
+
+    costs = []
+    for lessons in (3, 300):
+        learner = make_user(f"learner-{lessons}")
+        fill(app, learner, courses=3, lessons=lessons // 3)
+        for number in range(lessons // 30 + 1):
+            success(school.put(f"certificates/{number}", CERTIFICATE, of=learner), 201)
+        found = {
+            path: cost(path, learner)[0]
+            for path in ("profile", "settings", "progress", "certificates")
+        }
+        assert found.pop("profile") == 1
+        assert max(found.values()) <= 2
+        for visible in (True, False):
+            school.settings({"privacy": {"progressVisible": visible}}, learner)
+            for viewer in (learner, school.system, classmate):
+                sent, shown = found[viewer.id, visible] = cost(learner.id, viewer)
+                assert sent <= 2
+                assert shown == (visible or viewer is not classmate)
+        costs.append([*found.values()])
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("courses/a%2Fb", "courseId"),
+        ("courses/c/lessons/a%2Fb", "lessonId"),
+        ("achievements/a%2Fb", "achievementId"),
+        ("certificates/%2Fa%2F", "certificateId"),
+    ],
+)
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_slash_in_an_id_is_not_taken_for_a_missing_course(
+    client, make_user, log_in, method, path, wrong
+):
+    teacher = log_in(make_user("slashing", role="instructor"))
+    url = f"/api/users/{make_user('slashed').id}/{path}"
+    response = client.open(url, method=method, json={}, headers=teacher.headers)
+    assert failure(response, 400, "invalid_request").keys() == {wrong}

@@ -1,0 +1,320 @@
+"""The change of a password and the deletion of an account, by their owner."""
+
+import pytest
+from helpers import connections_held, failure, race, success
+from sqlalchemy import String, Text, cast, func, select, update
+
+from core.passwords import Hasher
+from database import reading, transaction
+from extensions import db
+from models import Avatar, Course, User, UserSession
+from services import sessions
+
+NEW_PASSWORD = "seven green lamps by the door"
+CONFIRMED = {"confirmation": "DELETE_MY_ACCOUNT"}
+
+
+@pytest.fixture
+def change(client, auth):
+    def change(current=auth.user.password, new=NEW_PASSWORD, headers=auth.headers):
+        body = {"currentPassword": current, "newPassword": new}
+        return client.put("/api/users/password", json=body, headers=headers)
+
+    return change
+
+
+@pytest.fixture
+def remove(client, auth):
+    def remove(headers=auth.headers, **changes):
+        body = {"password": auth.user.password, **CONFIRMED, **changes}
+        return client.delete("/api/users/account", json=body, headers=headers)
+
+    return remove
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Let something happen while a password is being hashed."""
+
+    def during_the_hash(act):
+        verify = Hasher.verify
+
+        def slow(self, raw, stored):
+            monkeypatch.setattr(Hasher, "verify", verify)
+            act()
+            return verify(self, raw, stored)
+
+        monkeypatch.setattr(Hasher, "verify", slow)
+
+    return during_the_hash
+
+
+def login(client, user, password):
+    return client.post("/api/auth/login", json={"email": user.email, "password": password})
+
+
+def refresh(client, tokens):
+    return client.post("/api/auth/refresh", json={"refreshToken": tokens.refresh})
+
+
+def profile(client, tokens):
+    return client.get("/api/users/profile", headers=tokens.headers)
+
+
+def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
+    assert success(change()) == {}
+    failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
+    success(login(client, auth.user, NEW_PASSWORD))
+    assert outbox.waiting() == [("password_changed", auth.user.email)]
+    (notice,) = outbox.deliver()
+    assert notice["Subject"] == "Your password was changed"
+
+
+def test_change_ends_all_sessions_but_the_current_one(client, auth, change, log_in, make_user):
+    other, stranger = log_in(auth.user), log_in(make_user("stranger"))
+    success(change())
+    failure(profile(client, other), 401, "token_revoked")
+    failure(refresh(client, other), 401, "token_revoked")
+    success(profile(client, auth))
+    success(refresh(client, auth))
+    success(profile(client, stranger))
+
+
+def test_wrong_current_password_is_a_400_and_changes_nothing(client, auth, change, outbox):
+    fields = failure(change(current="not this one"), 400, "wrong_password")
+    assert fields.keys() == {"currentPassword"}
+    failure(change(current="x" * 1024), 400, "wrong_password")
+    failure(change(current=""), 400, "wrong_password")
+    assert failure(change(current="x" * 1025), 400, "invalid_request").keys() == {"currentPassword"}
+    success(login(client, auth.user, auth.user.password))
+    assert outbox.waiting() == []
+
+
+@pytest.mark.parametrize("weak", ["short", "password1", "student-2026", "aaaaaaaaaaaa"])
+def test_new_password_is_judged_as_at_registration(client, auth, change, weak):
+    assert failure(change(new=weak), 400, "weak_password").keys() == {"newPassword"}
+    success(login(client, auth.user, auth.user.password))
+
+
+def test_change_kills_reset_links_that_are_out(client, auth, change, outbox):
+    client.post("/api/auth/forgot-password", json={"email": auth.user.email})
+    token = outbox.deliver_token()
+    success(change())
+    body = {"token": token, "newPassword": "eight blue chairs in a row"}
+    failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
+
+
+def test_of_changes_at_once_one_wins(app, client, auth, change):
+    def attempt(number):
+        body = {
+            "currentPassword": auth.user.password,
+            "newPassword": f"{NEW_PASSWORD} and window {number}",
+        }
+        response = app.test_client().put("/api/users/password", json=body, headers=auth.headers)
+        return response.status_code, response.get_json().get("error", {}).get("code")
+
+    answers = race(attempt)
+    assert answers.count((200, None)) == 1
+    assert {answer for answer in answers if answer[0] != 200} == {(400, "wrong_password")}
+    winner = answers.index((200, None))
+    success(login(client, auth.user, f"{NEW_PASSWORD} and window {winner}"))
+
+
+def test_change_begun_before_the_session_was_ended_comes_too_late(
+    app, client, auth, change, log_in, meanwhile
+):
+    """Somebody holds a stolen session and the password; the owner ends all other sessions."""
+    owner = log_in(auth.user)
+    meanwhile(lambda: success(app.test_client().delete("/auth/sessions", headers=owner.headers)))
+    failure(change(), 401, "token_revoked")
+    success(login(client, auth.user, auth.user.password))
+
+
+@pytest.mark.parametrize("values", [{"is_active": False}, {"password_version": 7}])
+def test_change_begun_before_the_account_changed_comes_too_late(
+    app, auth, change, meanwhile, values
+):
+    def alter():
+        with app.app_context(), transaction() as session:
+            session.execute(update(User).where(User.id == auth.user.id).values(**values))
+            sessions.end_all(auth.user.id)
+
+    meanwhile(alter)
+    failure(change(), 401, "token_revoked")
+
+
+def test_deletion_begun_before_the_session_was_ended_comes_too_late(
+    app, client, auth, remove, log_in, meanwhile
+):
+    owner = log_in(auth.user)
+    meanwhile(lambda: success(app.test_client().delete("/auth/sessions", headers=owner.headers)))
+    failure(remove(), 401, "token_revoked")
+    success(login(client, auth.user, auth.user.password))
+
+
+def test_no_connection_is_held_while_a_password_is_hashed(app, auth, change, remove, monkeypatch):
+    held = connections_held(app, monkeypatch, Hasher, "hash", "verify")
+    success(change())
+    success(remove(password=NEW_PASSWORD))
+    assert held == [0, 0, 0]
+
+
+@pytest.mark.parametrize("prefix", ["/api", ""])
+def test_deletion_takes_the_password_and_the_literal_confirmation(client, auth, prefix):
+    def attempt(**body):
+        return client.delete(f"{prefix}/users/account", json=body, headers=auth.headers)
+
+    right = auth.user.password
+    assert failure(
+        attempt(password="wrong", confirmation="DELETE_MY_ACCOUNT"), 400, "wrong_password"
+    ).keys() == {"password"}
+    for wrong in ("delete_my_account", "DELETE", "", "DELETE_MY_ACCOUNT!", "yes"):
+        found = failure(attempt(password=right, confirmation=wrong), 400, "invalid_request")
+        assert found.keys() == {"confirmation"}
+    found = failure(attempt(password=right), 400, "invalid_request")
+    assert found.keys() == {"confirmation"}
+    assert failure(attempt(**CONFIRMED), 400, "invalid_request").keys() == {"password"}
+    success(profile(client, auth))
+    assert success(attempt(password=right, **CONFIRMED)) == {}
+
+
+def test_deleted_account_is_gone_at_once(client, auth, remove, log_in, make_user):
+    other, stranger = log_in(auth.user), log_in(make_user("stranger"))
+    success(remove())
+    for tokens in (auth, other):
+        failure(profile(client, tokens), 401, "token_revoked")
+        failure(refresh(client, tokens), 401, "token_revoked")
+    failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
+    path = f"/api/users/{auth.user.id}"
+    failure(client.get(path, headers=stranger.headers), 404, "user_not_found")
+    success(profile(client, stranger))
+
+
+def cells(app):
+    """Yield every value of every table as text, with its column."""
+    with app.app_context(), reading() as connection:
+        for table in db.metadata.sorted_tables:
+            for column in table.columns:
+                text = column if isinstance(column.type, String | Text) else cast(column, String)
+                for value in connection.scalars(select(text)):
+                    if value is not None:
+                        yield f"{table.name}.{column.name}", str(value)
+
+
+def traces(app, user):
+    words = (user.id, user.email, user.username)
+    return {column for column, value in cells(app) if any(word in value.lower() for word in words)}
+
+
+def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, outbox):
+    user = make_user("vanishing")
+    teacher = log_in(make_user("teacher", role="instructor")).headers
+    tokens = log_in(user)
+    log_in(user)
+    base = f"/api/users/{user.id}"
+    for path, body in (
+        ("courses/c", {"name": "C", "lessons": 1}),
+        ("courses/c/lessons/l", {"minutes": 1}),
+        ("achievements/a", {"name": "A"}),
+        ("certificates/d", {"courseId": "c", "courseName": "C"}),
+    ):
+        success(client.put(f"{base}/{path}", json=body, headers=teacher), 201)
+    with app.app_context(), transaction() as session:
+        session.add(Avatar(user_id=user.id, picture=user.id.encode()))
+    client.put("/api/users/password", json={}, headers=tokens.headers)
+    client.post("/api/auth/forgot-password", json={"email": user.email})
+    client.post("/api/auth/resend-verification", json={"email": user.email})
+    client.post("/api/auth/logout", headers=log_in(user).headers)
+    filled = {column.partition(".")[0] for column in traces(app, user)}
+    assert filled == {table.name for table in db.metadata.sorted_tables if table.name != "denylist"}
+    body = {"password": user.password, **CONFIRMED}
+    success(client.delete("/api/users/account", json=body, headers=tokens.headers))
+    assert traces(app, user) == {"outbox.address"}
+    assert outbox.waiting() == [("account_deleted", user.email)]
+    (notice,) = outbox.deliver()
+    assert notice["Subject"] == "Your account was deleted"
+    assert notice["To"] == user.email
+    assert traces(app, user) == set()
+    with app.app_context(), reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(User)) == 1
+        assert connection.scalar(select(func.count()).select_from(UserSession)) == 1
+
+
+def test_notice_of_a_changed_password_outlives_the_account(change, remove, outbox, auth):
+    success(change())
+    success(remove(password=NEW_PASSWORD))
+    assert outbox.waiting() == [
+        ("password_changed", auth.user.email),
+        ("account_deleted", auth.user.email),
+    ]
+
+
+def test_name_and_address_are_free_again(client, auth, remove):
+    success(remove())
+    body = {
+        "username": auth.user.username,
+        "email": auth.user.email,
+        "password": NEW_PASSWORD,
+        "firstName": "Other",
+        "lastName": "Person",
+    }
+    data = success(client.post("/api/auth/register", json=body), 201)
+    assert data["userId"] != auth.user.id
+    failure(profile(client, auth), 401, "token_revoked")
+
+
+def test_of_deletions_at_once_one_wins(app, auth):
+    def attempt(_number):
+        body = {"password": auth.user.password, **CONFIRMED}
+        return (
+            app.test_client()
+            .delete("/api/users/account", json=body, headers=auth.headers)
+            .status_code
+        )
+
+    answers = race(attempt)
+    assert answers.count(200) == 1
+    assert set(answers) == {200, 401}
+
+
+def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
+    app, make_user, log_in, auth
+):
+    teacher = log_in(make_user("teacher", role="instructor")).headers
+    base = f"/api/users/{auth.user.id}"
+    with app.app_context(), transaction() as session:
+        session.add(Course(user_id=auth.user.id, id="c", name="C", lessons=5))
+
+    def act(number):
+        client = app.test_client()
+        if number == 0:
+            body = {"password": auth.user.password, **CONFIRMED}
+            return client.delete("/api/users/account", json=body, headers=auth.headers)
+        if number % 5 == 1:
+            body = {"minutes": number}
+            return client.put(f"{base}/courses/c/lessons/{number}", json=body, headers=teacher)
+        if number % 5 == 2:
+            return client.put(f"{base}/achievements/a", json={"name": "A"}, headers=teacher)
+        if number % 5 == 3:
+            return client.put("/api/users/profile", json={"bio": "x"}, headers=auth.headers)
+        if number % 5 == 4:
+            return refresh(client, auth)
+        return client.delete("/api/users/avatar", headers=auth.headers)
+
+    statuses = [response.status_code for response in race(act)]
+    assert statuses[0] == 200
+    assert set(statuses) <= {200, 201, 401, 404}
+    assert traces(app, auth.user) == {"outbox.address"}
+
+
+def test_events_tell_who_did_what(auth, change, remove, caplog):
+    with caplog.at_level("INFO", "accounts.security"):
+        failure(change(current="wrong"), 400, "wrong_password")
+        success(change())
+        success(remove(password=NEW_PASSWORD))
+    told = [(found.getMessage(), found.fields["user"]) for found in caplog.records]
+    assert [row for row in told if row[0] != "request"] == [
+        ("wrong_password", auth.user.id),
+        ("password_changed", auth.user.id),
+        ("account_deleted", auth.user.id),
+    ]

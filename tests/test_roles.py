@@ -1,0 +1,288 @@
+"""Who may call what: the row of the caller's account decides, before anything else is looked at."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from endpoints import ENDPOINTS, UNKNOWN_ID
+from helpers import failure, success
+from sqlalchemy import select, update
+
+from core import clock, ids
+from core.tokens import Purpose
+from database import reading, transaction
+from models import Course, User
+
+# Nobody, and the roles; each may do what those before may, too.
+CALLERS = [None, "student", "instructor", "admin"]
+
+# Not taken from the declarations, on purpose: so a slip of the pen is seen there. A * is any id.
+# A new endpoint belongs into one of the four.
+LEAST_CALLER = {
+    None: """
+        POST /api/auth/register
+        POST /api/auth/login
+        POST /api/auth/refresh
+        POST /api/auth/forgot-password
+        POST /api/auth/reset-password
+        POST /api/auth/verify-email
+        POST /api/auth/resend-verification
+        GET /healthz
+        GET /readyz
+    """,
+    "student": """
+        GET /api/auth/verify
+        POST /api/auth/logout
+        GET /api/auth/sessions
+        DELETE /api/auth/sessions
+        DELETE /api/auth/sessions/*
+        GET /api/users/profile
+        PUT /api/users/profile
+        GET /api/users/*
+        POST /api/users/avatar
+        DELETE /api/users/avatar
+        GET /api/users/settings
+        PUT /api/users/settings
+        GET /api/users/progress
+        GET /api/users/certificates
+        PUT /api/users/password
+        DELETE /api/users/account
+    """,
+    "instructor": """
+        PUT /api/users/*/courses/*
+        DELETE /api/users/*/courses/*
+        PUT /api/users/*/courses/*/lessons/*
+        DELETE /api/users/*/courses/*/lessons/*
+        PUT /api/users/*/achievements/*
+        DELETE /api/users/*/achievements/*
+        PUT /api/users/*/certificates/*
+        DELETE /api/users/*/certificates/*
+    """,
+    "admin": """
+        GET /api/users
+        PATCH /api/users/*
+        DELETE /api/users/*
+    """,
+}
+LEAST = {
+    line.strip(): least
+    for least, lines in LEAST_CALLER.items()
+    for line in lines.strip().splitlines()
+}
+
+
+def name_of(endpoint):
+    return re.sub("<[^>]+>", "*", str(endpoint))
+
+
+def callers_of(endpoint):
+    return CALLERS[CALLERS.index(LEAST[name_of(endpoint)]) :]
+
+
+RESTRICTED = [each for each in ENDPOINTS if LEAST.get(name_of(each)) in ("instructor", "admin")]
+every_restricted_endpoint = pytest.mark.parametrize("endpoint", RESTRICTED, ids=str)
+# For what no database has a view of.
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+COURSE = {"name": "Python for beginners", "lessons": 12}
+
+
+@pytest.fixture
+def headers_of(app):
+    """Return the headers of a new access token of a user, which may claim another role."""
+
+    def headers_of(user, claimed="student"):
+        now = clock.utcnow()
+        token = app.extensions["tokens"].encode(
+            Purpose.ACCESS,
+            user.id,
+            issued_at=now,
+            expires_at=now + timedelta(minutes=15),
+            sid=ids.new_row_id(),
+            role=claimed,
+        )
+        return {"Authorization": f"Bearer {token}"}
+
+    return headers_of
+
+
+def make_role(app, user, role):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.id == user.id).values(role=role))
+
+
+def rows(app, table):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(table.__table__)).all()
+
+
+def put_course(client, user_id, headers):
+    return client.put(f"/api/users/{user_id}/courses/python-101", json=COURSE, headers=headers)
+
+
+def test_every_endpoint_is_for_somebody():
+    assert sorted(map(name_of, ENDPOINTS)) == sorted(LEAST)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
+def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user, headers_of):
+    # It is called with nothing in it: whoever gets past the guard is told so, or served.
+    allowed = callers_of(endpoint)
+    assert endpoint.operation.role == allowed[0]
+    users = {role: make_user(f"the-{role}", role=role) for role in CALLERS if role}
+    for path in endpoint.paths:
+        for caller in CALLERS:
+            # The claim in the token must not matter; so it is the wrong one for each of them.
+            claimed = "student" if caller == "admin" else "admin"
+            headers = headers_of(users[caller], claimed) if caller else {}
+            response = client.open(path, method=endpoint.method, headers=headers)
+            if caller in allowed:
+                assert response.status_code not in (401, 403), (caller, path, response.text)
+                assert response.status_code < 500, (caller, path, response.text)
+            elif caller is None:
+                failure(response, 401, "token_missing")
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+            else:
+                assert failure(response, 403, "forbidden") == {}
+                assert response.get_json()["message"] == "Your role does not allow this."
+
+
+def test_head_is_guarded_as_get_is(client, make_user, headers_of):
+    student, admin = make_user(), make_user("admin", role="admin")
+    for path in ("/api/users", "/users"):
+        assert client.head(path).status_code == 401
+        assert client.head(path, headers=headers_of(student)).status_code == 403
+        assert client.head(path, headers=headers_of(admin)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("instructor", "student"), ("admin", "student"), ("admin", "instructor")]
+)
+def test_lost_role_is_lost_at_once(app, client, make_user, log_in, before, after):
+    user, learner = make_user("teacher", role=before), make_user("learner")
+    headers = log_in(user).headers
+
+    def record():
+        return put_course(client, learner.id, headers)
+
+    def list_accounts():
+        return client.get("/api/users", headers=headers)
+
+    act = record if after == "student" else list_accounts
+    assert act().status_code in (200, 201)
+    make_role(app, user, after)
+    failure(act(), 403, "forbidden")
+    success(client.get("/api/users/profile", headers=headers))
+    make_role(app, user, before)
+    success(act())
+
+
+def test_new_role_is_there_at_once(app, client, auth, make_user):
+    learner = make_user("learner")
+    failure(put_course(client, learner.id, auth.headers), 403, "forbidden")
+    make_role(app, auth.user, "instructor")
+    success(put_course(client, learner.id, auth.headers), 201)
+    failure(client.get("/api/users", headers=auth.headers), 403, "forbidden")
+    make_role(app, auth.user, "admin")
+    success(client.get("/api/users", headers=auth.headers))
+    success(client.delete(f"/api/users/{learner.id}", headers=auth.headers))
+
+
+@every_restricted_endpoint
+@on_one_database
+def test_role_is_asked_for_before_path_query_and_body(endpoint, client, make_user, headers_of):
+    headers = headers_of(make_user(), "admin")
+    bodies = [
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b'{"surprise": 1}', "application/json"),
+        (b"x" * 70_000, "application/json"),
+        (b"x", "text/plain"),
+        (b"--x", "multipart/form-data; boundary=x"),
+    ]
+    for path in endpoint.paths:
+        # No user and no record can have such an id.
+        for odd in {path, path.replace(UNKNOWN_ID, "%20"), path.replace(UNKNOWN_ID, "a%00b")}:
+            for query in ("", "?page=none&surprise=1&role=a&role=b"):
+                for body, content_type in bodies:
+                    response = client.open(
+                        odd + query,
+                        method=endpoint.method,
+                        data=body,
+                        content_type=content_type,
+                        headers=headers,
+                    )
+                    assert failure(response, 403, "forbidden") == {}
+
+
+@every_restricted_endpoint
+def test_token_is_asked_for_before_the_role(
+    endpoint, app, client, make_user, log_in, headers_of, clock
+):
+    student, gone = make_user(), make_user("gone", is_active=False, role="admin")
+    expired = headers_of(student)
+    ended = log_in(student).headers
+    success(client.post("/api/auth/logout", headers=ended))
+    clock.move(minutes=1)
+    wrong = {"Authorization": expired["Authorization"] + "x"}
+    refused = [({}, "token_missing"), (wrong, "token_invalid"), (ended, "token_revoked")]
+    refused.append((headers_of(gone), "token_revoked"))
+    for path in endpoint.paths:
+        for headers, code in refused:
+            response = client.open(path, method=endpoint.method, data=b"{", headers=headers)
+            failure(response, 401, code)
+    clock.move(minutes=14)
+    for path in endpoint.paths:
+        response = client.open(path, method=endpoint.method, data=b"{", headers=expired)
+        failure(response, 401, "token_expired")
+
+
+@pytest.mark.parametrize(
+    ("role", "endpoint"),
+    [(role, each) for each in RESTRICTED for role in CALLERS[1:] if role not in callers_of(each)],
+    ids=str,
+)
+def test_own_id_makes_no_difference(role, endpoint, app, client, make_user, headers_of):
+    user = make_user(role=role)
+    before = rows(app, User)
+    for path in endpoint.paths:
+        own = path.replace(UNKNOWN_ID, user.id, 1)
+        body = {"role": "admin"} if endpoint.method == "PATCH" else COURSE
+        response = client.open(own, method=endpoint.method, json=body, headers=headers_of(user))
+        failure(response, 403, "forbidden")
+    assert rows(app, User) == before
+    assert rows(app, Course) == []
+
+
+@on_one_database
+def test_document_says_which_roles_may_call(client):
+    paths = client.get("/openapi.json").get_json()["paths"]
+    told = {
+        f"{method.upper()} {re.sub('{[^}]+}', '*', path)}": operation
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+    }
+    assert told.keys() == LEAST.keys()
+    for name, operation in told.items():
+        if LEAST[name] is None:
+            assert "security" not in operation, name
+            continue
+        allowed = CALLERS[CALLERS.index(LEAST[name]) :]
+        # A scheme that names no role takes all of them.
+        wanted = [] if LEAST[name] == "student" else allowed
+        assert operation["security"] == [{"bearer": wanted}], name
+
+
+@on_one_database
+def test_document_lists_forbidden_where_a_role_can_be_too_little(client):
+    paths = client.get("/openapi.json").get_json()["paths"]
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            name = f"{method.upper()} {re.sub('{[^}]+}', '*', path)}"
+            answer = operation["responses"].get("403")
+            codes = []
+            if answer:
+                schema = answer["content"]["application/json"]["schema"]
+                codes = schema["properties"]["error"]["properties"]["code"]["enum"]
+            restricted = LEAST[name] in ("instructor", "admin")
+            assert ("forbidden" in codes) == restricted, name
+            assert not restricted or "`forbidden`: Your role" in answer["description"]

@@ -1,0 +1,461 @@
+"""Profile, public record and settings: what users see and set, and what others see of them."""
+
+import re
+
+import pytest
+from endpoints import API, UNKNOWN_ID
+from helpers import failure, race, success
+from sqlalchemy import event, select, update
+
+from core.roles import Role
+from database import reading, transaction
+from extensions import db
+from models import User, UserSession, search_key
+
+PROFILE = {
+    "id",
+    "username",
+    "email",
+    "firstName",
+    "lastName",
+    "avatar",
+    "role",
+    "joinDate",
+    "lastLogin",
+    "isActive",
+    "bio",
+    "location",
+    "website",
+    "emailVerified",
+}
+PUBLIC = PROFILE - {"email", "lastLogin", "isActive", "emailVerified"}
+DEFAULTS = {
+    "theme": "light",
+    "language": "en",
+    "timezone": "UTC",
+    "emailNotifications": True,
+    "pushNotifications": True,
+    "privacy": {"profileVisible": True, "progressVisible": False},
+}
+
+
+@pytest.fixture
+def put(client, auth):
+    """Put a profile or settings of the user."""
+
+    def put(name, **body):
+        return client.put(f"/api/users/{name}", json=body, headers=auth.headers)
+
+    return put
+
+
+@pytest.fixture
+def view(client, make_user, log_in):
+    """Look at a user's public record, as somebody with this role."""
+    viewers = {role: log_in(make_user(f"viewer-{role}", role=role)).headers for role in Role}
+
+    def view(user, role=Role.STUDENT):
+        return client.get(f"/api/users/{user.id}", headers=viewers[role])
+
+    return view
+
+
+def stored(app, user):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(User.__table__).where(User.id == user.id)).one()
+
+
+def test_new_user_has_a_whole_profile(client, auth):
+    response = client.get("/api/users/profile", headers=auth.headers)
+    profile = success(response)
+    assert profile.keys() == PROFILE
+    assert "message" not in response.get_json()
+    assert profile["id"] == auth.user.id
+    assert (profile["username"], profile["email"]) == ("student", "student@example.org")
+    assert (profile["firstName"], profile["lastName"]) == ("First", "Last")
+    assert (profile["role"], profile["isActive"], profile["emailVerified"]) == (
+        "student",
+        True,
+        False,
+    )
+    assert profile["bio"] == profile["location"] == profile["website"] == ""
+    for moment in ("joinDate", "lastLogin"):
+        assert len(profile[moment]) == len("2026-11-20T09:31:00Z")
+        assert profile[moment].endswith("Z")
+
+
+def test_profile_tells_of_a_verified_address(client, make_user, log_in, clock):
+    user = make_user("verified", email_verified_at=clock.utcnow())
+    headers = log_in(user).headers
+    assert success(client.get("/users/profile", headers=headers))["emailVerified"] is True
+
+
+def test_update_changes_what_is_sent_and_leaves_the_rest(client, auth, put):
+    first = success(put("profile", bio="Line one\nline two", website="https://me.example/x?y#z"))
+    assert first["bio"] == "Line one\nline two"
+    second = success(put("profile", firstName=" Ada ", location="Lisbon"))
+    assert second == {**first, "firstName": "Ada", "location": "Lisbon"}
+    assert success(client.get("/api/users/profile", headers=auth.headers)) == second
+    assert success(put("profile")) == second
+
+
+def test_empty_text_clears_what_is_optional_and_nothing_else(put):
+    success(put("profile", bio="x", location="y", website="https://z.example"))
+    cleared = success(put("profile", bio="", location=" ", website=""))
+    assert (cleared["bio"], cleared["location"], cleared["website"]) == ("", "", "")
+    for name in ("firstName", "lastName"):
+        assert failure(put("profile", **{name: " "}), 400, "invalid_request").keys() == {name}
+
+
+@pytest.mark.parametrize("name", ["email", "username", "role", "isActive", "avatar", "id"])
+def test_update_cannot_smuggle_in_what_is_not_the_users_to_set(app, auth, put, name):
+    before = stored(app, auth.user)
+    assert failure(put("profile", **{name: "admin"}), 400, "invalid_request").keys() == {name}
+    assert stored(app, auth.user) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "fits", "too_much"),
+    [
+        ("firstName", "n" * 64, "n" * 65),
+        ("lastName", "\U0001f600" * 64, "\U0001f600" * 65),
+        ("bio", "b\n" * 249 + "b", "b" * 501),
+        ("location", "l" * 100, "l" * 101),
+        ("website", "https://example.org/" + "w" * 180, "https://example.org/" + "w" * 181),
+    ],
+)
+def test_length_of_a_text_is_bounded(put, field, fits, too_much):
+    assert success(put("profile", **{field: fits}))[field] == fits
+    assert failure(put("profile", **{field: too_much}), 400, "invalid_request").keys() == {field}
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://example.org",
+        "http://example.org:8080/",
+        "HTTPS://Example.org/Path",
+        "https://xn--bcher-kva.example/",
+        "https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df",
+        "http://192.0.2.1/x",
+        "https://[2001:db8::1]/",
+        "https://example.org/a@b",
+    ],
+)
+def test_website_may_be_any_web_address(put, link):
+    assert success(put("profile", website=link))["website"] == link
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "example.org",
+        "//example.org",
+        "ftp://example.org",
+        "javascript:alert(1)",
+        "javascript://example.org/%0aalert(1)",
+        "data:text/html,x",
+        "mailto:me@example.org",
+        "https://",
+        "https:///path",
+        "https://exa mple.org",
+        "https://example.org/a b",
+        'https://example.org/"onclick="x',
+        "https://example.org/<script>",
+        "https://example.org\\@evil.example",
+        "https://known.example@evil.example/",
+        "https://user:password@example.org/",
+        "https://example.org/\u202egpj.exe",
+        "https://example..org",
+    ],
+)
+def test_website_is_no_other_kind_of_link(put, link):
+    assert failure(put("profile", website=link), 400, "invalid_request").keys() == {"website"}
+
+
+def test_changed_name_is_what_a_search_finds(app, auth, put):
+    success(put("profile", firstName="\u00c4da"))
+    assert stored(app, auth.user).search_key == search_key(
+        "student", "student@example.org", "\u00c4da", "Last"
+    )
+    success(put("profile", bio="Nothing to search for."))
+    assert "\u00e4da last" in stored(app, auth.user).search_key
+
+
+def test_both_names_changed_at_once_are_found_together(app, auth):
+    def rename(number):
+        body = {"firstName": f"First{number}"} if number % 2 else {"lastName": f"Last{number}"}
+        client = app.test_client()
+        return client.put("/api/users/profile", json=body, headers=auth.headers).status_code
+
+    assert set(race(rename)) == {200}
+    user = stored(app, auth.user)
+    assert user.search_key == search_key("student", user.email, user.first_name, user.last_name)
+
+
+def test_public_record_shows_what_everybody_may_see(client, auth, view):
+    changes = {"bio": "Hello", "location": "Lisbon", "website": "https://me.example"}
+    profile = success(client.put("/api/users/profile", json=changes, headers=auth.headers))
+    response = view(auth.user)
+    record = success(response)
+    assert record.keys() == PUBLIC
+    assert record == {name: profile[name] for name in PUBLIC}
+    assert "message" not in response.get_json()
+
+
+@pytest.mark.parametrize("role", Role)
+def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, role):
+    success(put("settings", privacy={"profileVisible": False}))
+    if role is Role.STUDENT:
+        assert failure(view(auth.user, role), 403, "profile_private") == {}
+    else:
+        assert success(view(auth.user, role))["username"] == "student"
+    own = success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
+    assert own.keys() == PUBLIC | {"progress"}
+
+
+def test_private_profile_shows_no_progress_either(auth, put, view):
+    success(put("settings", privacy={"profileVisible": False, "progressVisible": True}))
+    response = view(auth.user)
+    failure(response, 403, "profile_private")
+    assert "totalCourses" not in response.text
+
+
+@pytest.mark.parametrize("visible", [False, True])
+@pytest.mark.parametrize("role", Role)
+def test_progress_is_shown_to_whom_the_settings_or_the_role_say(
+    client, auth, put, view, role, visible
+):
+    success(put("settings", privacy={"progressVisible": visible}))
+    shown = visible or role is not Role.STUDENT
+    assert ("progress" in success(view(auth.user, role))) == shown
+    own = success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
+    assert own["progress"] == success(client.get("/api/users/progress", headers=auth.headers))
+
+
+@pytest.mark.parametrize(
+    "user_id",
+    [
+        UNKNOWN_ID,
+        UNKNOWN_ID.upper(),
+        "nobody",
+        "0",
+        "%00",
+        "me",
+        "x" * 3000,
+        "%F0%9F%98%80",
+        "profiles",
+        "profile%0A",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["/api", ""])
+def test_nobody_is_at_an_id_that_no_user_has(client, auth, prefix, user_id):
+    response = client.get(f"{prefix}/users/{user_id}", headers=auth.headers)
+    failure(response, 404, "user_not_found")
+
+
+@pytest.mark.parametrize("role", Role)
+def test_inactive_user_is_not_to_be_seen_by_anybody(make_user, view, role):
+    user = make_user("sleeper", is_active=False)
+    failure(view(user, role), 404, "user_not_found")
+
+
+def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_in, put, auth):
+    """Every GET, as each role: no hash, no token, and no stranger's address but for admins."""
+    viewers = {role: make_user(f"viewer-{role}", role=role) for role in Role}
+    headers = {role: log_in(user).headers for role, user in viewers.items()}
+    success(put("settings", privacy={"progressVisible": True}))
+    with app.app_context(), reading() as connection:
+        secrets = {*connection.scalars(select(User.password_hash))}
+        secrets |= {*connection.scalars(select(UserSession.refresh_token_id))}
+    secrets |= {auth.access, auth.refresh, "password", "digest", "searchKey", "search_key"}
+    reads = [endpoint for endpoint in API if endpoint.method == "GET"]
+    assert len(reads) >= 8
+    for endpoint in reads:
+        for role, viewer in viewers.items():
+            path = endpoint.paths[0].replace(UNKNOWN_ID, auth.user.id)
+            response = client.get(path, headers=headers[role])
+            for secret in secrets:
+                assert secret not in response.text, (endpoint, role)
+            allowed = {viewer.email}
+            if endpoint.name == "admin.list_users" and role is Role.ADMIN:
+                allowed |= {user.email for user in (*viewers.values(), auth.user)}
+            assert {*re.findall(r"[\w.+-]+@[\w.-]+", response.text)} <= allowed, endpoint
+            if endpoint.name == "users.get_user":
+                assert "@" not in response.text
+
+
+def test_settings_begin_with_the_defaults(client, auth):
+    response = client.get("/api/users/settings", headers=auth.headers)
+    assert success(response) == DEFAULTS
+    assert "message" not in response.get_json()
+
+
+def test_settings_are_merged_privacy_included(client, auth, put):
+    assert success(put("settings", theme="dark", emailNotifications=False)) == {
+        **DEFAULTS,
+        "theme": "dark",
+        "emailNotifications": False,
+    }
+    changed = success(put("settings", privacy={"progressVisible": True}, pushNotifications=False))
+    assert changed == {
+        **DEFAULTS,
+        "theme": "dark",
+        "emailNotifications": False,
+        "pushNotifications": False,
+        "privacy": {"profileVisible": True, "progressVisible": True},
+    }
+    assert success(put("settings")) == success(put("settings", privacy={})) == changed
+    assert success(client.get("/users/settings", headers=auth.headers)) == changed
+
+
+def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
+    changes = [
+        {"theme": "dark"},
+        {"language": "pt-BR"},
+        {"timezone": "Asia/Kathmandu"},
+        {"emailNotifications": False},
+        {"pushNotifications": False},
+        {"privacy": {"profileVisible": False}},
+        {"privacy": {"progressVisible": True}},
+    ]
+
+    def change(number):
+        return (
+            app.test_client()
+            .put("/api/users/settings", json=changes[number], headers=auth.headers)
+            .status_code
+        )
+
+    assert set(race(change, len(changes))) == {200}
+    assert success(client.get("/api/users/settings", headers=auth.headers)) == {
+        "theme": "dark",
+        "language": "pt-BR",
+        "timezone": "Asia/Kathmandu",
+        "emailNotifications": False,
+        "pushNotifications": False,
+        "privacy": {"profileVisible": False, "progressVisible": True},
+    }
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "system"])
+def test_theme_is_one_of_three(put, theme):
+    assert success(put("settings", theme=theme))["theme"] == theme
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("theme", "Dark"),
+        ("theme", ""),
+        ("language", ""),
+        ("language", "xx"),
+        ("language", "en_US"),
+        ("language", "english please"),
+        ("language", "en-" + "a" * 40),
+        ("language", "sh-RS-x-abcdefgh-abcdefgh-abcdefg-a"),
+        ("timezone", ""),
+        ("timezone", "Europe"),
+        ("timezone", "europe/berlin"),
+        ("timezone", "Mars/Olympus"),
+        ("timezone", "../../etc/passwd"),
+        ("timezone", "/usr/share/zoneinfo/UTC"),
+        ("timezone", "Factory"),
+        ("timezone", "+01:00"),
+        ("emailNotifications", 1),
+        ("emailNotifications", "true"),
+        ("pushNotifications", 0),
+        ("pushNotifications", None),
+        ("privacy", None),
+        ("privacy", []),
+        ("privacy", True),
+        ("role", "admin"),
+    ],
+)
+def test_setting_of_another_kind_is_refused_and_nothing_changes(client, auth, put, field, value):
+    body = {"theme": "dark", field: value}
+    assert failure(put("settings", **body), 400, "invalid_request").keys() == {field}
+    assert success(client.get("/api/users/settings", headers=auth.headers)) == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ({"profileVisible": "yes"}, "profileVisible"),
+        ({"progressVisible": 1}, "progressVisible"),
+        ({"profileVisible": None}, "profileVisible"),
+        ({"surprise": True}, "surprise"),
+    ],
+)
+def test_what_is_wrong_within_privacy_is_named_there(put, value, wrong):
+    fields = failure(put("settings", privacy=value), 400, "invalid_request")
+    assert fields.keys() == {"privacy"}
+    assert fields["privacy"].keys() == {wrong}
+    assert failure(put("settings", privacy=[]), 400, "invalid_request") == {
+        "privacy": ["Invalid input type."]
+    }
+
+
+def test_language_is_kept_in_its_standard_form(put):
+    assert success(put("settings", language="EN-us"))["language"] == "en-US"
+
+
+def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch):
+    """The account goes between the check of the token and the change."""
+    client = app.test_client()
+    for path, body in (("profile", {"bio": "x"}), ("settings", {"theme": "dark"})):
+        with app.app_context(), transaction() as session:
+            session.execute(update(User).values(is_active=True))
+        monkeypatch.setattr(
+            "web.api.bodies.json_object", lambda body=body: deactivate_all(app) or body
+        )
+        response = client.put(f"/api/users/{path}", json={}, headers=auth.headers)
+        failure(response, 401, "token_revoked")
+        assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
+    user = stored(app, auth.user)
+    assert (user.bio, user.theme) == ("", "light")
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "code"),
+    [({"role": "student"}, 403, "forbidden"), ({"is_active": False}, 401, "token_revoked")],
+)
+def test_body_that_came_late_is_not_acted_on_with_rights_that_are_gone(
+    app, client, make_user, log_in, monkeypatch, values, status, code
+):
+    """An admin sends the headers, is thrown out, and then sends the body."""
+    rogue, late = make_user("rogue", role="admin"), {"role": "admin", "isActive": True}
+    headers = log_in(rogue).headers
+
+    def throw_out():
+        with app.app_context(), transaction() as session:
+            session.execute(update(User).values(**values))
+        return late
+
+    monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
+    monkeypatch.setattr("web.api.bodies.json_object", throw_out)
+    response = client.patch(f"/api/users/{rogue.id}", json={}, headers=headers)
+    failure(response, status, code)
+    user = stored(app, rogue)
+    assert {name: getattr(user, name) for name in values} == values
+
+
+def test_body_in_time_costs_no_second_look_at_the_token(app, put):
+    statements = []
+    with app.app_context():
+        engine = db.engine
+
+    def note(_connection, _cursor, statement, *_more):
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        success(put("profile"))
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert len([each for each in statements if "denylist" in each]) == 1
+
+
+def deactivate_all(app):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(is_active=False))
