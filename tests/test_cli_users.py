@@ -1,0 +1,548 @@
+"""`flask users …`: accounts, for the operator of the service."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from select import POLLIN, poll
+
+import pytest
+from endpoints import UNKNOWN_ID
+from helpers import PASSWORD, SECRET, failure, success
+from real_service import PATIENCE, finish, free_port, production, python
+from sqlalchemy import URL, insert, make_url, select
+
+import cli
+import errors
+from app import create_app
+from config import ROOT, Settings
+from database import reading, transaction
+from models import User
+
+GIVEN = {
+    "--username": "Ada.L-1",
+    "--email": "Ada@Example.org",
+    "--first-name": " Augusta ",
+    "--last-name": "King-Noel",
+}
+ALL_GIVEN = [text for option in GIVEN.items() for text in option]
+
+
+@pytest.fixture
+def run(app):
+    """Run `flask users …` within this process, with what somebody types; return output and code.
+
+    Nobody is at a terminal: what is typed comes from a pipe.
+    """
+    runner = app.test_cli_runner()
+
+    def run(*arguments, typed=""):
+        result = runner.invoke(args=["users", *arguments], input=typed)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        assert PASSWORD not in result.output
+        return result.output, result.exit_code
+
+    return run
+
+
+def create(run, *more, password=PASSWORD, **changes):
+    given = GIVEN | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
+    options = [text for option in given.items() for text in option]
+    return run("create", *options, *more, typed=f"{password}\n")
+
+
+def stored(app, **columns):
+    with app.app_context(), reading() as connection:
+        query = select(User.__table__).filter_by(**columns)
+        return connection.execute(query).one_or_none()
+
+
+def login(client, email, password=PASSWORD):
+    return client.post("/api/auth/login", json={"email": email, "password": password})
+
+
+def verify(client, session):
+    return client.get("/api/auth/verify", headers=session.headers)
+
+
+def refresh(client, session):
+    return client.post("/api/auth/refresh", json={"refreshToken": session.refresh})
+
+
+def assert_ended(client, session):
+    failure(verify(client, session), 401, "token_revoked")
+    failure(refresh(client, session), 401, "token_revoked")
+
+
+# users create
+
+
+def test_create_makes_an_account_that_is_ready(app, client, run, outbox):
+    output, code = create(run, "--role", "instructor")
+    assert code == 0, output
+    user = stored(app, username="Ada.L-1")
+    assert output == f"{user.id} Ada.L-1 is there, with the role instructor.\n"
+    assert (user.email, user.role, user.is_active) == ("ada@example.org", "instructor", True)
+    assert (user.first_name, user.last_name) == ("Augusta", "King-Noel")
+    assert user.email_verified_at is not None
+    assert outbox.waiting() == []
+    data = success(login(client, "ADA@example.org"))
+    assert data["user"]["role"] == "instructor"
+
+
+def test_create_asks_for_what_is_not_given(app, client, run):
+    output, code = run("create", typed=f"newcomer\nme@example.org\nFirst\nLast\n{PASSWORD}\n")
+    assert code == 0, output
+    for prompt in ("Username: ", "Email: ", "First name: ", "Last name: "):
+        assert prompt in output
+    user = stored(app, username="newcomer")
+    assert output.endswith(f"{user.id} newcomer is there, with the role student.\n")
+    assert (user.email, user.first_name, user.last_name) == ("me@example.org", "First", "Last")
+    success(login(client, "me@example.org"))
+
+
+def test_create_asks_only_for_the_rest(app, run):
+    options = ("--email", "me@example.org", "--last-name", "Last")
+    output, code = run("create", *options, typed=f"newcomer\nFirst\n{PASSWORD}\n")
+    assert code == 0, output
+    assert "Email" not in output
+    assert stored(app, username="newcomer").first_name == "First"
+
+
+def test_created_admin_can_log_in_where_addresses_must_be_verified(app, make_app, run):
+    client = make_app(require_verified_email=True).test_client()
+    assert create(run, "--role", "admin")[1] == 0
+    data = success(login(client, "ada@example.org"))
+    headers = {"Authorization": f"Bearer {data['accessToken']}"}
+    assert success(client.get("/api/users", headers=headers))["total"] == 1
+
+
+@pytest.mark.parametrize("password", ["  two words and spaces  ", "Blåbærsyltetøy på loftet"])
+def test_create_takes_the_password_as_it_is(client, run, password):
+    output, code = create(run, password=password)
+    assert (code, password in output) == (0, False)
+    success(login(client, "ada@example.org", password))
+    failure(login(client, "ada@example.org", password.strip() + "x"), 401, "invalid_credentials")
+
+
+def test_create_reads_one_line_whatever_ends_it(app, client, run):
+    output, code = run("create", *ALL_GIVEN, typed=f"{PASSWORD}\r\nand more\n")
+    assert code == 0, output
+    success(login(client, "ada@example.org"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"username": "ab"}, {"username"}),
+        ({"username": "ada lovelace"}, {"username"}),
+        ({"email": "ada"}, {"email"}),
+        ({"first_name": ""}, {"firstName"}),
+        ({"last_name": "x" * 65}, {"lastName"}),
+        ({"first_name": "a\x1bb"}, {"firstName"}),
+        ({"password": "ab" * 64 + "c"}, {"password"}),
+        ({"password": "with\x00nul"}, {"password"}),
+        (
+            {"username": "-", "email": "-", "first_name": " ", "last_name": "", "password": "\x07"},
+            {"username", "email", "firstName", "lastName", "password"},
+        ),
+    ],
+)
+def test_create_names_each_wrong_field(app, run, changes, wrong):
+    output, code = create(run, **changes)
+    assert code == 2
+    assert {*re.findall(r"^(?:Error: )?(\w+): \w.*\.$", output, re.M)} == wrong
+    assert changes.get("password", PASSWORD) not in output
+    assert stored(app) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({"email": "other@example.org", "username": "ada.l-1"}, [errors.UsernameTaken]),
+        ({"email": "ADA@example.org", "username": "other"}, [errors.EmailTaken]),
+        ({}, [errors.UsernameTaken, errors.EmailTaken]),
+    ],
+)
+def test_create_says_what_is_taken(app, run, changes, sentences):
+    assert create(run)[1] == 0
+    output, code = create(run, **changes)
+    assert code == 1
+    assert output == f"Error: {' '.join(kind.message for kind in sentences)}\n"
+    assert stored(app) is not None
+
+
+@pytest.mark.parametrize("password", ["", "tiny", "Password1!", "ada.l-1-2026", "aaaaaaaaaaaa"])
+def test_create_refuses_a_weak_password_with_the_reason(app, run, password):
+    output, code = create(run, password=password)
+    assert code == 1
+    assert re.fullmatch(r"Error: This password .+\.\n", output)
+    assert not password or password not in output
+    assert stored(app) is None
+
+
+def test_create_at_the_end_of_the_input_makes_nothing(app, run):
+    assert run("create", typed="newcomer\n")[1] == 1
+    assert run("create", *ALL_GIVEN)[1] == 1
+    assert stored(app) is None
+
+
+# users list
+
+
+def crowd(app, number):
+    """Add so many accounts, `user1` the oldest of them."""
+    rows = [
+        {
+            "id": f"{count:08x}-0000-7000-8000-000000000000",
+            "username": f"user{count}",
+            "username_key": f"user{count}",
+            "email": f"user{count}@example.org",
+            "first_name": "First",
+            "last_name": "Last",
+            "password_hash": "none",
+        }
+        for count in range(1, number + 1)
+    ]
+    with app.app_context(), transaction() as session:
+        session.execute(insert(User), rows)
+
+
+def names_in(output):
+    return [line.split("\t")[1] for line in output.splitlines()]
+
+
+def test_list_tells_what_an_operator_needs(run, make_user, clock):
+    first = make_user("Ada", last_login_at=datetime(2026, 11, 20, 9, 31, tzinfo=UTC))
+    clock.move(seconds=1)
+    second = make_user("boss", role="admin", is_active=False)
+    lines = [
+        [second.id, "boss", "boss@example.org", "admin", "inactive", "never"],
+        [first.id, "Ada", "ada@example.org", "student", "active", "2026-11-20T09:31:00Z"],
+    ]
+    assert run("list") == ("".join("\t".join(line) + "\n" for line in lines), 0)
+
+
+def test_list_of_nobody_is_empty(run):
+    assert run("list") == ("", 0)
+
+
+def test_list_filters(run, make_user, clock):
+    for name, role, is_active in (
+        ("learner", "student", True),
+        ("dropout", "student", False),
+        ("teacher", "instructor", True),
+    ):
+        clock.move(seconds=1)
+        make_user(name, role=role, is_active=is_active, first_name="Ärger")
+
+    def found(*options):
+        output, code = run("list", *options)
+        assert code == 0
+        return names_in(output)
+
+    assert found() == ["teacher", "dropout", "learner"]
+    assert found("--role", "student") == ["dropout", "learner"]
+    assert found("--active") == ["teacher", "learner"]
+    assert found("--inactive") == ["dropout"]
+    assert found("--search", "ÄRGER LA") == ["teacher", "dropout", "learner"]
+    assert found("--search", "EARN") == ["learner"]
+    assert found("--search", "%") == found("--search", "_") == []
+    assert found("--search", "t", "--role", "student", "--inactive") == ["dropout"]
+
+
+@pytest.mark.parametrize("number", [6, 7, 8])
+def test_list_is_whole_however_long_and_newest_first(app, run, monkeypatch, number):
+    monkeypatch.setattr(cli, "_PAGE", 2)
+    crowd(app, number)
+    output, code = run("list")
+    assert code == 0
+    assert names_in(output) == [f"user{count}" for count in range(number, 0, -1)]
+
+
+# users set-role, activate, deactivate, delete
+
+ACCOUNTS = {
+    "id": lambda user: user.id,
+    "id in upper case": lambda user: user.id.upper(),
+    "username": lambda user: user.username,
+    "username in other case": lambda user: user.username.swapcase(),
+    "address": lambda user: user.email,
+    "address in other case": lambda user: user.email.swapcase(),
+}
+
+
+@pytest.mark.parametrize("written", ACCOUNTS.values(), ids=ACCOUNTS)
+def test_account_is_found_by_id_name_and_address(app, run, make_user, written):
+    user, other = make_user("Ada.L-1"), make_user("other")
+    account = written(user)
+    assert run("set-role", account, "instructor") == ("Ada.L-1 has the role instructor.\n", 0)
+    assert stored(app, id=user.id).role == "instructor"
+    assert run("deactivate", account) == ("Ada.L-1 is inactive.\n", 0)
+    assert not stored(app, id=user.id).is_active
+    assert run("activate", account) == ("Ada.L-1 is active.\n", 0)
+    assert stored(app, id=user.id).is_active
+    assert run("delete", "--yes", account) == ("Ada.L-1 is deleted.\n", 0)
+    assert stored(app).id == other.id
+
+
+def test_international_address_is_found_in_both_forms(app, run, make_user):
+    make_user(email="ada@xn--bcher-kva.example")
+    assert run("deactivate", "ada@Bücher.example")[1] == 0
+    assert run("activate", "ADA@XN--BCHER-KVA.EXAMPLE")[1] == 0
+
+
+COMMANDS = {
+    "set-role": ("set-role", "{}", "admin"),
+    "activate": ("activate", "{}"),
+    "deactivate": ("deactivate", "{}"),
+    "delete": ("delete", "{}", "--yes"),
+}
+every_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+
+
+def on(command, account):
+    return [part.format(account) for part in command]
+
+
+@every_command
+def test_unknown_account_is_told(app, run, make_user, command):
+    before = make_user("ada").id
+    for account in (UNKNOWN_ID, "nobody", "nobody@example.org", "ad", "ada@example", "", "%"):
+        assert run(*on(command, account)) == ("Error: There is no such user.\n", 1)
+    assert stored(app, id=before).role == "student"
+
+
+every_command_against = pytest.mark.parametrize(
+    "command", [["set-role", "instructor"], ["deactivate"], ["delete", "--yes"]]
+)
+
+
+@every_command_against
+def test_last_admin_stays(app, run, make_user, outbox, command):
+    make_user("retired", role="admin", is_active=False)
+    admin = make_user("boss", role="admin")
+    name, *more = command
+    assert run(name, "boss", *more) == (f"Error: {errors.LastAdmin.message}\n", 1)
+    kept = stored(app, id=admin.id)
+    assert (kept.role, kept.is_active) == ("admin", True)
+    assert outbox.waiting() == []
+    make_user("second", role="admin")
+    assert run(name, "boss", *more)[1] == 0
+
+
+@every_command_against
+def test_sessions_end(client, run, auth, log_in, make_user, command):
+    other, second = log_in(make_user("other")), log_in(auth.user)
+    name, *more = command
+    assert run(name, "student", *more)[1] == 0
+    assert_ended(client, auth)
+    assert_ended(client, second)
+    success(verify(client, other))
+
+
+@pytest.mark.parametrize("command", [["set-role", "student"], ["activate"]])
+def test_what_is_so_already_ends_no_session(client, run, auth, command):
+    name, *more = command
+    assert run(name, "student", *more)[1] == 0
+    success(verify(client, auth))
+    success(refresh(client, auth))
+
+
+def test_deactivated_account_is_out_until_it_is_activated(client, run, auth):
+    run("deactivate", "student")
+    failure(login(client, auth.user.email), 403, "account_inactive")
+    run("activate", "student")
+    success(login(client, auth.user.email))
+
+
+def test_delete_asks_first(app, run, make_user, outbox):
+    user = make_user("Ada")
+    question = "Delete Ada (ada@example.org) for good? [y/N]: "
+    for typed in ("n\n", "\n", "no\n", ""):
+        output, code = run("delete", "ada", typed=typed)
+        assert (question in output, "Aborted!" in output, code) == (True, True, 1)
+    assert stored(app, id=user.id)
+    assert run("delete", "ada", typed="y\n") == (f"{question}y\nAda is deleted.\n", 0)
+    assert stored(app) is None
+    assert outbox.waiting() == [("account_deleted", "ada@example.org")]
+
+
+@pytest.mark.parametrize("command", ["list --search", "deactivate", "delete --yes"])
+def test_bytes_that_are_no_text_are_told(run, command):
+    output, code = run(*command.split(), "\udcff")  # as Python hands on what is not UTF-8
+    assert (code, output.splitlines()[-1]) == (
+        2,
+        "Error: What was typed in is not valid UTF-8.",
+    )
+
+
+@pytest.mark.parametrize("changes", [{"first_name": "\udcff"}, {"username": "\udcff" * 3}])
+def test_create_refuses_bytes_that_are_no_text(app, run, changes):
+    output, code = create(run, **changes)
+    assert code == 2
+    assert "Traceback" not in output
+
+
+def test_deleted_while_the_question_is_open_is_told(app, run, make_user, monkeypatch):
+    make_user("ada")
+    monkeypatch.setattr("click.confirm", lambda *_, **__: run("delete", "ada", "--yes"))
+    assert run("delete", "ada") == ("Error: There is no such user.\n", 1)
+
+
+def test_security_events_name_the_account(app, run, caplog):
+    caplog.set_level("INFO", logger="accounts.security")
+    create(run)
+    user = stored(app)
+    for command in ("set-role", "deactivate", "activate"):
+        for _ in range(2):  # the second time, there is nothing to change
+            run(command, user.id, *(["instructor"] if command == "set-role" else []))
+    run("delete", "--yes", user.id)
+    found = [record for record in caplog.records if record.name == "accounts.security"]
+    assert [record.getMessage() for record in found] == [
+        "registered",
+        "role_changed",
+        "account_deactivated",
+        "account_activated",
+        "account_deleted",
+    ]
+    assert all(record.fields == {"user": user.id} for record in found)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["create", "--role", "root"],
+        ["create", "--role", ""],
+        ["create", "--password", "x"],
+        ["create", *ALL_GIVEN, "more"],
+        ["list", "--role", "Admin"],
+        ["list", "more"],
+        ["list", "--page", "2"],
+        ["set-role"],
+        ["set-role", "student"],
+        ["set-role", "student", "root"],
+        ["set-role", "student", "admin", "more"],
+        ["activate"],
+        ["deactivate", "student", "other"],
+        ["delete"],
+        ["delete", "--no", "student"],
+    ],
+    ids=lambda arguments: f"{arguments[0]} {arguments[-1]}",
+)
+def test_wrong_use_is_told_before_anything_is_done(app, run, make_user, arguments):
+    make_user()
+    before = stored(app)
+    output, code = run(*arguments)
+    assert code == 2
+    assert output.startswith("Usage: ")
+    assert stored(app) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["create", *ALL_GIVEN],
+        ["list"],
+        *(on(command, "somebody") for command in COMMANDS.values()),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_command_says_plainly_that_the_database_is_away(arguments):
+    url = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
+    app = create_app(Settings(database_url=url, secret_key=SECRET, bcrypt_rounds=4))
+    result = app.test_cli_runner().invoke(args=["users", *arguments], input=f"{PASSWORD}\n")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "Error: The database cannot be reached or used."
+    assert "secret" not in result.output
+
+
+# As an operator calls it
+
+
+def test_create_works_from_a_pipe(database_url: URL, app, client):
+    env = production(database_url, free_port(), free_port())
+    process = python("-m", "flask", "users", "create", *ALL_GIVEN, "--role", "admin", env=env)
+    process.stdin.write(f"{PASSWORD}\n")
+    ((status, output),) = finish([process])
+    assert status == 0, output
+    assert f"{stored(app).id} Ada.L-1 is there, with the role admin.\n" in output
+    assert PASSWORD not in output
+    assert success(login(client, "ada@example.org"))["user"]["role"] == "admin"
+
+
+# The child makes the terminal its own, as a shell does, and becomes the command.
+IN_A_TERMINAL = (
+    "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+class Terminal:
+    """A screen, and a person who reads and types."""
+
+    def __init__(self, end):
+        self._end = end
+        self._poll = poll()
+        self._poll.register(end, POLLIN)
+        self.screen = ""
+
+    def answer(self, prompt, typed):
+        """Wait for this prompt, which is not on the screen yet, and type a line."""
+        start, deadline = len(self.screen), time.monotonic() + PATIENCE
+        while prompt not in self.screen[start:]:
+            assert self.read(), self.screen
+            assert time.monotonic() < deadline, self.screen
+        os.write(self._end, f"{typed}\n".encode())
+
+    def read(self):
+        """Wait for more to come; False when nothing more does."""
+        if not self._poll.poll(PATIENCE * 1000):
+            return False
+        try:
+            self.screen += os.read(self._end, 4096).decode()
+        except OSError:  # the command has ended, and with it the other end
+            return False
+        return True
+
+
+@contextmanager
+def terminal(*arguments, env):
+    """Run Python with a person at its terminal; it must end well."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", IN_A_TERMINAL, str(theirs), sys.executable, *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs])
+    os.close(theirs)
+    try:
+        person = Terminal(ours)
+        yield person
+        while person.read():
+            pass
+        assert process.wait(PATIENCE) == 0, person.screen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(database_url: URL, client):
+    env = production(database_url, free_port(), free_port())
+    with terminal("-m", "flask", "users", "create", "--role", "admin", env=env) as person:
+        person.answer("Username: ", "boss")
+        person.answer("Email: ", "boss@example.org")
+        person.answer("First name: ", "First")
+        person.answer("Last name: ", "Last")
+        person.answer("Password: ", PASSWORD)
+        person.answer("Repeat for confirmation: ", f"{PASSWORD}x")
+        person.answer("Password: ", PASSWORD)
+        person.answer("Repeat for confirmation: ", PASSWORD)
+    assert "boss is there, with the role admin." in person.screen
+    # What is typed is seen, but for the passwords.
+    assert "Username: boss" in person.screen
+    assert PASSWORD not in person.screen
+    success(login(client, "boss@example.org"))
