@@ -21,7 +21,7 @@ run: $(VENV)/run.stamp
 	@[ -n "$$WEB_CONCURRENCY" ] || unset WEB_CONCURRENCY; exec $(BIN) -m gunicorn
 
 test: lint
-	$(BIN) -m pytest
+	$(BIN) -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/dev.stamp
 	$(BIN) -m ruff check .

@@ -383,7 +383,7 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
             path,
             method=endpoint.method,
             json=body,
-            headers=auth.headers if endpoint.operation.guarded else {},
+            headers=auth.headers if endpoint.operation.role else {},
         )
         assert time.monotonic() - started < 2
         failure(response, 503, "unavailable")
