@@ -77,7 +77,8 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     """Upload a picture: JPEG, PNG, WebP or GIF, by its content.
 
     It is turned upright, cropped square, scaled to at most 512 pixels and stripped of all that is
-    no picture. At most 12 megapixels, 25 for JPEG, 8 for WebP; and 5 MiB, if not set otherwise.
+    no picture. At most 12 megapixels, 25 for JPEG (20 in CMYK), 8 for WebP; 16,383 pixels for each
+    side; and 5 MiB, if not set otherwise.
     """
     try:
         picture = avatars.make(file)
