@@ -1,16 +1,20 @@
 """What the stories in this folder say again and again."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from email.message import EmailMessage
 from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import event, insert
 from werkzeug.test import TestResponse
 
+from database import transaction
 from extensions import db
+from models import User
 
 SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
 PASSWORD = "Tr4vel-Mug-Blue-42"
@@ -78,6 +82,39 @@ def connections_held(
 
         monkeypatch.setattr(owner, name, watch)
     return held
+
+
+@contextmanager
+def statements_of(app: Flask) -> Iterator[list[str]]:
+    """Lend the list of the SQL statements that the application sends meanwhile."""
+    with app.app_context():
+        engine = db.engine
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        sent.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def crowd(app: Flask, number: int) -> None:
+    """Add so many accounts, `user1` the oldest of them."""
+    rows = [
+        {
+            "id": f"{count:08x}-0000-7000-8000-000000000000",
+            "username": f"user{count}",
+            "username_key": f"user{count}",
+            "email": f"user{count}@example.org",
+            "first_name": "First",
+            "last_name": "Last",
+            "password_hash": "none",
+        }
+        for count in range(1, number + 1)
+    ]
+    with app.app_context(), transaction() as session:
+        session.execute(insert(User), rows)
 
 
 def token_in(mail: EmailMessage) -> str:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import jwt
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import PASSWORD, failure, race, success
-from sqlalchemy import func, insert, select, update
+from helpers import PASSWORD, crowd, failure, race, success
+from sqlalchemy import func, select, update
 
 import errors
 from core.passwords import Hasher
@@ -93,24 +93,6 @@ def events(caplog):
         return found
 
     return events
-
-
-def crowd(app, number):
-    """Add so many accounts, `user1` the oldest of them."""
-    rows = [
-        {
-            "id": f"{count:08x}-0000-7000-8000-000000000000",
-            "username": f"user{count}",
-            "username_key": f"user{count}",
-            "email": f"user{count}@example.org",
-            "first_name": "First",
-            "last_name": "Last",
-            "password_hash": "none",
-        }
-        for count in range(1, number + 1)
-    ]
-    with app.app_context(), transaction() as session:
-        session.execute(insert(User), rows)
 
 
 def stored(app, user):

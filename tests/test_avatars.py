@@ -3,14 +3,13 @@
 import io
 
 import pytest
-from helpers import connections_held, failure, race, success
+from helpers import connections_held, failure, race, statements_of, success
 from PIL import Image
-from sqlalchemy import event, func, select, update
+from sqlalchemy import func, select, update
 from test_bad_input import BrokenChunks, Chunks
 
 from core.images import Avatars, PicturesBusy
 from database import reading, transaction
-from extensions import db
 from models import Avatar, User
 
 PUBLIC_URL = "https://school.test"
@@ -339,19 +338,9 @@ def test_announced_length_is_believed_when_it_is_too_much(client, auth):
 
 def test_user_is_read_without_the_picture(app, client, auth, upload):
     success(upload(picture()))
-    statements = []
-    with app.app_context():
-        engine = db.engine
-
-    def note(_connection, _cursor, statement, *_more):
-        statements.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with statements_of(app) as statements:
         success(client.get("/api/users/profile", headers=auth.headers))
         success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     assert len(statements) == 3
     assert not any("avatars" in statement for statement in statements)
 

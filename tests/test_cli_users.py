@@ -12,15 +12,15 @@ from select import POLLIN, poll
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import PASSWORD, SECRET, failure, success
+from helpers import PASSWORD, SECRET, crowd, failure, success
 from real_service import PATIENCE, finish, free_port, production, python
-from sqlalchemy import URL, insert, make_url, select
+from sqlalchemy import URL, make_url, select
 
 import cli
 import errors
 from app import create_app
 from config import ROOT, Settings
-from database import reading, transaction
+from database import reading
 from models import User
 
 GIVEN = {
@@ -192,24 +192,6 @@ def test_create_at_the_end_of_the_input_makes_nothing(app, run):
 
 
 # users list
-
-
-def crowd(app, number):
-    """Add so many accounts, `user1` the oldest of them."""
-    rows = [
-        {
-            "id": f"{count:08x}-0000-7000-8000-000000000000",
-            "username": f"user{count}",
-            "username_key": f"user{count}",
-            "email": f"user{count}@example.org",
-            "first_name": "First",
-            "last_name": "Last",
-            "password_hash": "none",
-        }
-        for count in range(1, number + 1)
-    ]
-    with app.app_context(), transaction() as session:
-        session.execute(insert(User), rows)
 
 
 def names_in(output):

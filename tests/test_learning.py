@@ -1,17 +1,15 @@
 """Learning records as the course system delivers them, and what learners see of them."""
 
 import random
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import failure, race, success
-from sqlalchemy import delete, event, func, insert, select, update
+from helpers import failure, race, statements_of, success
+from sqlalchemy import delete, func, insert, select, update
 
 from core.clock import rfc3339
 from database import reading, transaction
-from extensions import db
 from models import Achievement, Certificate, Course, Lesson, User
 from services import profiles
 
@@ -1194,21 +1192,6 @@ def test_thousands_of_lessons_add_up(app, school, make_user):
     }
     school.settings({"timezone": "Asia/Kathmandu"})
     assert school.progress()["currentStreak"] == 385
-
-
-@contextmanager
-def statements_of(app):
-    """List the SQL statements that are sent meanwhile."""
-    with app.app_context():
-        engine = db.engine
-    sent = []
-
-    def note(_connection, _cursor, statement, *_more):
-        sent.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield sent
-    event.remove(engine, "before_cursor_execute", note)
 
 
 def test_reading_takes_no_more_statements_however_much_there_is(app, school, make_user):

@@ -4,12 +4,11 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import failure, race, success
-from sqlalchemy import event, select, update
+from helpers import failure, race, statements_of, success
+from sqlalchemy import select, update
 
 from core.roles import Role
 from database import reading, transaction
-from extensions import db
 from models import User, UserSession, search_key
 
 PROFILE = {
@@ -441,18 +440,8 @@ def test_body_that_came_late_is_not_acted_on_with_rights_that_are_gone(
 
 
 def test_body_in_time_costs_no_second_look_at_the_token(app, put):
-    statements = []
-    with app.app_context():
-        engine = db.engine
-
-    def note(_connection, _cursor, statement, *_more):
-        statements.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with statements_of(app) as statements:
         success(put("profile"))
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     assert len([each for each in statements if "denylist" in each]) == 1
 
 
