@@ -15,8 +15,8 @@ from blueprints import admin, auth, avatars, health, records, site, users
 from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
-from services import sessions
-from web import answers, api, bearer, bodies, errors, headers, logs, openapi
+from services import counters, sessions
+from web import answers, api, bearer, bodies, errors, headers, limits, logs, openapi
 
 _log = logging.getLogger("accounts")
 
@@ -75,6 +75,7 @@ def create_app(
     app.register_blueprint(health.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)
+    limits.init_app(app, settings, counters.URI)
 
     # 5. Commands
     cli.init_app(app)

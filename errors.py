@@ -13,12 +13,20 @@ class ApiError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     message: ClassVar[str]
-    # Seconds, for the Retry-After header.
-    retry_after: ClassVar[int | None] = None
+    # Seconds, for the Retry-After header; an error may know better than its kind.
+    retry_after: int | None = None
 
-    def __init__(self, message: str | None = None, *, fields: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        fields: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message or self.message)
         self.fields = fields
+        if retry_after is not None:
+            self.retry_after = retry_after
 
 
 class InvalidRequest(ApiError):
@@ -129,6 +137,12 @@ class TooLarge(ApiError):
 class UnsupportedMediaType(ApiError):
     status, code = 415, "unsupported_media_type"
     message = "Send the body as application/json."
+
+
+class TooManyRequests(ApiError):
+    status, code = 429, "too_many_requests"
+    message = "Too many tries. Wait a while before the next one."
+    retry_after = 60
 
 
 class InternalError(ApiError):

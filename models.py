@@ -39,6 +39,7 @@ USER_AGENT_LENGTH = 255
 RECORD_ID_LENGTH = 64
 TITLE_LENGTH = 200
 URL_LENGTH = 200
+COUNTER_KEY_LENGTH = 160
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -202,6 +203,18 @@ class OutboxMail(Base):
     attempts: Mapped[int] = mapped_column(default=0)
     # A worker holds it until `due_at`; else `due_at` is when its next attempt is due.
     claimed: Mapped[bool] = mapped_column(default=False)
+
+
+class Counter(Base):
+    """How often something was done that is limited. Its key names nobody: see web/limits.py."""
+
+    __tablename__ = "counters"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    key: Mapped[str] = mapped_column(String(COUNTER_KEY_LENGTH), primary_key=True)
+    hits: Mapped[int]
+    # The end of the window. A later hit begins a new one.
+    expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
 
 
 class Avatar(Base):

@@ -15,6 +15,7 @@ from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
 from web import client
 from web.api import endpoint
+from web.limits import GUESSES, By, Limit
 
 bp = Blueprint("auth", __name__)
 
@@ -30,6 +31,8 @@ REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
     status=201,
     message="Your account is ready. We have sent you a mail to confirm your address.",
     errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
+    # Whole classes sign up from one address.
+    limits=(Limit("100 per hour", "registrations", By.ADDRESS),),
 )
 def register(body: dict[str, Any]) -> dict[str, Any]:
     """Create an account.
@@ -53,6 +56,7 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     answer=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
+    limits=(Limit("60 per minute", "logins", By.ADDRESS), *GUESSES),
 )
 def login(body: dict[str, str]) -> dict[str, Any]:
     """Open a session with e-mail address and password.
@@ -79,6 +83,7 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     answer=schemas.TokenPair,
     message="Here are your new tokens.",
     errors=REFRESH_ERRORS,
+    limits=(Limit("300 per minute", "refreshes", By.ADDRESS),),
 )
 def refresh(body: dict[str, str]) -> sessions.TokenPair:
     """Trade a refresh token for a new pair; the one sent is spent.
@@ -156,6 +161,7 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.Address,
     message="If there is an account with this address, a mail with a link is on its way to it.",
+    limits=(Limit("3 per hour", "reset mails to an address", By.ACCOUNT, silent=True),),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Ask for a mail with a link that sets a new password.
@@ -209,6 +215,7 @@ def verify_email(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this address waits to be confirmed, a mail with a link is on its way to it.",
+    limits=(Limit("3 per hour", "verification mails to an address", By.ACCOUNT, silent=True),),
 )
 def resend_verification(body: dict[str, str]) -> None:
     """Ask for another verification mail. The answer is the same for every address."""

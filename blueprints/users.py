@@ -17,6 +17,7 @@ from database import transaction
 from extensions import avatars
 from services import accounts, learning, profiles
 from web.api import endpoint
+from web.limits import GUESSES
 
 bp = Blueprint("users", __name__)
 
@@ -144,6 +145,7 @@ def list_certificates() -> dict[str, Sequence[Row[Any]]]:
     body=schemas.ChangePassword,
     message="Your password is changed, and your other sessions have ended.",
     errors=(errors.WrongPassword, errors.WeakPassword),
+    limits=GUESSES,
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All sessions but the current one end, and a notice goes out by mail."""
@@ -164,6 +166,7 @@ def change_password(body: dict[str, str]) -> None:
     body=schemas.DeleteAccount,
     message="Your account is deleted.",
     errors=(errors.WrongPassword, errors.LastAdmin),
+    limits=GUESSES,
 )
 def delete_account(body: dict[str, str]) -> None:
     """Delete the caller's account and all that is stored of it, at once and for good.

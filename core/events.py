@@ -5,11 +5,11 @@ import logging
 _log = logging.getLogger("accounts.security")
 
 
-def record(event: str, user_id: str | None = None, *, by: str | None = None) -> None:
+def record(event: str, user_id: str | None = None, **more: str | None) -> None:
     """Log a security event about an account; `by` is the id of somebody else who caused it.
 
     The formatter adds the client's address and the request id. Nothing that a stranger typed
     goes in here: people type passwords into the field for the e-mail address.
     """
-    actor = {"by": by} if by else {}
-    _log.info(event, extra={"fields": {"user": user_id or "-", **actor}})
+    known = {name: value for name, value in more.items() if value}
+    _log.info(event, extra={"fields": {"user": user_id or "-", **known}})

@@ -13,7 +13,7 @@ from sqlalchemy import CursorResult, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from database import transaction
-from models import DeniedSession, OutboxMail, UserSession
+from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import outbox
 
 BATCH = 1000
@@ -26,6 +26,7 @@ _SPENT: tuple[
 ] = (
     ("sessions", UserSession.id, UserSession.expires_at, timedelta()),
     ("denylist", DeniedSession.session_id, DeniedSession.expires_at, timedelta()),
+    ("counters", Counter.key, Counter.expires_at, timedelta()),
     ("outbox", OutboxMail.id, OutboxMail.created_at, 2 * outbox.GIVE_UP_AFTER),
 )
 

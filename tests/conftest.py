@@ -111,7 +111,13 @@ def make_app(app: Flask, database_url: URL) -> Iterator[Callable[..., Flask]]:
 
 
 def _settings(**changes: Any) -> Settings:
-    usual = {"secret_key": SECRET, "bcrypt_rounds": 4, "public_url": "https://school.test"}
+    usual = {
+        "secret_key": SECRET,
+        "bcrypt_rounds": 4,
+        "public_url": "https://school.test",
+        # All tests call from one address, and those of a thing that is not limits call often.
+        "ratelimit_enabled": False,
+    }
     return Settings(**{**usual, **changes})
 
 

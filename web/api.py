@@ -23,6 +23,7 @@ from core.roles import Role
 from extensions import settings
 from schemas import camel_case
 from web import bearer, bodies
+from web import limits as limiting
 from web.answers import answer as answer_with
 
 View = Callable[..., Any]
@@ -46,6 +47,7 @@ class Operation:
     # The least role that may call it; None for everybody, also without a token.
     role: Role | None
     errors: tuple[type[errors.ApiError], ...]
+    limits: tuple[limiting.Limit, ...]
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,14 @@ def endpoint(
     message: str | None = None,
     role: Role | None = None,
     errors: tuple[type[errors.ApiError], ...] = (),
+    limits: tuple[limiting.Limit, ...] = (),
 ) -> Callable[[View], View]:
     """Declare a view of the API.
 
     The view gets the path's parameters, those of `path_shape` validated; and where they are
     declared the validated `query` and `body` as dictionaries, and `file`, what was uploaded. What
     it returns is dumped by `answer` into the envelope's `data`. One that `creates` may return
-    Created, which is answered with 201.
+    Created, which is answered with 201. `limits` count the calls whose shape is right.
     """
     operation = Operation(
         path=path_shape() if path_shape else None,
@@ -111,6 +114,7 @@ def endpoint(
         message=message,
         role=role,
         errors=errors,
+        limits=limits,
     )
 
     def declare(view: View) -> View:
@@ -133,6 +137,8 @@ def endpoint(
                 # Who sends a body slowly may have lost the right to by the time it is there.
                 if operation.role and time.monotonic() - start > STALE_AFTER:
                     bearer.require(operation.role)
+                if operation.limits:
+                    return _envelope(operation, limiting.run(view, operation.limits, arguments))
                 return _envelope(operation, view(**arguments))
 
         handle.operation = operation  # type: ignore[attr-defined]

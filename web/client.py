@@ -12,13 +12,30 @@ def address() -> str:
     """Return the client's IP address, or an empty text where it is not known.
 
     With TRUSTED_PROXIES it comes from a header, so it is checked before it is stored. The zone of
-    an IPv6 address is left out: it means nothing elsewhere, and may be any text.
+    an IPv6 address is left out: it means nothing elsewhere, and may be any text. So is the port
+    that some proxies add.
     """
+    sent = (request.remote_addr or "").partition("%")[0]
+    if sent.startswith("["):
+        sent = sent[1:].partition("]")[0]
+    elif sent.count(":") == 1:
+        sent = sent.partition(":")[0]
     try:
-        found = ipaddress.ip_address((request.remote_addr or "").partition("%")[0])
+        found = ipaddress.ip_address(sent)
     except ValueError:
         return ""
     return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def network() -> str:
+    """Return what counts as one client: an IPv4 address, or the 64 bits before an IPv6 host's own.
+
+    A household or a server gets those 64 bits (RFC 6177), and may use a new address for each call.
+    """
+    found = address()
+    if ":" in found:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return found
 
 
 def user_agent() -> str:

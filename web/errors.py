@@ -20,6 +20,7 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
     405: errors.MethodNotAllowed,
     413: errors.TooLarge,
     415: errors.UnsupportedMediaType,
+    429: errors.TooManyRequests,
     503: errors.Unavailable,
 }
 

@@ -19,6 +19,7 @@ from core.roles import Role
 from schemas import camel_case
 from web.api import Operation
 from web.bodies import MAX_BODY
+from web.limits import By
 
 VERSION = "1.0.0"
 
@@ -93,6 +94,8 @@ def build(app: Flask) -> dict[str, Any]:
 def _describe(operation: Operation, text: str) -> dict[str, Any]:
     summary, _, description = text.partition("\n\n")
     described: dict[str, Any] = {"summary": summary, "responses": _responses(operation)}
+    if operation.limits:
+        description = "\n\n".join(filter(None, (description, _limits(operation))))
     if description:
         described["description"] = description
     if operation.role:
@@ -107,6 +110,15 @@ def _describe(operation: Operation, text: str) -> dict[str, Any]:
     if content:
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _limits(operation: Operation) -> str:
+    sentences = []
+    for limit in operation.limits:
+        whose = "" if limit.by is By.ACCOUNT else " from one address"
+        beyond = "; beyond it, nothing is sent" if limit.silent else ""
+        sentences.append(f"At most {limit.rate}: {limit.things}{whose}{beyond}.")
+    return " ".join(sentences)
 
 
 def _form(name: str) -> dict[str, Any]:
@@ -159,6 +171,8 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds += [errors.TokenExpired, errors.TokenRevoked]
         if operation.role is not Role.STUDENT:
             kinds.append(errors.Forbidden)
+    if any(not limit.silent for limit in operation.limits):
+        kinds.append(errors.TooManyRequests)
     if operation.body or operation.role:  # then it needs the database
         kinds.append(errors.Unavailable)
     kinds.append(errors.InternalError)

@@ -1,0 +1,58 @@
+"""Two services with two workers each count in one database, as two machines do."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from real_service import MailServer, Service, deployed, empty_database, registration
+
+AT_ONCE = 12
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def machines(
+    request: pytest.FixtureRequest, tmp_path: Path, mail_server: MailServer
+) -> Iterator[list[Service]]:
+    url = empty_database(request, tmp_path)
+    with ExitStack() as running:
+        yield [
+            running.enter_context(
+                deployed(url, mail_server.port, tmp_path / f"{name}.log", RATELIMIT_ENABLED="1")
+            )
+            for name in ("one", "other")
+        ]
+
+
+def test_limits_hold_across_machines_and_workers(
+    machines: list[Service], mail_server: MailServer
+) -> None:
+    def post(number: int, path: str, body: dict[str, str]) -> int:
+        return machines[number % 2].call("POST", f"/api/auth/{path}", body).status
+
+    def statuses(path: str, bodies: list[dict[str, str]]) -> Counter[int]:
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            done = [threads.submit(post, number, path, body) for number, body in enumerate(bodies)]
+            return Counter(each.result() for each in done)
+
+    users = [registration(f"user{number}") for number in range(110)]
+    assert statuses("register", users) == {201: 100, 429: 10}
+
+    wrong = {"email": users[0]["email"], "password": "wrong"}
+    assert statuses("login", [wrong] * 30) == {401: 10, 429: 20}
+    right = {**wrong, "password": users[0]["password"]}
+    assert statuses("login", [right] * 2) == {429: 2}
+
+    ask = {"email": users[1]["email"]}
+    assert statuses("forgot-password", [ask] * 8) == {200: 8}
+    for _ in range(3):
+        mail_server.wait_for(ask["email"], "Choose a new password")
+    # Had there been a fourth, it would have gone out before this one.
+    later = {"email": users[2]["email"]}
+    assert post(0, "forgot-password", later) == post(1, "forgot-password", later) == 200
+    mail_server.wait_for(later["email"], "Choose a new password")
+    assert (ask["email"], "Choose a new password") not in {
+        (mail["To"], mail["Subject"]) for mail in mail_server.mails
+    }

@@ -1,0 +1,458 @@
+"""How often is too often: for an address, for an account, and for the mails to one."""
+
+import math
+import re
+from http import HTTPStatus
+
+import pytest
+from endpoints import API
+from helpers import PASSWORD, connections_held, failure, race, success
+from sqlalchemy import select
+
+from core.passwords import Hasher, HasherBusy
+from database import reading
+from models import Counter
+from services import pruning
+from web.limits import GUESSES
+
+LIMITED = {
+    str(endpoint): endpoint.operation.limits for endpoint in API if endpoint.operation.limits
+}
+OTHER_ADDRESS = {"REMOTE_ADDR": "198.51.100.9"}
+
+
+@pytest.fixture
+def limited(make_app):
+    """The application with its limits on."""
+    return make_app(ratelimit_enabled=True)
+
+
+@pytest.fixture
+def client(limited):
+    return limited.test_client()
+
+
+@pytest.fixture
+def log_in_with(client):
+    """Try a password for an address; return the response."""
+
+    def log_in_with(password, email="student@example.org", **options):
+        body = {"email": email, "password": password}
+        return client.post("/api/auth/login", json=body, **options)
+
+    return log_in_with
+
+
+def refused(response, seconds):
+    """Assert a 429 that says to wait for about so long."""
+    failure(response, 429, "too_many_requests")
+    assert seconds - 5 <= int(response.headers["Retry-After"]) <= seconds
+    return True
+
+
+def hit(limited, endpoint, **options):
+    """Call an endpoint with a body that has the right shape."""
+    (found,) = (each for each in API if str(each) == endpoint)
+    return found.open(limited.test_client(), **options)
+
+
+def counters(app):
+    with app.app_context(), reading() as connection:
+        return connection.execute(select(Counter.__table__)).all()
+
+
+def test_what_is_limited_is_what_we_promise():
+    guesses = ["10 per 15 minutes", "100 per hour"]
+    assert {name: [limit.rate for limit in found] for name, found in LIMITED.items()} == {
+        "POST /api/auth/register": ["100 per hour"],
+        "POST /api/auth/login": ["60 per minute", *guesses],
+        "POST /api/auth/refresh": ["300 per minute"],
+        "POST /api/auth/forgot-password": ["3 per hour"],
+        "POST /api/auth/resend-verification": ["3 per hour"],
+        "PUT /api/users/password": guesses,
+        "DELETE /api/users/account": guesses,
+    }
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "allowed", "window"),
+    [
+        ("POST /api/auth/login", 60, 60),
+        ("POST /api/auth/register", 100, 3600),
+        ("POST /api/auth/refresh", 300, 60),
+    ],
+)
+def test_calls_of_one_address_have_a_limit(limited, monkeypatch, endpoint, allowed, window, clock):
+    monkeypatch.setattr(Hasher, "hash", lambda *_: "none")
+    paths = ["/api" + endpoint.split("/api")[1], endpoint.split("/api")[1]]
+
+    def call(number, **options):
+        return hit(limited, endpoint, path=paths[number % 2], **options)
+
+    statuses = set()
+    for number in range(allowed):
+        # A new account each time, or the guesses at one would be counted first.
+        options = {"json": {"email": f"user{number}@example.org", "password": "wrong"}}
+        statuses.add(call(number, **(options if "login" in endpoint else {})).status_code)
+    assert HTTPStatus.TOO_MANY_REQUESTS not in statuses
+    for number in range(3):
+        assert refused(call(number), window)
+    assert call(0, environ_overrides=OTHER_ADDRESS).status_code != 429
+    clock.move(seconds=window + 1)
+    assert call(0).status_code != 429
+
+
+def test_a_call_of_the_wrong_shape_is_not_counted(client, log_in_with):
+    for body in ({}, {"email": "a@example.org"}, {"email": 1, "password": 2}, []):
+        for _ in range(20):
+            failure(client.post("/api/auth/login", json=body), 400, "invalid_request")
+    failure(log_in_with("wrong"), 401, "invalid_credentials")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_ten_wrong_passwords_from_one_address_lock_the_account_for_that_address(
+    make_user, log_in_with, known, clock
+):
+    if known:
+        make_user()
+    spellings = ["student@example.org", "Student@Example.ORG", " student@example.org "]
+    for number in range(10):
+        failure(log_in_with("wrong", spellings[number % 3]), 401, "invalid_credentials")
+        clock.move(seconds=1)
+    for password in ("wrong", PASSWORD):
+        assert refused(log_in_with(password), 15 * 60 - 10)
+    # Nobody else is locked out: another account there, this one elsewhere.
+    failure(log_in_with("wrong", "other@example.org"), 401, "invalid_credentials")
+    elsewhere = log_in_with(PASSWORD, environ_overrides=OTHER_ADDRESS)
+    assert elsewhere.status_code == (200 if known else 401)
+    # What was refused does not make it longer.
+    clock.move(seconds=15 * 60 - 9)
+    assert log_in_with(PASSWORD).status_code == (200 if known else 401)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_hundred_wrong_passwords_from_everywhere_lock_the_account(
+    make_user, log_in_with, known, clock
+):
+    if known:
+        make_user()
+    for number in range(100):
+        address = {"REMOTE_ADDR": f"198.51.100.{number % 20}"}
+        response = log_in_with("wrong", environ_overrides=address)
+        failure(response, 401, "invalid_credentials")
+        if number % 20 == 19:
+            clock.move(minutes=8)  # the windows of the addresses may begin anew
+    for number in range(3):
+        address = {"REMOTE_ADDR": f"203.0.113.{number}"}
+        assert refused(log_in_with(PASSWORD, environ_overrides=address), 20 * 60)
+    for _ in range(12):
+        assert refused(log_in_with(PASSWORD), 20 * 60)
+    # What was refused was no wrong password of its address either.
+    clock.move(minutes=20)
+    for _ in range(10):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
+
+
+def test_the_right_password_clears_the_count_of_its_address(make_user, log_in_with):
+    make_user()
+    for _ in range(3):
+        for _ in range(9):
+            failure(log_in_with("wrong"), 401, "invalid_credentials")
+        success(log_in_with(PASSWORD))
+
+
+def test_right_passwords_do_not_count(limited, make_user, log_in_with, clock):
+    make_user()
+    for _ in range(55):
+        success(log_in_with(PASSWORD))
+    clock.move(minutes=1)
+    for _ in range(55):
+        success(log_in_with(PASSWORD))
+    assert {row.hits for row in counters(limited) if "passwords" in row.key} == {0}
+
+
+def test_a_right_password_that_does_not_open_the_account_counts_for_right(
+    make_app, make_user, limited
+):
+    make_user("sleeper", is_active=False)
+    make_user("stranger")
+    client = make_app(ratelimit_enabled=True, require_verified_email=True).test_client()
+    for _ in range(12):
+        for name, code in (("sleeper", "account_inactive"), ("stranger", "email_unverified")):
+            body = {"email": f"{name}@example.org", "password": PASSWORD}
+            failure(client.post("/api/auth/login", json=body), 403, code)
+
+
+def test_a_fault_is_no_wrong_password(make_user, log_in_with, monkeypatch):
+    def too_busy(_):
+        raise HasherBusy
+
+    make_user()
+    with monkeypatch.context() as broken:
+        broken.setattr("services.accounts._find", lambda _: 1 / 0)
+        for _ in range(12):
+            failure(log_in_with(PASSWORD), 500, "internal_error")
+    with monkeypatch.context() as busy:
+        busy.setattr(Hasher, "_turn", too_busy)
+        for _ in range(12):
+            failure(log_in_with(PASSWORD), 503, "unavailable")
+    success(log_in_with(PASSWORD))
+
+
+def test_parallel_guesses_do_not_slip_through(make_user, log_in_with, limited):
+    make_user()
+    statuses = [response.status_code for response in race(lambda _: log_in_with("wrong"), 30)]
+    assert sorted(statuses) == [401] * 10 + [429] * 20
+
+
+def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
+    limited, make_user, log_in_with, monkeypatch
+):
+    make_user()
+    seen = []
+    original = Hasher.verify
+
+    def verify(*arguments):
+        seen.append([row.hits for row in counters(limited) if "passwords" in row.key])
+        return original(*arguments)
+
+    monkeypatch.setattr(Hasher, "verify", verify)
+    held = connections_held(limited, monkeypatch, Hasher, "verify")
+    failure(log_in_with("wrong"), 401, "invalid_credentials")
+    assert seen == [[1, 1]]
+    assert held == [0]
+
+
+def test_wrong_current_passwords_count_like_failed_logins(client, make_user, log_in_with, clock):
+    make_user()
+    headers = {"Authorization": "Bearer " + success(log_in_with(PASSWORD))["accessToken"]}
+
+    def change(password):
+        body = {"currentPassword": password, "newPassword": "Another-Mug-Green-43"}
+        return client.put("/api/users/password", json=body, headers=headers)
+
+    def delete(password):
+        body = {"password": password, "confirmation": "DELETE_MY_ACCOUNT"}
+        return client.delete("/api/users/account", json=body, headers=headers)
+
+    for _ in range(5):
+        failure(change("wrong"), 400, "wrong_password")
+        failure(delete("wrong"), 400, "wrong_password")
+    for locked in (change, delete, log_in_with):
+        assert refused(locked(PASSWORD), 15 * 60)
+    success(client.get("/api/users/profile", headers=headers))
+    clock.move(minutes=14, seconds=55)
+    clock.move(seconds=6)
+    headers = {"Authorization": "Bearer " + success(log_in_with(PASSWORD))["accessToken"]}
+    success(change(PASSWORD))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/api/auth/forgot-password", "password_reset"),
+        ("/api/auth/resend-verification", "email_verification"),
+    ],
+)
+def test_three_mails_of_a_kind_an_hour(client, make_user, outbox, clock, path, kind):
+    make_user()
+
+    def ask(email="student@example.org", **options):
+        response = client.post(path, json={"email": email}, **options)
+        return response.status_code, response.get_json(), dict(response.headers).keys()
+
+    first = ask()
+    assert first[0] == 200
+    for number in range(6):
+        assert ask("Student@Example.org", environ_overrides=OTHER_ADDRESS) == first
+        assert ask(f"nobody{number // 5}@example.org") == first
+    addresses = [address for found, address in outbox.waiting() if found == kind]
+    assert addresses.count("student@example.org") == 3
+    assert addresses.count("nobody0@example.org") == 3
+    clock.move(minutes=61)
+    assert ask() == first
+    assert [address for _, address in outbox.waiting()].count("student@example.org") == 4
+
+
+def test_the_mail_of_a_registration_is_not_one_that_was_asked_for(client, outbox):
+    body = {
+        "username": "newcomer",
+        "email": "newcomer@example.org",
+        "password": PASSWORD,
+        "firstName": "First",
+        "lastName": "Last",
+    }
+    success(client.post("/api/auth/register", json=body), 201)
+    for _ in range(4):
+        body = {"email": "newcomer@example.org"}
+        success(client.post("/api/auth/resend-verification", json=body))
+    assert len(outbox.waiting()) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", True),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("fe80::1%eth0", "fe80::1%eth1", True),
+        ("", "unix:", True),
+    ],
+)
+def test_one_client_is_one_address_or_64_bits_of_one(log_in_with, one, other, same):
+    for _ in range(10):
+        log_in_with("wrong", environ_overrides={"REMOTE_ADDR": one})
+    response = log_in_with("wrong", environ_overrides={"REMOTE_ADDR": other})
+    assert response.status_code == (429 if same else 401)
+
+
+@pytest.mark.parametrize("trusted_proxies", [0, 1, 2])
+def test_no_header_makes_another_client(make_app, trusted_proxies):
+    client = make_app(ratelimit_enabled=True, trusted_proxies=trusted_proxies).test_client()
+
+    def log_in(number):
+        forged = f"203.0.113.{number}"
+        proxies = ["198.51.100.7", "10.0.0.1"][:trusted_proxies]
+        headers = {
+            "X-Forwarded-For": ", ".join([forged, forged, *proxies]),
+            "X-Real-IP": forged,
+            "Forwarded": f"for={forged}",
+            "X-Client-IP": forged,
+            "True-Client-IP": forged,
+            "CF-Connecting-IP": forged,
+        }
+        body = {"email": "student@example.org", "password": "wrong"}
+        return client.post("/api/auth/login", json=body, headers=headers).status_code
+
+    assert [log_in(number) for number in range(11)] == [401] * 10 + [429]
+
+
+def test_proxies_may_add_a_port(make_app):
+    client = make_app(ratelimit_enabled=True, trusted_proxies=1).test_client()
+
+    def log_in(sent):
+        body = {"email": "student@example.org", "password": "wrong"}
+        headers = {"X-Forwarded-For": sent}
+        return client.post("/api/auth/login", json=body, headers=headers).status_code
+
+    for address in ("192.0.2.1:%d", "[2001:db8::1]:%d"):
+        assert [log_in(address % port) for port in range(4000, 4011)] == [401] * 10 + [429]
+    assert log_in("192.0.2.1") == log_in("2001:db8::1") == 429
+    assert log_in("192.0.2.2:4000") == 401
+
+
+def test_counters_name_nobody_and_leave_when_they_are_over(
+    limited, client, log_in_with, make_user, clock, database_url
+):
+    make_user()
+    log_in_with("wrong", environ_overrides={"REMOTE_ADDR": "2001:db8:1:2::1"})
+    client.post("/api/auth/forgot-password", json={"email": "student@example.org"})
+    rows = counters(limited)
+    assert len(rows) == 4
+    for row in rows:
+        assert re.fullmatch(r"LIMITER/[0-9a-f]{32}/[a-z ]+/\d+/\d+/[a-z]+", row.key)
+    with limited.app_context():
+        assert pruning.prune(clock.utcnow())["counters"] == 0
+        clock.move(minutes=16)
+        assert pruning.prune(clock.utcnow())["counters"] == 2
+        clock.move(hours=1)
+        assert pruning.prune(clock.utcnow())["counters"] == 2
+
+
+def test_another_secret_counts_anew(make_app, log_in_with):
+    for _ in range(10):
+        log_in_with("wrong")
+    other = make_app(ratelimit_enabled=True, secret_key="another secret " * 3).test_client()
+    body = {"email": "student@example.org", "password": "wrong"}
+    failure(other.post("/api/auth/login", json=body), 401, "invalid_credentials")
+
+
+def test_refusing_writes_nothing(limited, log_in_with):
+    for _ in range(10):
+        log_in_with("wrong")
+    before = [row for row in counters(limited) if "passwords" in row.key]
+    for _ in range(3):
+        assert refused(log_in_with("wrong"), 15 * 60)
+    assert [row for row in counters(limited) if "passwords" in row.key] == before
+
+
+def test_switched_off_nothing_is_counted(make_app, make_user):
+    app = make_app(ratelimit_enabled=False)
+    client = app.test_client()
+    body = {"email": "student@example.org", "password": "wrong"}
+    for _ in range(12):
+        failure(client.post("/api/auth/login", json=body), 401, "invalid_credentials")
+    assert counters(app) == []
+
+
+def test_exactly_as_many_of_a_race_pass_as_are_allowed(limited):
+    limiter, _ = limited.extensions["limits"]
+
+    def hits(_):
+        with limited.app_context():
+            return [limiter.storage.incr("key", 60) for _ in range(10)]
+
+    found = [count for counts in race(hits, 16) for count in counts]
+    assert sorted(found) == list(range(1, 161))
+
+
+def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
+    limiter, _ = limited.extensions["limits"]
+    storage = limiter.storage
+    with limited.app_context():
+        now = clock.utcnow().timestamp()
+        assert [storage.incr("key", 60) for _ in range(3)] == [1, 2, 3]
+        assert storage.incr("key", 60, amount=-1) == 2
+        assert now + 59 <= math.ceil(storage.get_expiry("key")) <= now + 62
+        clock.move(seconds=30)
+        assert storage.incr("key", 60) == 3
+        clock.move(seconds=31)
+        assert storage.get("key") == 0
+        assert storage.incr("key", 60, amount=-1) == 0
+        assert storage.incr("key", 60) == 1
+        storage.clear("key")
+        assert storage.get("key") == 0
+        assert storage.get_expiry("key") <= clock.utcnow().timestamp()
+        storage.incr("other", 60)
+        assert storage.reset() == 1
+        assert storage.check()
+
+
+def test_reached_limit_is_an_event_without_an_address(make_app, capsys):
+    client = make_app(ratelimit_enabled=True, log_format="json").test_client()
+    body = {"email": "student@example.org", "password": "wrong"}
+    for _ in range(11):
+        client.post("/api/auth/login", json=body)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "limit_reached" in line]
+    assert len(lines) == 1
+    assert '"limit":"10 per 15 minutes: wrong passwords for an account"' in lines[0]
+    assert "student" not in lines[0]
+
+
+def test_the_document_names_the_limits_and_their_answer(client):
+    paths = client.get("/openapi.json").get_json()["paths"]
+    login = paths["/api/auth/login"]["post"]
+    for rate in ("60 per minute", "10 per 15 minutes", "100 per hour"):
+        assert rate in login["description"]
+    assert login["responses"]["429"]["headers"]["Retry-After"]["required"]
+    assert "3 per hour" in paths["/api/auth/forgot-password"]["post"]["description"]
+    answering = {
+        f"{method.upper()} {path}"
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if "429" in operation["responses"]
+    }
+    loud = {name for name, limits in LIMITED.items() if any(not limit.silent for limit in limits)}
+    assert answering == loud
+
+
+def test_guesses_are_limited_wherever_a_password_is_checked():
+    checking = {
+        str(endpoint)
+        for endpoint in API
+        if {"invalid_credentials", "wrong_password"}
+        & {error.code for error in endpoint.operation.errors}
+    }
+    assert checking == {name for name, limits in LIMITED.items() if set(GUESSES) <= set(limits)}
