@@ -17,7 +17,7 @@ import select
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -266,11 +266,12 @@ def insert_new(table: Table) -> Insert:
     return insert_into(table).on_conflict_do_nothing()
 
 
+def _turn_to_write() -> AbstractContextManager[None]:
+    return _sqlite_write_queue() if db.engine.dialect.name == "sqlite" else nullcontext()
+
+
 @contextmanager
-def _turn_to_write() -> Iterator[None]:
-    if db.engine.dialect.name != "sqlite":
-        yield
-        return
+def _sqlite_write_queue() -> Iterator[None]:
     writers = _sqlite_writers
     if not writers.acquire(timeout=SQLITE_WAIT):
         raise WriteQueueFull("other writers of this process are too slow")

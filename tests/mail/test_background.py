@@ -15,7 +15,7 @@ from core import clock as core_clock
 from core import smtp
 from database import reading, transaction
 from extensions import db
-from models import DeniedSession, OutboxMail, UserSession
+from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import background, outbox, pruning
 from services.letters import MailKind
 
@@ -267,6 +267,7 @@ def fill(app, user, now, spent, alive):
                 ip_address="",
             )
             yield DeniedSession(session_id=f"{offset}{n}", expires_at=now + offset)
+            yield Counter(key=f"{offset}{n}", hits=1, expires_at=now + offset)
             mail_age = 2 * day - offset
             yield OutboxMail(
                 kind="password_changed", address=STUDENT, created_at=now - mail_age, due_at=now
@@ -278,7 +279,7 @@ def fill(app, user, now, spent, alive):
 
 
 def left(app):
-    tables = UserSession, DeniedSession, OutboxMail
+    tables = UserSession, DeniedSession, Counter, OutboxMail
     with app.app_context(), reading() as connection:
         return [connection.scalar(select(func.count()).select_from(table)) for table in tables]
 
@@ -288,9 +289,14 @@ def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, mo
     now = core_clock.utcnow()
     fill(app, make_user(), now, spent=7, alive=2)
     with app.app_context():
-        assert pruning.prune(now) == {"sessions": 7, "denylist": 7, "outbox": 7}
-        assert pruning.prune(now) == {"sessions": 0, "denylist": 0, "outbox": 0}
-    assert left(app) == [2, 2, 2]
+        assert pruning.prune(now) == {
+            "sessions": 7,
+            "denylist": 7,
+            "counters": 7,
+            "outbox": 7,
+        }
+        assert set(pruning.prune(now).values()) == {0}
+    assert left(app) == [2, 2, 2, 2]
 
 
 def test_pruning_stops_when_told(app, make_user):
@@ -298,7 +304,7 @@ def test_pruning_stops_when_told(app, make_user):
     fill(app, make_user(), now, spent=2, alive=0)
     with app.app_context():
         pruning.prune(now, stopping=lambda: True)
-    assert left(app) == [2, 2, 2]
+    assert left(app) == [2, 2, 2, 2]
 
 
 @pytest.mark.usefixtures("polls_at_once")
@@ -307,4 +313,4 @@ def test_worker_prunes_by_itself(app, make_user, monkeypatch, request):
     monkeypatch.setattr(outbox, "deliver_due", lambda stopping, after_outage: outbox.Tally())
     fill(app, make_user(), core_clock.utcnow(), spent=1, alive=1)
     request.getfixturevalue("worker")
-    soon(lambda: left(app) == [1, 1, 1])
+    soon(lambda: left(app) == [1, 1, 1, 1])
