@@ -15,7 +15,7 @@ from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
 from web import client
 from web.api import endpoint
-from web.limits import GUESSES, By, Limit
+from web.limits import GUESSES, By, Limit, forgive
 
 bp = Blueprint("auth", __name__)
 
@@ -190,6 +190,8 @@ def reset_password(body: dict[str, str]) -> None:
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, now=clock.utcnow())
+    # Who forgot the password has probably guessed at it, and shall not wait with the new one.
+    forgive(user.email)
     record("password_reset", user.id)
 
 

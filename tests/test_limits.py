@@ -161,6 +161,29 @@ def test_the_right_password_clears_the_count_of_its_address(make_user, log_in_wi
         success(log_in_with(PASSWORD))
 
 
+def test_a_reset_password_clears_it_too(client, make_user, log_in_with, outbox):
+    make_user()
+    for options in ({}, {"environ_overrides": OTHER_ADDRESS}):
+        for _ in range(10):
+            failure(log_in_with("wrong", **options), 401, "invalid_credentials")
+    assert refused(log_in_with(PASSWORD), 15 * 60)
+    success(client.post("/api/auth/forgot-password", json={"email": "student@example.org"}))
+    body = {"token": outbox.deliver_token(), "newPassword": "Another-Mug-Green-43"}
+    success(client.post("/api/auth/reset-password", json=body))
+    success(log_in_with("Another-Mug-Green-43"))
+    # Whoever else guessed at it still waits.
+    assert refused(log_in_with("wrong", environ_overrides=OTHER_ADDRESS), 15 * 60)
+
+
+@pytest.mark.parametrize(
+    "email",
+    ["", " ", "@", "a" * 1024, "\u0000", "\u202e\U0001f600@\u00e4.example", "a@b", "a\n@b.de"],
+)
+def test_no_text_in_place_of_an_address_evades_the_count(log_in_with, email):
+    statuses = [log_in_with("wrong", email).status_code for _ in range(11)]
+    assert statuses == [401] * 10 + [429]
+
+
 def test_right_passwords_do_not_count(limited, make_user, log_in_with, clock):
     make_user()
     for _ in range(55):

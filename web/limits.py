@@ -16,7 +16,7 @@ from typing import Any
 from flask import Flask, current_app, g
 from flask_jwt_extended import current_user
 from flask_limiter import Limiter, RateLimitExceeded, RequestLimit
-from limits import RateLimitItem
+from limits import RateLimitItem, parse
 from limits.strategies import STRATEGIES, FixedWindowRateLimiter
 
 import errors
@@ -94,12 +94,15 @@ def init_app(app: Flask, settings: Settings, storage_uri: str) -> None:
     }
     limiter = Limiter(
         _key(By.ADDRESS),
-        app=app,
         strategy="read-first",
         storage_uri=redis or storage_uri,
         storage_options=patience if redis else {},
         in_memory_fallback_enabled=bool(redis),
     )
+    # Named as there already, so that it adds no hooks: they would look, for a seventh of the time of
+    # a quick call, for limits of the whole application at each request, and there are none.
+    app.extensions["limiter"] = {limiter}
+    limiter.init_app(app)
     # A view stands at two paths, and must be decorated once, or each call would count for two.
     operations = {
         inspect.unwrap(handle): handle.operation
@@ -186,6 +189,17 @@ def _take_back(limiter: Limiter, *, right: bool) -> None:
         except Exception as error:
             # The answer stands: a login that was written down is not to be told as a failure.
             _log.warning("a count could not be taken back: %s", type(error).__name__)
+
+
+def forgive(email: str) -> None:
+    """Clear what the caller has guessed at an account, after another proof that it is theirs."""
+    if current_app.extensions["limits"] is None:
+        return
+    limiter, _ = current_app.extensions["limits"]
+    g.limited_account = email
+    for limit in GUESSES:
+        if limit.by is By.ACCOUNT_AND_ADDRESS:
+            limiter.limiter.clear(parse(limit.rate), _key(limit.by)(), limit.things)
 
 
 def _seconds_left(reached: RequestLimit) -> int:
