@@ -99,8 +99,8 @@ def init_app(app: Flask, settings: Settings, storage_uri: str) -> None:
         storage_options=patience if redis else {},
         in_memory_fallback_enabled=bool(redis),
     )
-    # Named as there already, so that it adds no hooks: they would look, for a seventh of the time of
-    # a quick call, for limits of the whole application at each request, and there are none.
+    # Named as there already, so that it adds no hooks. At each request they would look for limits
+    # of the whole application; there are none, and it takes a seventh of a quick call's time.
     app.extensions["limiter"] = {limiter}
     limiter.init_app(app)
     # A view stands at two paths, and must be decorated once, or each call would count for two.
