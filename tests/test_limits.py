@@ -9,6 +9,7 @@ from endpoints import API
 from helpers import PASSWORD, connections_held, failure, race, success
 from sqlalchemy import select
 
+import errors
 from core.passwords import Hasher, HasherBusy
 from database import reading
 from models import Counter
@@ -206,20 +207,29 @@ def test_a_right_password_that_does_not_open_the_account_counts_for_right(
             failure(client.post("/api/auth/login", json=body), 403, code)
 
 
-def test_a_fault_is_no_wrong_password(make_user, log_in_with, monkeypatch):
-    def too_busy(_):
-        raise HasherBusy
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (ZeroDivisionError, 500, "internal_error"),
+        (HasherBusy, 503, "unavailable"),
+        (errors.Unavailable, 503, "unavailable"),
+    ],
+)
+def test_a_fault_is_neither_a_wrong_password_nor_a_right_one(
+    make_user, log_in_with, monkeypatch, fault, status, code
+):
+    def fail(_):
+        raise fault
 
     make_user()
+    for _ in range(9):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
     with monkeypatch.context() as broken:
-        broken.setattr("services.accounts._find", lambda _: 1 / 0)
-        for _ in range(12):
-            failure(log_in_with(PASSWORD), 500, "internal_error")
-    with monkeypatch.context() as busy:
-        busy.setattr(Hasher, "_turn", too_busy)
-        for _ in range(12):
-            failure(log_in_with(PASSWORD), 503, "unavailable")
-    success(log_in_with(PASSWORD))
+        broken.setattr(Hasher, "_turn", fail)
+        for _ in range(3):
+            failure(log_in_with(PASSWORD), status, code)
+    failure(log_in_with("wrong"), 401, "invalid_credentials")
+    assert refused(log_in_with(PASSWORD), 15 * 60)
 
 
 def test_parallel_guesses_do_not_slip_through(make_user, log_in_with, limited):
