@@ -42,7 +42,6 @@ LAYERS = [
 LATE_IMPORTS = {("database.py", "flask_migrate"), ("database.py", "alembic")}
 # Requirements that our code does not import, and what needs them.
 NOT_IMPORTED = {
-    "gunicorn": "Makefile and Procfile start it",
     "psycopg": "SQLAlchemy imports it when the URL says postgresql",
     "flask-swagger-ui": "only its files are served",
     "tzdata": "only its list of names is read, and ZoneInfo finds it by itself",
