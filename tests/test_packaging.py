@@ -327,6 +327,18 @@ def test_gunicorn_knows_each_of_its_settings(monkeypatch: pytest.MonkeyPatch) ->
     assert server.graceful_timeout < 30
 
 
+def test_a_worker_may_open_more_files_than_it_has_connections(environ: dict[str, str]) -> None:
+    script = """
+import resource, runpy
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+found = runpy.run_path("gunicorn.conf.py")
+allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+assert allowed == hard or allowed > found["worker_connections"] + found["threads"]
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environ, check=True, timeout=60)
+
+
 def test_gunicorn_is_reachable_from_outside_only_where_a_port_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
