@@ -5,7 +5,7 @@ from runpy import run_path
 from config import ROOT
 from web import worker
 
-worker.PATIENCE = 1  # seconds
+worker.PATIENCE = 0.7  # seconds
 worker.LINGER = 0.5
 
 globals().update(run_path(str(ROOT / "gunicorn.conf.py")))

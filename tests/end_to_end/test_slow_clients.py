@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import socket
 import threading
 import time
@@ -24,7 +23,7 @@ from web.headers import DEFAULTS
 
 WORKERS = 2
 # As in impatient.conf.py; in seconds.
-PATIENCE = 1
+PATIENCE = 0.7
 # The workers do not share them evenly; if one gets them all, it has four for each thread.
 AT_ONCE = 3 * THREADS
 TURNS = 4
@@ -57,7 +56,8 @@ def connected(service: Service, sent: bytes = b"", buffer: int = 0) -> Iterator[
         if buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         connection.connect(("127.0.0.1", service.port))
-        connection.sendall(sent)
+        with suppress(ConnectionError):  # it may be closed before all is sent
+            connection.sendall(sent)
         yield connection
 
 
@@ -116,6 +116,7 @@ def login(service: Service) -> dict[str, str]:
         pytest.param(DOWNLOAD * 4, False, id="a download that nobody takes"),
         pytest.param(b"GET /healthz HTTP/1.0\r\n\r\n", False, id="a connection left open"),
         pytest.param(b"no request\r\n\r\n", False, id="an error left open"),
+        pytest.param(b"GET /healthz HTTP/1.0\r\n\r\n" + bytes(100_000), False, id="too much"),
     ],
 )
 def test_a_crowd_of_slow_clients_does_not_shut_out_the_others(
@@ -155,11 +156,13 @@ def test_a_stalled_body_is_a_bad_request_and_its_rest_is_no_request(service: Ser
     assert "smuggled" not in service.log()
 
 
-def test_a_stalled_chunk_is_a_bad_request(service: Service) -> None:
-    chunked = LOGIN.replace(b"Content-Length: 60", b"Transfer-Encoding: chunked")
-    with connected(service, chunked + b"ff\r\n{") as connection:
-        answer = everything(connection)
-    assert answer.startswith(b"HTTP/1.1 400 ")
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_stalled_body_ends_the_connection(service: Service, chunked: bool) -> None:
+    sent = LOGIN + b"{"
+    if chunked:
+        sent = LOGIN.replace(b"Content-Length: 60", b"Transfer-Encoding: chunked") + b"ff\r\n{"
+    with connected(service, sent) as connection:
+        assert everything(connection).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_slow_but_steady_upload_is_taken(service: Service, login: dict[str, str]) -> None:
@@ -204,21 +207,12 @@ def test_each_request_of_a_connection_has_its_own_time(service: Service) -> None
 
 
 def test_a_download_arrives_whole(service: Service) -> None:
-    with connected(service, DOWNLOAD, buffer=65536) as connection:
-        answer = connection.recv(1024)
-        while b"\r\n\r\n" not in answer:
-            answer += connection.recv(1024)
-        head, _, content = answer.partition(b"\r\n\r\n")
-        (length,) = re.findall(rb"Content-Length: (\d+)", head)
+    sent = DOWNLOAD.replace(b"localhost", b"localhost\r\nConnection: close")
+    with connected(service, sent, buffer=65536) as connection:
         time.sleep(PATIENCE / 2)
-        while len(content) < int(length):
-            content += connection.recv(65536)
-    connection = service.connect()
-    try:
-        connection.request("GET", "/docs/assets/swagger-ui-bundle.js")
-        assert connection.getresponse().read() == content
-    finally:
-        connection.close()
+        head, _, content = everything(connection).partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(content)}\r\n".encode() in head
+    assert len(content) > 1_000_000
 
 
 def test_an_answer_that_nobody_takes_is_not_kept(service: Service) -> None:
@@ -244,7 +238,20 @@ def test_an_answer_that_nobody_takes_is_not_kept(service: Service) -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: forged\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 forged\r\n\r\n", 400),
     ],
-    ids=str,
+    ids=[
+        "long line",
+        "long header",
+        "many headers",
+        "space in a name",
+        "control character",
+        "method",
+        "no version",
+        "version",
+        "expectation",
+        "transfer coding",
+        "length",
+        "TLS",
+    ],
 )
 def test_what_is_no_request_gets_an_error_like_any_other(
     service: Service, sent: bytes, status: int
