@@ -1,6 +1,7 @@
 """gunicorn's settings. It reads this file by itself when it starts in this folder."""
 
 import os
+import resource
 import sys
 from typing import Any
 
@@ -17,12 +18,23 @@ wsgi_app = "wsgi:app"
 # On hosts that set PORT, their router comes from outside.
 bind = f"0.0.0.0:{settings.port}" if settings.port else "127.0.0.1:5000"
 
-worker_class = "gthread"
+# gunicorn's own, with a bound on how long a client may keep a thread waiting.
+worker_class = "web.worker.Worker"
 workers = settings.web_concurrency
 # A login holds its thread while it waits for its turn at the hasher. There are more threads than
 # logins that may wait, or they would shut out the requests that take a millisecond. A thread is
 # cheap; connections to the database are pooled apart from them.
 threads = THREADS
+# Idle connections cost a file each and no thread.
+worker_connections = 1000
+# Many systems allow a process 1024 open files unless it asks for more. A worker that may not
+# accept a connection ends with all that it holds. Beside connections it opens the database, files
+# that it sends, and uploads.
+_FILES = worker_connections + 4 * threads
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+_allowed = _FILES if _hard == resource.RLIM_INFINITY else min(_FILES, _hard)
+if _soft != resource.RLIM_INFINITY and _soft < _allowed:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_allowed, _hard))
 # No preloading: the thread that sends mails does not survive a fork, connections must not.
 preload_app = False
 

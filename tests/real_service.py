@@ -224,10 +224,10 @@ class Service:
 
 
 @contextmanager
-def deployed(url: URL, mail_port: int, log: Path, **settings: str) -> Iterator[Service]:
-    """Run the service as a deployment does: migrate, then serve."""
+def deployed(url: URL, mail_port: int, log: Path, **more: str) -> Iterator[Service]:
+    """Run the service as a deployment does: migrate, then serve. `more` joins its environment."""
     port = free_port()
-    env = production(url, mail_port, port) | settings
+    env = production(url, mail_port, port) | more
     ((status, output),) = finish([python("-m", "flask", "db", "upgrade", env=env)])
     assert status == 0, output
     service = Service(env, port, log)

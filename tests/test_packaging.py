@@ -42,7 +42,6 @@ LAYERS = [
 LATE_IMPORTS = {("database.py", "flask_migrate"), ("database.py", "alembic")}
 # Requirements that our code does not import, and what needs them.
 NOT_IMPORTED = {
-    "gunicorn": "Makefile and Procfile start it",
     "redis": "limits imports it when RATELIMIT_STORAGE_URI says redis",
     "psycopg": "SQLAlchemy imports it when the URL says postgresql",
     "flask-swagger-ui": "only its files are served",
@@ -327,6 +326,18 @@ def test_gunicorn_knows_each_of_its_settings(monkeypatch: pytest.MonkeyPatch) ->
     # More threads than requests that may wait for the hasher or the database.
     assert server.threads > 8
     assert server.graceful_timeout < 30
+
+
+def test_a_worker_may_open_more_files_than_it_has_connections(environ: dict[str, str]) -> None:
+    script = """
+import resource, runpy
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+found = runpy.run_path("gunicorn.conf.py")
+allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+assert allowed == hard or allowed > found["worker_connections"] + found["threads"]
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environ, check=True, timeout=60)
 
 
 def test_gunicorn_is_reachable_from_outside_only_where_a_port_is_set(

@@ -19,7 +19,8 @@ from core import strict_json
 MAX_BODY = 64 * 1024
 # Parts of a multipart body. One is right; with a few, the answer can still name what is wrong.
 MAX_PARTS = 10
-# What is read of a refused body before the answer: bytes in all, bytes at once, seconds.
+# What is read of a refused body before the answer: bytes in all, bytes at once, and the seconds
+# after which no more is begun. What was begun ends within the bounds of web/worker.py.
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_PIECE = 64 * 1024
 DRAIN_SECONDS = 5

@@ -23,18 +23,22 @@ PREFLIGHT = {
 def init_app(app: Flask, settings: Settings) -> None:
     """Set the headers after every request, whatever answered it."""
     origins = frozenset(settings.cors_origins)
-    defaults = dict(DEFAULTS)
-    if settings.public_url.startswith("https:"):
-        defaults["Strict-Transport-Security"] = HSTS
+    fixed = defaults(settings)
 
     @app.after_request
     def finish(response: Response) -> Response:
-        for name, value in defaults.items():
+        for name, value in fixed.items():
             response.headers.setdefault(name, value)
         response.headers["X-Request-ID"] = request_id()
         if origins:
             _allow(response, origins)
         return response
+
+
+def defaults(settings: Settings) -> dict[str, str]:
+    """Return the headers of an answer that says nothing else."""
+    secure = settings.public_url.startswith("https:")
+    return DEFAULTS | ({"Strict-Transport-Security": HSTS} if secure else {})
 
 
 def _allow(response: Response, origins: frozenset[str]) -> None:

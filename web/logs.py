@@ -28,8 +28,13 @@ def request_id() -> str:
     """Return the id of this request: the client's own X-Request-ID when it is sane."""
     if "request_id" not in g:
         sent = request.headers.get("X-Request-ID", "")
-        g.request_id = sent if _SANE_ID.fullmatch(sent) else secrets.token_hex(16)
+        g.request_id = sent if _SANE_ID.fullmatch(sent) else new_request_id()
     return str(g.request_id)
+
+
+def new_request_id() -> str:
+    """Return an id for a request that brings none."""
+    return secrets.token_hex(16)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
