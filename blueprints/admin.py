@@ -3,7 +3,6 @@
 from typing import Any
 
 from flask import Blueprint
-from flask_jwt_extended import current_user
 
 import errors
 import schemas
@@ -12,6 +11,7 @@ from core.roles import Role
 from database import transaction
 from models import UserRow
 from services import administration
+from web import bearer
 from web.api import endpoint
 
 bp = Blueprint("admin", __name__)
@@ -41,7 +41,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """
     with transaction():
         before, after = administration.alter(user_id, **body)
-    administration.record_changes(before, after, by=current_user.id)
+    administration.record_changes(before, after, by=bearer.user().id)
     return after
 
 
@@ -58,4 +58,4 @@ def delete_user(user_id: str) -> None:
     with transaction():
         if not administration.remove(user_id):
             raise errors.UserNotFound
-    record("account_deleted", user_id, by=current_user.id)
+    record("account_deleted", user_id, by=bearer.user().id)

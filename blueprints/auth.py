@@ -3,7 +3,6 @@
 from typing import Any
 
 from flask import Blueprint
-from flask_jwt_extended import current_user, get_jwt
 
 import errors
 import schemas
@@ -13,7 +12,7 @@ from core.roles import Role
 from database import transaction
 from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
-from web import client
+from web import bearer, client
 from web.api import endpoint
 from web.limits import GUESSES, By, Limit, forgive
 
@@ -109,16 +108,16 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
 )
 def verify() -> dict[str, Any]:
     """Tell whether the access token is valid, for how long, and whose it is."""
-    seconds = get_jwt()["exp"] - int(clock.utcnow().timestamp())
-    return {"valid": True, "expires_in": seconds, "user": current_user}
+    seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
+    return {"valid": True, "expires_in": seconds, "user": bearer.user()}
 
 
 @endpoint(bp, "POST", "/logout", role=Role.STUDENT, message="You are logged out.")
 def logout() -> None:
     """End the session of the access token: this token and the refresh token of the same login."""
     with transaction():
-        sessions.end(get_jwt()["sid"], current_user.id)
-    record("logout", current_user.id)
+        sessions.end(bearer.claims()["sid"], bearer.user().id)
+    record("logout", bearer.user().id)
 
 
 @endpoint(
@@ -126,8 +125,8 @@ def logout() -> None:
 )
 def list_sessions() -> dict[str, Any]:
     """List the caller's open sessions, the one used last first."""
-    current = get_jwt()["sid"]
-    return {"sessions": sessions.list_open(current_user.id, current=current, now=clock.utcnow())}
+    current = bearer.claims()["sid"]
+    return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}
 
 
 @endpoint(
@@ -141,18 +140,18 @@ def list_sessions() -> dict[str, Any]:
 def end_session(session_id: str) -> None:
     """End one of the caller's sessions, on a device that was lost or forgotten."""
     with transaction():
-        ended = sessions.end(session_id, current_user.id)
+        ended = sessions.end(session_id, bearer.user().id)
     if not ended:
         raise errors.NotFound("There is no such session.")
-    record("session_ended", current_user.id)
+    record("session_ended", bearer.user().id)
 
 
 @endpoint(bp, "DELETE", "/sessions", role=Role.STUDENT, message="Your other sessions have ended.")
 def end_other_sessions() -> None:
     """End all of the caller's sessions but the current one."""
     with transaction():
-        sessions.end_all(current_user.id, keep=get_jwt()["sid"])
-    record("other_sessions_ended", current_user.id)
+        sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
+    record("other_sessions_ended", bearer.user().id)
 
 
 @endpoint(

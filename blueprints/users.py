@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from flask import Blueprint
-from flask_jwt_extended import current_user, get_jwt
 from sqlalchemy import Row
 
 import errors
@@ -16,6 +15,7 @@ from core.roles import Role
 from database import transaction
 from extensions import avatars
 from services import accounts, learning, profiles
+from web import bearer
 from web.api import endpoint
 from web.limits import GUESSES
 
@@ -25,7 +25,7 @@ bp = Blueprint("users", __name__)
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, answer=schemas.Profile)
 def get_profile() -> dict[str, Any]:
     """Read the caller's profile."""
-    return profiles.profile(current_user)
+    return profiles.profile(bearer.user())
 
 
 @endpoint(
@@ -43,7 +43,7 @@ def update_profile(body: dict[str, str]) -> dict[str, Any]:
     An empty text clears `bio`, `location` and `website`.
     """
     with transaction():
-        user = profiles.update_profile(current_user, body)
+        user = profiles.update_profile(bearer.user(), body)
     return profiles.profile(user)
 
 
@@ -61,7 +61,7 @@ def get_user(user_id: str) -> dict[str, Any]:
     A private profile is for the user, instructors and admins. `progress` is there for them, and
     for others if the user's settings say so.
     """
-    return profiles.public_record(user_id, current_user, now=clock.utcnow())
+    return profiles.public_record(user_id, bearer.user(), now=clock.utcnow())
 
 
 @endpoint(
@@ -86,7 +86,7 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     except PictureInvalid as error:
         raise errors.InvalidImage(str(error), fields={"avatar": [str(error)]}) from None
     with transaction():
-        return {"avatar": profiles.set_avatar(current_user, picture)}
+        return {"avatar": profiles.set_avatar(bearer.user(), picture)}
 
 
 @endpoint(
@@ -100,13 +100,13 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
 def delete_avatar() -> dict[str, str]:
     """Go back to the default picture, whose URL is the answer."""
     with transaction():
-        return {"avatar": profiles.remove_avatar(current_user)}
+        return {"avatar": profiles.remove_avatar(bearer.user())}
 
 
 @endpoint(bp, "GET", "/settings", role=Role.STUDENT, answer=schemas.Settings)
 def get_settings() -> dict[str, Any]:
     """Read the caller's settings."""
-    return profiles.preferences(current_user)
+    return profiles.preferences(bearer.user())
 
 
 @endpoint(
@@ -121,20 +121,20 @@ def get_settings() -> dict[str, Any]:
 def update_settings(body: dict[str, Any]) -> dict[str, Any]:
     """Change the settings that are sent, those within `privacy` too, and leave the others."""
     with transaction():
-        user = profiles.update_preferences(current_user, body)
+        user = profiles.update_preferences(bearer.user(), body)
     return profiles.preferences(user)
 
 
 @endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
 def get_progress() -> dict[str, Any]:
     """Read what the caller has learned so far; achievements newest first."""
-    return learning.own_progress(current_user.id, now=clock.utcnow())
+    return learning.own_progress(bearer.user().id, now=clock.utcnow())
 
 
 @endpoint(bp, "GET", "/certificates", role=Role.STUDENT, answer=schemas.Certificates)
 def list_certificates() -> dict[str, Sequence[Row[Any]]]:
     """List the caller's certificates, newest first."""
-    return {"certificates": learning.list_certificates(current_user.id)}
+    return {"certificates": learning.list_certificates(bearer.user().id)}
 
 
 @endpoint(
@@ -149,7 +149,7 @@ def list_certificates() -> dict[str, Sequence[Row[Any]]]:
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All sessions but the current one end, and a notice goes out by mail."""
-    user, session_id = current_user, get_jwt()["sid"]
+    user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["current_password"], field="currentPassword")
     personal = (user.username, user.email, user.first_name, user.last_name)
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
@@ -173,7 +173,7 @@ def delete_account(body: dict[str, str]) -> None:
 
     The username and the address are free again. A notice goes to the address.
     """
-    user, session_id = current_user, get_jwt()["sid"]
+    user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["password"], field="password")
     with transaction():
         accounts.delete_own(user, session_id=session_id)

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Any
 
 from flask import Flask, current_app, g
-from flask_jwt_extended import current_user
 from flask_limiter import Limiter, RateLimitExceeded, RequestLimit
 from limits import RateLimitItem, parse
 from limits.strategies import STRATEGIES, FixedWindowRateLimiter
@@ -25,7 +24,7 @@ from core import clock
 from core.events import record
 from extensions import settings
 from fieldtypes import normalise_email
-from web import client
+from web import bearer, client
 
 View = Callable[..., Any]
 # Seconds that a call waits for Redis.
@@ -171,7 +170,7 @@ def _account(body: dict[str, Any]) -> str:
     """Return the e-mail address that a call is about, whether or not there is such an account."""
     if "email" in body:
         return normalise_email(body["email"]) or str(body["email"])
-    return str(current_user.email)
+    return str(bearer.user().email)
 
 
 def _take_back(limiter: Limiter, *, right: bool) -> None:
