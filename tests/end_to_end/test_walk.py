@@ -179,6 +179,21 @@ def test_a_message_of_two_lengths_is_refused(service: Service) -> None:
         assert answer.count(b"HTTP/1.1 ") == 1
 
 
+def test_what_is_no_http_is_refused_and_not_logged(service: Service) -> None:
+    end = b"Host: localhost\r\nConnection: close\r\n\r\n"
+    for message in (
+        b"GET /api/auth/verify?token=hush\r\n\r\n",
+        b"GET /api/auth/verify?token=hush\x01 HTTP/1.1\r\n" + end,
+        b"GET /api/auth/verify?token=hush hush HTTP/1.1\r\n" + end,
+        b"GET /api/auth/verify HTTP/1.1\r\nAuthorization Bearer hush\r\n" + end,
+        b"GET /api/auth/verify HTTP/1.1\r\nhush : hush\r\n" + end,
+    ):
+        assert raw(service, message).startswith(b"HTTP/1.1 400 ")
+    log = service.log()
+    assert log.count("Invalid request from ip=127.0.0.1: Invalid HTTP") >= 5
+    assert "hush" not in log
+
+
 @pytest.mark.parametrize(
     "body",
     [
