@@ -54,10 +54,8 @@ def create_app(
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     answers.init_app(app)
     bodies.init_app(app)
-    # A path with a doubled slash is unknown, like any other; a redirect would be no JSON. Nor does
-    # an empty path lead to `/`: the router's redirects name the host that the client named.
+    # A path with a doubled slash is unknown, like any other; a redirect would be no JSON.
     app.url_map.merge_slashes = False
-    app.url_map.strict_slashes = False
     errors.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, sessions.find_bearer)
