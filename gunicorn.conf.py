@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from config import ROOT, THREADS, ConfigError, load
-from web.logs import Discretion, formatter
+from web.logs import formatter
 
 try:
     settings = load()
@@ -59,19 +59,17 @@ control_socket_disable = True
 accesslog = None
 errorlog = "-"
 loglevel = settings.log_level.lower()
-# gunicorn's own lines look like the application's, and keep to themselves what clients sent.
+# gunicorn's own lines look like the application's.
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"accounts": {"()": formatter, "log_format": settings.log_format}},
-    "filters": {"discretion": {"()": Discretion}},
     "handlers": {"accounts": {"class": "logging.StreamHandler", "formatter": "accounts"}},
     "root": {"level": settings.log_level, "handlers": ["accounts"]},
     "loggers": {
         "gunicorn.error": {
             "level": settings.log_level,
             "handlers": ["accounts"],
-            "filters": ["discretion"],
             "propagate": False,
         }
     },

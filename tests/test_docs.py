@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from endpoints import API
 from helpers import success
 
 import errors
@@ -53,6 +54,14 @@ def test_every_security_event_is_in_the_docs():
     }
     assert events
     assert {event for event in events if f"`{event}`" not in operations} == set()
+
+
+def test_every_limit_is_in_the_docs():
+    operations = (ROOT / "docs/operations.md").read_text()
+    limits = {limit for endpoint in API for limit in endpoint.operation.limits}
+    rows = {f"| {limit.rate} | {limit.things} |" for limit in limits}
+    assert {row for row in rows if row not in operations} == set()
+    assert len(re.findall(r"^\| \d+ per ", operations, re.M)) == len(limits)
 
 
 def test_every_module_of_the_top_level_is_in_the_layout():

@@ -1,6 +1,5 @@
 """One line for each event, nothing in it that could mislead its reader, and no secret."""
 
-import logging
 import re
 import time
 from datetime import timedelta
@@ -14,7 +13,6 @@ from core import clock
 from core.tokens import Purpose
 from database import transaction
 from models import User
-from web.logs import Discretion
 
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 both_formats = pytest.mark.parametrize("log_format", ["text", "json"])
@@ -405,18 +403,3 @@ def test_second_application_in_a_process_adds_no_second_line(make_app):
     log = Log()
     client.get("/healthz")
     assert len(log.lines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("said", "logged"),
-    [
-        ("Invalid request from ip=::1: Invalid HTTP header: 'hush'", "Invalid HTTP header"),
-        ("Invalid request from ip=127.0.0.1: Invalid chunk size: b'a\nhush'", "Invalid chunk size"),
-        ("Error handling request GET /a?token=hush\nhush", "GET /a"),
-        ("Booting worker with pid: 100%", "Booting worker with pid: 100%"),
-    ],
-)
-def test_lines_of_gunicorn_keep_what_clients_sent_to_themselves(said, logged):
-    record = logging.makeLogRecord({"msg": "%s", "args": (said,)})
-    assert Discretion().filter(record)
-    assert record.getMessage().endswith(logged)

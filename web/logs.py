@@ -106,18 +106,6 @@ def _tidy(record: logging.LogRecord) -> bool:
     return " - - [" not in message
 
 
-class Discretion(logging.Filter):
-    """Keeps out of gunicorn's own lines what a client sent: a query, or a line that is no HTTP."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = re.sub(
-            r"(?s)\A(Invalid request from ip=\S*: [^:']*).*", r"\1", record.getMessage()
-        )
-        record.msg = re.sub(r"(?s)\A(Error handling request [^?]*).*", r"\1", message)
-        record.args = ()
-        return True
-
-
 def init_app(app: Flask, settings: Settings) -> None:
     """Send all logs to standard error, and a line there for each request."""
     configure(settings)
