@@ -5,13 +5,14 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test lint format clean
+.PHONY: help run test lint format bench-timing clean
 
 help:
 	@echo 'make run     install what the service needs, and run it on http://127.0.0.1:5000'
 	@echo 'make test    install the tools too, and run the checks and the tests'
 	@echo 'make lint    the checks alone: ruff and mypy'
 	@echo 'make format  put the code in its form'
+	@echo 'make bench-timing  does the time of an answer tell whether an address has an account?'
 	@echo 'make clean   remove what these made, but for the data in instance/'
 
 # The settings are checked first: gunicorn stumbles over a WEB_CONCURRENCY that is no number, or
@@ -31,6 +32,10 @@ lint: $(VENV)/dev.stamp
 format: $(VENV)/dev.stamp
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
+
+bench-timing: $(VENV)/dev.stamp
+	$(BIN) -W ignore -m bench.timing
+	$(BIN) -W ignore -m bench.timing --postgres
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

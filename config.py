@@ -20,6 +20,8 @@ from core.smtp import MailServer, parse_mail_url
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32
+# How the placeholders of templates and tutorials begin, without case and signs.
+PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
 # Threads of a gunicorn worker, and how many of them may wait for their turn at the hasher, and
 # how many for theirs to have a picture made. The rest is there for the requests that take a
 # millisecond.
@@ -94,6 +96,9 @@ def _postgres(url: URL) -> URL:
 def _secret(raw: str) -> str:
     if len(raw.encode()) < MIN_SECRET_BYTES:
         raise ValueError(f"must have {MIN_SECRET_BYTES} bytes or more")
+    # Whoever has read the same template can sign tokens. No random key begins like this.
+    if re.sub(r"[\W_]", "", raw).lower().startswith(PLACEHOLDERS):
+        raise ValueError("is a placeholder; it must be a random text of your own")
     return raw
 
 

@@ -55,7 +55,8 @@ def _harden(response: Response) -> Response:
     return response
 
 
-@bp.get("/")
+# For an empty path the router itself would redirect, to the host that the client names.
+@bp.get("/", strict_slashes=False)
 def home() -> BaseResponse:
     """Lead to the docs."""
     return redirect(f"{urlsplit(settings.public_url).path}/docs")

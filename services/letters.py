@@ -4,9 +4,10 @@ No text that a stranger chose (a name, a username) goes into a mail: anybody cou
 victim's address with an advertisement for a name, and we would deliver it.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flask import render_template
@@ -38,33 +39,52 @@ _SUBJECTS = {
 }
 
 
-def compose(kind: MailKind, address: str, *, queued_at: datetime) -> tuple[str, str, str] | None:
-    """Return subject, text and HTML of a mail, or None when there is nothing to say any more.
+class Letter(NamedTuple):
+    """A mail's words; not `wanted` when there is nobody to write to, or nothing to say any more."""
+
+    subject: str
+    text: str
+    html: str
+    wanted: bool
+
+
+def compose(kind: MailKind, address: str, *, queued_at: datetime) -> Letter:
+    """Return the words of a mail.
 
     The account is looked up only now. So a request for an unknown address costs and looks the
-    same as for a known one, and the token in a link exists nowhere but in the mail.
+    same as for a known one, and the token in a link exists nowhere but in the mail. A letter to
+    nobody is written all the same: other calls could feel whether this process is busy.
     """
     facts: dict[str, Any] = {
         "site": urlsplit(settings.public_url).netloc,
         "happened_at": f"{queued_at:%d %B %Y, %H:%M} UTC",
     }
+    wanted = True
     if kind is MailKind.PASSWORD_RESET:
-        user = _find(address)
-        if user is None or not user.is_active:
-            return None
+        user = _find(address) or _NOBODY
+        wanted = user.is_active
         life = timedelta(minutes=settings.reset_token_minutes)
         token = _mint(Purpose.PASSWORD_RESET, user.id, life, bound_to=user.password_hash)
         facts |= {"link": f"{settings.reset_page}#token={token}", "life": _in_words(life)}
     elif kind is MailKind.EMAIL_VERIFICATION:
-        user = _find(address)
-        if user is None or user.email_verified_at is not None:
-            return None
+        user = _find(address) or _NOBODY
+        wanted = user.email_verified_at is None
         life = timedelta(days=VERIFICATION_DAYS)
         token = _mint(Purpose.EMAIL_VERIFICATION, user.id, life, bound_to=user.email)
         facts |= {"link": f"{settings.verification_page}#token={token}", "life": _in_words(life)}
     subject = _SUBJECTS[kind]
     text = render_template(f"mail/{kind}.txt", **facts)
-    return subject, text, render_template(f"mail/{kind}.html", subject=subject, **facts)
+    html = render_template(f"mail/{kind}.html", subject=subject, **facts)
+    return Letter(subject, text, html, wanted)
+
+
+_NOBODY = SimpleNamespace(
+    id="00000000-0000-7000-8000-000000000000",
+    email="",
+    password_hash="",
+    is_active=False,
+    email_verified_at=datetime.min.replace(tzinfo=UTC),
+)
 
 
 def _find(address: str) -> Row[str, str, str, bool, datetime | None] | None:

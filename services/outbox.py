@@ -227,19 +227,17 @@ def _deliver(mail: _Claim, transport: _Transport, tally: Tally) -> Exception | N
 
 def _write(mail: _Claim) -> EmailMessage | None:
     letter = letters.compose(MailKind(mail.kind), mail.address, queued_at=mail.created_at)
-    if letter is None:
-        return None
-    subject, text, html = letter
     try:
-        return build(
+        message = build(
             sender=settings.sender,
             recipient=mail.address,
-            subject=subject,
-            text=text,
-            html=html,
+            subject=letter.subject,
+            text=letter.text,
+            html=letter.html,
             mail_id=mail.id,
             created_at=mail.created_at,
         )
+        return message if letter.wanted else None
     except ValueError as error:
         raise smtp.MailRefused(str(error)) from None
 

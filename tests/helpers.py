@@ -1,5 +1,8 @@
 """What the stories in this folder say again and again."""
 
+import io
+import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,3 +124,30 @@ def token_in(mail: EmailMessage) -> str:
     body = mail.get_body(("plain",))
     assert body is not None
     return body.get_content().partition("#token=")[2].split()[0]
+
+
+class Log:
+    """What the application wrote to its log since it was last asked."""
+
+    def __init__(self) -> None:
+        (handler,) = (h for h in logging.getLogger().handlers if h.get_name() == "accounts")
+        assert isinstance(handler, logging.StreamHandler)
+        self._stream = io.StringIO()
+        handler.setStream(self._stream)
+
+    def text(self) -> str:
+        text = self._stream.getvalue()
+        self._stream.seek(0)
+        self._stream.truncate()
+        return text
+
+    def lines(self) -> list[str]:
+        text = self.text()
+        assert text.endswith("\n") or not text
+        return text.split("\n")[:-1]
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines()]
+
+    def events(self) -> list[dict[str, Any]]:
+        return [line for line in self.records() if line["logger"] == "accounts.security"]

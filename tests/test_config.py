@@ -125,6 +125,35 @@ def test_a_key_has_32_bytes_or_more() -> None:
     assert load({"SECRET_KEY": "é" * 16}).secret_key == "é" * 16  # two bytes each
 
 
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        "changeme-changeme-changeme-changeme",
+        "CHANGE_ME_to_something_long_and_random",
+        "<change this before you go to production>",
+        "replace-me-with-32-random-bytes-please",
+        "your-secret-key-goes-here-0123456789",
+        "Your Secret Key Must Be Set In Production",
+    ],
+)
+def test_a_key_that_every_template_has_is_refused(placeholder: str) -> None:
+    for name in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+        assert f"{name} is a placeholder" in refusal(**{**PRODUCTION, name: placeholder})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "x" * 32,
+        "a key for the tests, long enough for HS256",
+        "a secret, and the words change me in its middle",
+        "exchangemechangemechangemechangeme",
+    ],
+)
+def test_a_key_is_not_judged_beyond_that(key: str) -> None:
+    assert load({"SECRET_KEY": key}).secret_key == key
+
+
 def test_older_keys_come_after_the_key() -> None:
     older = [KEY[::-1], KEY.upper()]
     settings = load({"SECRET_KEY": KEY, "SECRET_KEY_FALLBACKS": f"{older[0]} , {older[1]},"})

@@ -1,9 +1,12 @@
 """Headers of every answer, CORS, and what is believed of the proxies in front."""
 
+import io
 import re
 
 import pytest
 from helpers import failure, success
+from PIL import Image
+from sqlalchemy import make_url
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -72,6 +75,9 @@ def test_sane_request_id_is_kept(client, sent):
         "a\tb",
         "a\x00b",
         "a\x1b[31mb",
+        "a\n",
+        "a\r\nSet-Cookie: a=b",
+        "a%0d%0ab",
         "a\x7f",
         "a\u00e4",
         "a\u00a0b",
@@ -86,6 +92,7 @@ def test_sane_request_id_is_kept(client, sent):
 def test_any_other_request_id_is_replaced(client, sent):
     response = client.get("/healthz", environ_overrides={"HTTP_X_REQUEST_ID": sent})
     assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
+    assert "Set-Cookie" not in response.headers
 
 
 def test_longest_request_id_is_kept_whole(client):
@@ -108,15 +115,102 @@ def test_nothing_of_the_api_is_stored_or_run(client, auth, prefix):
     for answer in answers:
         assert answer.headers["Cache-Control"] == "no-store"
         policy = answer.headers["Content-Security-Policy"]
-        assert policy == "default-src 'none'; frame-ancestors 'none'"
+        assert policy == (
+            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+
+def picture():
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    return {"avatar": (io.BytesIO(file.getvalue()), "me.png")}
+
+
+def avatar(client, headers):
+    response = client.post("/api/users/avatar", data=picture(), headers=headers)
+    return success(response)["avatar"].removeprefix("https://school.test")
+
+
+# How each kind of answer comes about, with its status.
+ANSWERS = {
+    "success": (200, lambda client, auth: client.get("/api/auth/verify", headers=auth.headers)),
+    "no token": (401, lambda client, _: client.get("/api/auth/verify")),
+    "wrong body": (400, lambda client, _: client.post("/api/auth/login", json={})),
+    "wrong role": (403, lambda client, auth: client.get("/api/users", headers=auth.headers)),
+    "nothing": (404, lambda client, _: client.get("/api/nothing")),
+    "no page": (404, lambda client, _: client.get("/nothing")),
+    "no picture": (404, lambda client, _: client.get("/avatars/nothing.webp")),
+    "no file": (404, lambda client, _: client.get("/static/nothing.css")),
+    "wrong method": (405, lambda client, _: client.get("/api/auth/login")),
+    "too large": (413, lambda client, _: client.post("/api/auth/login", data=b"x" * 70_000)),
+    "wrong type": (415, lambda client, _: client.post("/api/auth/login", data=b"x")),
+    "fault": (500, lambda client, _: client.get("/fails")),
+    "home": (302, lambda client, _: client.get("/")),
+    "reset page": (200, lambda client, _: client.get("/reset-password")),
+    "verification page": (200, lambda client, _: client.get("/verify-email")),
+    "docs": (200, lambda client, _: client.get("/docs")),
+    "document": (200, lambda client, _: client.get("/openapi.json")),
+    "style": (200, lambda client, _: client.get("/static/pages.css")),
+    "icon": (200, lambda client, _: client.get("/static/icon.svg")),
+    "library": (200, lambda client, _: client.get("/docs/assets/swagger-ui.css")),
+    "picture": (200, lambda client, auth: client.get(avatar(client, auth.headers))),
+    "same picture": (
+        304,
+        lambda client, auth: client.get(
+            avatar(client, auth.headers), headers={"If-None-Match": "*"}
+        ),
+    ),
+}
+MAY_BE_KEPT = {
+    "style": "no-cache",
+    "icon": "no-cache",
+    "library": "public, max-age=31536000, immutable",
+    "picture": "public, max-age=31536000, immutable",
+    "same picture": "public, max-age=31536000, immutable",
+}
+
+
+def check_for_browsers(response, kept="no-store", origin="same-origin"):
+    """Assert what keeps a browser from doing more with an answer than it is meant for."""
+    headers = response.headers
+    rules = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+    assert rules["default-src"] == "'none'"  # and so object-src
+    assert rules["base-uri"] == rules["form-action"] == rules["frame-ancestors"] == "'none'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Strict-Transport-Security"] == "max-age=31536000"
+    assert headers["Cross-Origin-Resource-Policy"] == origin
+    assert sorted(headers["Cache-Control"].split(", ")) == sorted(kept.split(", "))
+    if response.mimetype == "text/html" and response.status_code == 200:
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_no_answer_can_be_framed_sniffed_run_or_kept_beyond_its_purpose(failing_app, auth, kind):
+    status, ask = ANSWERS[kind]
+    with ask(failing_app().test_client(), auth) as response:
+        assert response.status_code == status
+        # Pages of other origins may show pictures, and nothing else.
+        origin = "cross-origin" if "picture" in kind and status < 400 else "same-origin"
+        check_for_browsers(response, MAY_BE_KEPT.get(kind, "no-store"), origin)
+
+
+def test_answer_without_a_database_is_no_exception(make_app):
+    closed = make_url("postgresql+psycopg://nobody@127.0.0.1:1/accounts")
+    response = make_app(database_url=closed).test_client().get("/readyz")
+    failure(response, 503, "unavailable")
+    check_for_browsers(response)
 
 
 def test_strict_transport_security_only_where_the_service_is_reached_by_https(make_app):
     secure = make_app(public_url="https://school.test").test_client()
     plain = make_app(public_url="http://school.test").test_client()
+    shouted = make_app(public_url="HTTPS://school.test").test_client()
     for path in ("/healthz", "/nothing", "/docs", "/"):
-        header = secure.get(path).headers["Strict-Transport-Security"]
-        assert int(re.fullmatch(r"max-age=(\d+)", header)[1]) >= 180 * 24 * 3600
+        for client in (secure, shouted):
+            header = client.get(path).headers["Strict-Transport-Security"]
+            assert int(re.fullmatch(r"max-age=(\d+)", header)[1]) >= 365 * 24 * 3600
         assert "Strict-Transport-Security" not in plain.get(path).headers
         # What a client says of its scheme changes nothing.
         answer = plain.get(path, headers={"X-Forwarded-Proto": "https"})
@@ -316,3 +410,17 @@ def test_other_forwarding_headers_change_nothing(make_app):
     assert "evil" not in odd.text
     success(client.get("/healthz", headers=headers))
     failure(client.get("/nothing", headers=headers), 404, "not_found")
+
+
+def test_no_path_leads_to_the_host_that_a_client_names(client, auth):
+    rules = {rule.rule for rule in client.application.url_map.iter_rules()}
+    paths = {re.sub(r"<[^>]+>", "a", rule) for rule in rules}
+    assert len(paths) > 50
+    # With a slash more, or twice the slash, some frameworks answer with a redirect.
+    paths |= {f"{path}/" for path in paths} | {f"/{path}" for path in paths} | {""}
+    headers = {**auth.headers, "Host": "evil.example", "X-Forwarded-Host": "evil.example"}
+    for path in sorted(paths):
+        with client.get(headers=headers, environ_overrides={"PATH_INFO": path}) as response:
+            assert "evil" not in str(response.headers), path
+            assert b"evil" not in response.data, path
+            assert response.headers.get("Location") in (None, "/docs"), path

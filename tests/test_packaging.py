@@ -218,6 +218,7 @@ def test_the_python_version_is_the_oldest_that_we_support() -> None:
         ("test", "-m mypy"),
         ("lint", "ruff format --check"),
         ("format", "ruff format ."),
+        ("bench-timing", "-m bench.timing --postgres"),
         ("clean", "rm -rf .venv"),
     ],
 )

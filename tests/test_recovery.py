@@ -49,17 +49,23 @@ def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_i
     assert notice["To"] == auth.user.email
 
 
-def test_link_is_made_of_the_public_url_and_hides_the_token_in_the_fragment(client, auth, outbox):
+@pytest.mark.parametrize(
+    ("call", "page"),
+    [("forgot-password", "reset-password"), ("resend-verification", "verify-email")],
+)
+def test_link_is_made_of_the_public_url_and_hides_the_token_in_the_fragment(
+    client, auth, outbox, call, page
+):
     response = client.post(
-        "/api/auth/forgot-password",
+        f"/api/auth/{call}",
         json={"email": auth.user.email},
-        headers={"Host": "evil.example"},
+        headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"},
     )
     success(response)
     (mail,) = outbox.deliver()
     for kind in ("plain", "html"):
         content = mail.get_body((kind,)).get_content()
-        assert "https://school.test/reset-password#token=" in content
+        assert f"https://school.test/{page}#token=" in content
         assert "evil.example" not in content
 
 

@@ -158,6 +158,42 @@ def test_a_body_without_end_is_cut_off(service: Service) -> None:
     assert service.call("GET", "/readyz").status == 200
 
 
+def raw(service: Service, message: bytes) -> bytes:
+    """Send bytes as they are; return all that comes back until the connection is closed."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=20) as connection:
+        connection.sendall(message)
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+def test_a_message_of_two_lengths_is_refused(service: Service) -> None:
+    # A proxy that goes by the other length would take the rest for the answer to somebody else.
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for lengths in (
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        b"Content-Length: 5\r\nContent-Length: 50\r\n",
+    ):
+        answer = raw(service, head + lengths + b"\r\n0\r\n\r\n" + hidden)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_what_is_no_http_is_refused_and_not_logged(service: Service) -> None:
+    end = b"Host: localhost\r\nConnection: close\r\n\r\n"
+    for message in (
+        b"GET /api/auth/verify?token=hush\r\n\r\n",
+        b"GET /api/auth/verify?token=hush\x01 HTTP/1.1\r\n" + end,
+        b"GET /api/auth/verify?token=hush hush HTTP/1.1\r\n" + end,
+        b"GET /api/auth/verify HTTP/1.1\r\nAuthorization Bearer hush\r\n" + end,
+        b"GET /api/auth/verify HTTP/1.1\r\nhush : hush\r\n" + end,
+    ):
+        assert raw(service, message).startswith(b"HTTP/1.1 400 ")
+    log = service.log()
+    assert log.count("accounts.errors not a request kind=") >= 5
+    assert "hush" not in log
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -173,8 +209,6 @@ def test_broken_chunks_are_a_bad_request(service: Service, body: bytes) -> None:
         b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", service.port), timeout=20) as connection:
-        connection.sendall(head + body)
-        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    answer = raw(service, head + body)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_request"

@@ -165,7 +165,8 @@ def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
 def test_lifetime_is_said_in_words(app, make_user, minutes, words):
     make_user(email=STUDENT)
     app.extensions["settings"] = replace(app.extensions["settings"], reset_token_minutes=minutes)
-    _, text, html = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow())
+    letter = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow())
+    text, html = letter.text, letter.html
     assert f"for {words}." in text
     assert f"for {words}." in html
 
