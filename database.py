@@ -152,11 +152,19 @@ class _Connector:
             def wait(self, *arguments: Any, **options: Any) -> Any:
                 if not has_request_context():
                     return super().wait(*arguments, **options)
+                start = time.monotonic()
                 try:
                     return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
                 except driver.OperationalError:
                     self.close()  # what it says later would answer another question
+                    note_silence(since=start, longest=SILENCE_WAIT)
                     raise
+
+        def note_silence(since: float, longest: float) -> None:
+            # Whoever waited for this place in the pool has waited enough.
+            now = time.monotonic()
+            if now - since >= longest:
+                self._hopeless_until = now + CONNECT_WAIT / 2
 
         start = time.monotonic()
         if start < self._hopeless_until:
@@ -164,9 +172,7 @@ class _Connector:
         try:
             connection = Impatient.connect(*arguments, **options)
         except driver.OperationalError:
-            # Whoever waited for this place in the pool has waited enough.
-            if time.monotonic() - start > CONNECT_WAIT / 2:
-                self._hopeless_until = time.monotonic() + CONNECT_WAIT / 2
+            note_silence(since=start, longest=CONNECT_WAIT / 2)
             raise
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {LOCK_WAIT}")
