@@ -112,6 +112,7 @@ def init_app(app: Flask) -> None:
     with app.app_context():
         engine = db.engine
     if engine.dialect.name == "sqlite":
+        event.listen(engine, "do_connect", _refuse_read_only)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         readers = engine.execution_options(reads_only=True)
@@ -122,6 +123,17 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "checkout", _refuse_dead)
         readers = engine.execution_options(isolation_level="AUTOCOMMIT")
     app.extensions["readers"] = readers
+
+
+def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
+    """Open no file that takes no writes.
+
+    SQLite would open it to read, and this process could then not write to it, on any connection,
+    also when the disk takes writes again.
+    """
+    path = arguments[0]
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
