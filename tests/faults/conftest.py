@@ -34,7 +34,9 @@ def run(tmp_path: Path, mail_server: MailServer) -> Iterator[Callable[..., Servi
     with ExitStack() as running:
 
         def start(url: URL, **settings: str) -> Service:
-            return running.enter_context(deployed(url, mail_server.port, log, **settings))
+            service = running.enter_context(deployed(url, mail_server.port, log, **settings))
+            running.callback(service.kill)  # so that no story waits for its clients to hang up
+            return service
 
         yield start
         if log.exists():

@@ -183,10 +183,21 @@ class Load:
         print(f"{registered} registered, {recorded} lessons")
 
 
-@pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.faults)])
-def test_four_processes_under_load_lose_nothing_and_refuse_nothing(
-    new_database: URL, run: Callable[..., Service], seconds: float
-) -> None:
-    load = Load(run(new_database, WEB_CONCURRENCY="4"))
+def expect_nothing_lost_in(seconds: float, service: Service) -> None:
+    load = Load(service)
     load.run(seconds)
     load.expect_nothing_lost()
+
+
+def test_four_processes_on_one_file_lose_nothing_and_refuse_nothing(
+    run: Callable[..., Service], tmp_path: Path
+) -> None:
+    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
+    expect_nothing_lost_in(3, run(url, WEB_CONCURRENCY="4"))
+
+
+@pytest.mark.faults
+def test_a_minute_of_load_loses_nothing_and_is_refused_nothing(
+    new_database: URL, run: Callable[..., Service]
+) -> None:
+    expect_nothing_lost_in(60, run(new_database, WEB_CONCURRENCY="4"))

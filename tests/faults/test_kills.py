@@ -143,9 +143,10 @@ def test_what_was_acknowledged_outlives_the_whole_service(
     service = run(URL.create("sqlite", database=str(tmp_path / "service.db")))
     writers = Writers(service)
     with meanwhile(writers.acts()):
-        writers.wait_for_more(30)
+        writers.wait_for_more(15)
         service.kill()
     service.start()
+    newcomer(service, "later")  # whose mail wakes a worker before it would look by itself
     writers.expect_all_that_was_acknowledged()
     # Each worker had one mail in its hand at most, and that waits for the end of its lease.
     wait_for_mails(mail_server, writers.mails(), but=WORKERS)

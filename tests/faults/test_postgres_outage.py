@@ -13,7 +13,6 @@ from real_service import Answer, Service, registration
 LONGEST = 2.5
 # Seconds after the end of an outage until no call fails any more.
 RECOVERY = 5.0
-THREADS_OF_A_KIND = 3
 
 
 class Traffic:
@@ -27,7 +26,8 @@ class Traffic:
         self.unavailable = 0
         self.longest = 0.0
 
-    def acts(self) -> list[Callable[[], None]]:
+    def acts(self, threads: int) -> list[Callable[[], None]]:
+        """Return what so many threads of each kind do again and again."""
         kinds = (
             self._verify,
             self._read_profile,
@@ -40,7 +40,7 @@ class Traffic:
         return [
             self._act(kind, newcomer(self._service, f"{kind.__name__.strip('_')}-{number}"))
             for kind in kinds
-            for number in range(THREADS_OF_A_KIND)
+            for number in range(threads)
         ]
 
     def _act(self, kind: Callable[[Client], Answer], client: Client) -> Callable[[], None]:
@@ -108,7 +108,7 @@ def test_lost_connections_and_a_restart_of_postgres_are_an_answer_or_a_503(
     own_postgres: Any, run: Callable[..., Service]
 ) -> None:
     traffic = Traffic(run(own_postgres.url))
-    with meanwhile(traffic.acts()):
+    with meanwhile(traffic.acts(threads=1)):
         traffic.wait_until_well()
         for _ in range(3):
             own_postgres.end_connections()
@@ -124,7 +124,8 @@ def test_crashed_and_frozen_postgres_are_a_503_until_it_is_back(
     own_postgres: Any, run: Callable[..., Service]
 ) -> None:
     traffic = Traffic(run(own_postgres.url))
-    with meanwhile(traffic.acts()):
+    # More than the pool has connections, so that some wait for others who wait for Postgres.
+    with meanwhile(traffic.acts(threads=4)):
         traffic.wait_until_well()
         for _ in range(10):
             own_postgres.end_connections()
