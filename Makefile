@@ -5,15 +5,16 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test lint format bench-timing clean
+.PHONY: help run test test-faults lint format bench-timing clean
 
 help:
-	@echo 'make run     install what the service needs, and run it on http://127.0.0.1:5000'
-	@echo 'make test    install the tools too, and run the checks and the tests'
-	@echo 'make lint    the checks alone: ruff and mypy'
-	@echo 'make format  put the code in its form'
+	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
+	@echo 'make test         install the tools too, and run the checks and the tests'
+	@echo 'make test-faults  kill, starve and load the running service, for eight minutes'
+	@echo 'make lint         the checks alone: ruff and mypy'
+	@echo 'make format       put the code in its form'
 	@echo 'make bench-timing  does the time of an answer tell whether an address has an account?'
-	@echo 'make clean   remove what these made, but for the data in instance/'
+	@echo 'make clean        remove what these made, but for the data in instance/'
 
 # The settings are checked first: gunicorn stumbles over a WEB_CONCURRENCY that is no number, or
 # empty, before it reads gunicorn.conf.py.
@@ -23,6 +24,10 @@ run: $(VENV)/run.stamp
 
 test: lint
 	$(BIN) -m pytest -n 2 --dist loadfile
+
+# With all markers, and one after the other: each wants the machine for itself.
+test-faults: $(VENV)/dev.stamp
+	$(BIN) -m pytest tests/faults -m ''
 
 lint: $(VENV)/dev.stamp
 	$(BIN) -m ruff check .

@@ -113,6 +113,7 @@ def init_app(app: Flask) -> None:
     with app.app_context():
         engine = db.engine
     if engine.dialect.name == "sqlite":
+        event.listen(engine, "do_connect", _refuse_read_only)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         readers = engine.execution_options(reads_only=True)
@@ -123,6 +124,17 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "checkout", _refuse_dead)
         readers = engine.execution_options(isolation_level="AUTOCOMMIT")
     app.extensions["readers"] = readers
+
+
+def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
+    """Open no file that takes no writes.
+
+    SQLite would open it to read, and this process could then not write to it, on any connection,
+    also when the disk takes writes again.
+    """
+    path = arguments[0]
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -153,11 +165,19 @@ class _Connector:
             def wait(self, *arguments: Any, **options: Any) -> Any:
                 if not has_request_context():
                     return super().wait(*arguments, **options)
+                start = time.monotonic()
                 try:
                     return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
                 except driver.OperationalError:
                     self.close()  # what it says later would answer another question
+                    note_silence(since=start, longest=SILENCE_WAIT)
                     raise
+
+        def note_silence(since: float, longest: float) -> None:
+            # Whoever waited for this place in the pool has waited enough.
+            now = time.monotonic()
+            if now - since >= longest:
+                self._hopeless_until = now + CONNECT_WAIT / 2
 
         start = time.monotonic()
         if start < self._hopeless_until:
@@ -165,9 +185,7 @@ class _Connector:
         try:
             connection = Impatient.connect(*arguments, **options)
         except driver.OperationalError:
-            # Whoever waited for this place in the pool has waited enough.
-            if time.monotonic() - start > CONNECT_WAIT / 2:
-                self._hopeless_until = time.monotonic() + CONNECT_WAIT / 2
+            note_silence(since=start, longest=CONNECT_WAIT / 2)
             raise
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {LOCK_WAIT}")

@@ -130,8 +130,8 @@ class Service:
         self._tree = tree
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start, and return when the service says that it is ready."""
+    def start(self, until: str = "/readyz") -> None:
+        """Start, and return when the service answers 200 there."""
         command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
@@ -144,14 +144,14 @@ class Service:
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE
-        while not self._ready():
+        while not self._well(until):
             assert self._process.poll() is None, f"it ended:\n{self.log()}"
             assert time.monotonic() < deadline, f"it is not ready:\n{self.log()}"
             time.sleep(0.05)
 
-    def _ready(self) -> bool:
+    def _well(self, path: str) -> bool:
         try:
-            return self.call("GET", "/readyz").status == 200
+            return self.call("GET", path).status == 200
         except OSError:
             return False
 

@@ -255,6 +255,17 @@ def test_locked_database_is_unavailable_for_writers_and_serves_again(
     success(register(client), 201)
 
 
+def test_write_protected_file_is_unavailable_until_it_takes_writes(
+    on_sqlite: Path, make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_app().test_client()
+    with monkeypatch.context() as disk:
+        disk.setattr("os.access", lambda *_: False)  # chmod would not hold root
+        failure(client.get("/readyz"), 503, "unavailable")
+        failure(register(client), 503, "unavailable")
+    success(register(client), 201)
+
+
 def test_full_queue_of_writers_is_unavailable_and_serves_again(
     on_sqlite: Path, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

