@@ -7,7 +7,7 @@ reasons for rotating refresh tokens and for ending the session when a spent one 
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,17 +24,19 @@ from sqlalchemy import (
 import errors
 from core import ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import change, reading
+from database import Prepared, change, reading
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
 MAX_SESSIONS = 50
 
 # The one query of a protected request: the active user, unless the session was ended.
-_BEARER = select(User.__table__).where(
-    User.id == bindparam("user_id"),
-    User.is_active,
-    ~exists().where(DeniedSession.session_id == bindparam("session_id")),
+_BEARER = Prepared(
+    select(User.__table__).where(
+        User.id == bindparam("user_id"),
+        User.is_active,
+        ~exists().where(DeniedSession.session_id == bindparam("session_id")),
+    )
 )
 
 
@@ -56,9 +58,7 @@ class Replayed:
 
 def find_bearer(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None when its session was ended."""
-    with reading() as connection:
-        found = connection.execute(_BEARER, {"user_id": user_id, "session_id": session_id})
-        return found.one_or_none()
+    return cast("UserRow | None", _BEARER.one_or_none(user_id=user_id, session_id=session_id))
 
 
 def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:

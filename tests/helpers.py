@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import event, insert
 from werkzeug.test import TestResponse
 
-from database import transaction
+from database import Prepared, transaction
 from extensions import db
 from models import User
 
@@ -97,8 +97,17 @@ def statements_of(app: Flask) -> Iterator[list[str]]:
     def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
         sent.append(statement)
 
+    # A prepared query passes SQLAlchemy's events by.
+    one_or_none = Prepared.one_or_none
+
+    def note_prepared(query: Prepared, **texts: str) -> Any:
+        sent.append(str(query._statement))
+        return one_or_none(query, **texts)
+
     event.listen(engine, "before_cursor_execute", note)
-    yield sent
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Prepared, "one_or_none", note_prepared)
+        yield sent
     event.remove(engine, "before_cursor_execute", note)
 
 

@@ -132,18 +132,10 @@ def test_guarded_request_costs_one_statement(
 ) -> None:
     app = make_app()  # with one connection in its pool, which is the one that is watched
     client = app.test_client()
-    statements: list[str] = []
-    engine = engine_of(app)
-    event.listen(
-        engine, "before_cursor_execute", lambda _c, _u, sql, *_more: statements.append(sql)
-    )
     for _ in range(6):  # psycopg prepares a statement when it comes often; that costs once
         success(client.get("/api/auth/verify", headers=auth.headers))
-    del statements[:]
     with told_to_the_server(app, tmp_path) as said:
         success(client.get("/api/auth/verify", headers=auth.headers))
-    assert len(statements) == 1
-    assert statements[0].startswith("SELECT users.")
     assert len(said) == 1, said
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jwt
 import pytest
-from helpers import failure, race, success
+from helpers import failure, race, statements_of, success
 from sqlalchemy import delete, func, select, text, update
 
 from core import clock as real_clock
@@ -58,11 +58,8 @@ def test_tokens_say_what_other_services_need(auth):
 
 
 def test_a_protected_request_costs_one_query(app, client, auth):
-    asked = []
-    with app.app_context():
-        engine = db.engine
-    db.event.listen(engine, "before_cursor_execute", lambda *details: asked.append(details[2]))
-    success(verify(client, auth.access))
+    with statements_of(app) as asked:
+        success(verify(client, auth.access))
     assert len(asked) == 1
 
 
