@@ -17,6 +17,7 @@ from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import counters, sessions
 from web import answers, api, bearer, bodies, errors, headers, limits, logs, openapi
+from web.lean import LeanFlask
 
 _log = logging.getLogger("accounts")
 
@@ -31,7 +32,7 @@ def create_app(
     """
     # 1. Settings
     settings = settings or config.load()
-    app = Flask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
+    app = LeanFlask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
     folder = Path(app.instance_path)
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))

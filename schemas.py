@@ -58,6 +58,10 @@ class Answer(Shape):
         super().on_bind_field(field_name, field_obj)
         field_obj.required = field_name not in self.sometimes
 
+    def get_attribute(self, obj: Any, attr: str, default: Any) -> Any:
+        """Read a key of a dict, or an attribute; marshmallow would try one after the other."""
+        return obj.get(attr, default) if type(obj) is dict else getattr(obj, attr, default)
+
 
 NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}

@@ -1,5 +1,6 @@
 """Who is calling, as far as the connection and the headers tell."""
 
+import functools
 import ipaddress
 
 from flask import request
@@ -15,7 +16,12 @@ def address() -> str:
     an IPv6 address is left out: it means nothing elsewhere, and may be any text. So is the port
     that some proxies add.
     """
-    sent = (request.remote_addr or "").partition("%")[0]
+    return _plain(request.remote_addr or "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain(sent: str) -> str:
+    sent = sent.partition("%")[0]
     if sent.startswith("["):
         sent = sent[1:].partition("]")[0]
     elif sent.count(":") == 1:

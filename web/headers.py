@@ -29,12 +29,15 @@ PREFLIGHT = {
 def init_app(app: Flask, settings: Settings) -> None:
     """Set the headers after every request, whatever answered it."""
     origins = frozenset(settings.cors_origins)
-    fixed = defaults(settings)
+    fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
 
     @app.after_request
     def finish(response: Response) -> Response:
-        for name, value in fixed.items():
-            response.headers.setdefault(name, value)
+        # Quicker than `setdefault`, which looks through all headers three times.
+        there = {name.lower() for name in response.headers.keys()}  # noqa: SIM118
+        for name, lower, value in fixed:
+            if lower not in there:
+                response.headers.add(name, value)
         response.headers["X-Request-ID"] = request_id()
         if origins:
             _allow(response, origins)

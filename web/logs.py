@@ -83,6 +83,8 @@ def _trace(error: BaseException) -> str:
 
 
 def _printable(text: str, keep: str = "") -> str:
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
         for char in text
@@ -133,6 +135,8 @@ def _start() -> None:
 
 
 def _finish(response: Response) -> Response:
+    if not _access.isEnabledFor(logging.INFO):
+        return response
     fields = {
         "method": request.method,
         "path": request.path,  # without the query, where a client may have put anything
