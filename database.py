@@ -270,12 +270,16 @@ class Prepared:
         columns = self._statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         readers = [
-            column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
+            (place, read)
+            for place, column in enumerate(columns)
+            if (read := column.type.dialect_impl(dialect).result_processor(dialect, None))
         ]
 
-        def row_of(values: Any) -> Any:
-            pairs = zip(readers, values, strict=True)
-            return row._make(read(value) if read else value for read, value in pairs)
+        def row_of(found: Any) -> Any:
+            values = list(found)
+            for place, read in readers:
+                values[place] = read(values[place])
+            return row._make(values)
 
         order = cast("Any", compiled).positiontup
         self._compiled[dialect.name] = compiled.string, order, row_of

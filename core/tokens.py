@@ -47,8 +47,9 @@ EXTRA_CLAIMS = {
 }
 
 
+_TEXTS = {purpose: ("sub", "jti", *extra) for purpose, extra in EXTRA_CLAIMS.items()}
 # All that a token of each purpose says.
-CLAIMS = {
+_CLAIMS = {
     purpose: {"iss", "aud", "type", "sub", "jti", "iat", "exp", *extra}
     for purpose, extra in EXTRA_CLAIMS.items()
 }
@@ -118,14 +119,18 @@ class TokenCodec:
         Raises TokenExpired for one whose only fault is its age, TokenInvalid for any other fault.
         """
         claims = self._read_own(purpose, token) or self._read_any(purpose, token)
-        texts = ("sub", "jti", *EXTRA_CLAIMS[purpose])
-        if (
-            claims.get("type") != purpose.value
-            or not all(isinstance(claims.get(name), str) for name in texts)
-            or not all(ids.is_row_id(claims.get(name, claims["sub"])) for name in ("sub", "sid"))
-            or not all(type(claims.get(name)) is int for name in ("iat", "exp"))
-            or claims["exp"] > LAST_MOMENT
-        ):
+        if claims.get("type") != purpose.value:
+            raise TokenInvalid
+        for name in _TEXTS[purpose]:
+            if not isinstance(claims.get(name), str):
+                raise TokenInvalid
+        for name in ("sub", "sid"):
+            if name in claims and not ids.is_row_id(claims[name]):
+                raise TokenInvalid
+        for name in ("iat", "exp"):
+            if type(claims.get(name)) is not int:
+                raise TokenInvalid
+        if claims["exp"] > LAST_MOMENT:
             raise TokenInvalid
         now = clock.utcnow().timestamp()
         if claims["iat"] > now + CLOCK_SKEW:
@@ -158,7 +163,7 @@ class TokenCodec:
             return None
         if (
             isinstance(claims, dict)
-            and claims.keys() == CLAIMS[purpose]
+            and claims.keys() == _CLAIMS[purpose]
             and claims["iss"] == ISSUER
             and claims["aud"] == purpose.audience
         ):

@@ -11,7 +11,7 @@ from core import strict_json
 
 def answer(content: Any, status: int = 200) -> Response:
     """Return a JSON response."""
-    return Response(_dumps(content), status, mimetype="application/json")
+    return Response(_dumps(content), status, content_type="application/json")
 
 
 def _dumps(content: Any) -> bytes:

@@ -1,7 +1,7 @@
 """The guard: a bearer token in the Authorization header (RFC 6750), read by Flask-JWT-Extended."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jwt
 from flask import Flask, Response, current_app, g, request
@@ -12,6 +12,13 @@ from core.roles import Role
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from extensions import tokens
 from web.errors import render
+
+
+class Bearer(NamedTuple):
+    """Who calls: the row of the active user, and what the token says."""
+
+    user: Any
+    claims: dict[str, Any]
 
 
 class BearerTokens(JWTManager):
@@ -63,19 +70,20 @@ def require(role: Role) -> None:
     way of the loaders. The role is that of the user's row, not the one in the token. Raises
     Forbidden.
     """
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    bearer = scheme.lower() == "bearer"  # RFC 9110: a scheme has no case; the extension's has
-    if bearer:
-        request.environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
-    if not (bearer and _pass(token)):
+    scheme, _, token = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    bearer = _read(token) if scheme.lower() == "bearer" else None
+    if bearer is None:
+        if scheme.lower() == "bearer":  # RFC 9110: a scheme has no case; the extension's has
+            request.environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
         verify_jwt_in_request()
-        _let_in(get_jwt(), current_user._get_current_object())
-    if not Role(g.user.role).includes(role):
+        bearer = Bearer(current_user._get_current_object(), get_jwt())
+    g.bearer, g.user_id = bearer, bearer.claims["sub"]
+    if not Role(bearer.user.role).includes(role):
         raise errors.Forbidden
 
 
-def _pass(token: str) -> bool:
-    """Let a good token pass at once; whatever else comes is for the extension to judge.
+def _read(token: str) -> Bearer | None:
+    """Return whose a good token is; None for any other, which is for the extension to judge.
 
     The extension reads a token twice, and asks the configuration some thirty times: it takes longer
     than the query for the user. Raises TokenRevoked.
@@ -83,25 +91,22 @@ def _pass(token: str) -> bool:
     try:
         claims = tokens.decode(Purpose.ACCESS, token)
     except (TokenInvalid, TokenExpired):
-        return False
-    _let_in(claims, current_app.extensions["find_bearer"](claims["sub"], claims["sid"]))
-    if g.user is None:
+        return None
+    user = current_app.extensions["find_bearer"](claims["sub"], claims["sid"])
+    if user is None:
+        g.user_id = claims["sub"]
         raise errors.TokenRevoked
-    return True
-
-
-def _let_in(claims: dict[str, Any], user: Any) -> None:
-    g.claims, g.user, g.user_id = claims, user, claims["sub"]
+    return Bearer(user, claims)
 
 
 def user() -> Any:
     """Return the row of the user whose token this request carries."""
-    return g.user
+    return g.bearer.user
 
 
 def claims() -> dict[str, Any]:
     """Return what that token says."""
-    return cast("dict[str, Any]", g.claims)
+    return cast("dict[str, Any]", g.bearer.claims)
 
 
 def _from_service(error: errors.ApiError) -> Response:

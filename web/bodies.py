@@ -140,7 +140,8 @@ def _drain(response: Response) -> Response:
     Most clients send the whole body before they look. A connection that is closed before that is
     reset, and the answer is lost with it (RFC 9112, section 9.6). gunicorn itself reads 64 KiB.
     """
-    if request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ:
+    environ = request.environ
+    if environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ:
         left, deadline = DRAIN_BYTES, time.monotonic() + DRAIN_SECONDS
         with suppress(Exception):  # as above: a broken chunk, or a client that went away
             while left > 0 and time.monotonic() < deadline:

@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 def request_id() -> str:
     """Return the id of this request: the client's own X-Request-ID when it is sane."""
     if "request_id" not in g:
-        sent = request.headers.get("X-Request-ID", "")
+        sent = request.environ.get("HTTP_X_REQUEST_ID", "")
         g.request_id = sent if _SANE_ID.fullmatch(sent) else new_request_id()
     return str(g.request_id)
 
