@@ -324,21 +324,21 @@ def one_statement() -> Iterator[Connection]:
         yield connection
 
 
-def change(statement: Update | Delete) -> int:
+def change(statement: Update | Delete, **parameters: Any) -> int:
     """Run a statement in the open transaction; return how many rows it changed.
 
     Of many callers with the same condition, the database lets one change the row: the count tells
     each of them whether it was the one.
     """
     options = {"synchronize_session": False}
-    result = db.session.execute(statement, execution_options=options)
+    result = db.session.execute(statement, parameters, execution_options=options)
     return cast("CursorResult[Any]", result).rowcount
 
 
-def change_one(statement: Update | Delete) -> Row[Any] | None:
+def change_one(statement: Update | Delete, **parameters: Any) -> Row[Any] | None:
     """Run a statement with RETURNING in the open transaction; return its row, or None."""
     options = {"synchronize_session": False}
-    result = db.session.execute(statement, execution_options=options)
+    result = db.session.execute(statement, parameters, execution_options=options)
     return cast("CursorResult[Any]", result).one_or_none()
 
 

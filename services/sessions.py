@@ -11,12 +11,13 @@ from typing import Any, cast
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
+    Table,
     bindparam,
     case,
     delete,
     exists,
     insert,
-    literal,
     select,
     update,
 )
@@ -24,7 +25,7 @@ from sqlalchemy import (
 import errors
 from core import ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import Prepared, change, reading
+from database import Prepared, change, change_one, reading
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
@@ -38,6 +39,36 @@ _BEARER = Prepared(
         ~exists().where(DeniedSession.session_id == bindparam("session_id")),
     )
 )
+
+_SESSIONS = cast("Table", UserSession.__table__)
+_THIS = (_SESSIONS.c.id == bindparam("of_session"), _SESSIONS.c.user_id == bindparam("of_user"))
+_ACTIVE_USER = select(User.role).where(User.id == _SESSIONS.c.user_id, User.is_active)
+# An older access token may live longer, from before ACCESS_TOKEN_MINUTES was lowered.
+_LATER = case(
+    (_SESSIONS.c.access_expires_at > bindparam("latest"), _SESSIONS.c.access_expires_at),
+    else_=bindparam("latest", type_=UTCDateTime),
+)
+# One conditional UPDATE decides which of many calls with one token moves the session on. It writes
+# all there is to write: for a second one, Postgres would lock the user's row after the session's,
+# and the deletion of an account locks them the other way round.
+_MOVE_ON = (
+    update(_SESSIONS)
+    .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
+    .values(
+        refresh_token_id=bindparam("next"),
+        previous_token_id=bindparam("sent"),
+        last_used_at=bindparam("now"),
+        access_expires_at=_LATER,
+    )
+    .returning(*_SESSIONS.c, _ACTIVE_USER.scalar_subquery().label("role"))
+)
+_HOLD = (
+    select(_SESSIONS, User.role)
+    .join(User)
+    .where(*_THIS, User.is_active)
+    .with_for_update(of=_SESSIONS)
+)
+_LIVE_ON = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 
 @dataclass(frozen=True)
@@ -103,35 +134,22 @@ def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
         raise errors.TokenInvalid from None
     except TokenExpired:
         raise errors.TokenExpired from None
+    this = {"of_session": claims["sid"], "of_user": claims["sub"]}
     sent = claims["jti"]
     latest = now + timedelta(minutes=settings.access_token_minutes)
-    older = UserSession.access_expires_at
-    this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    # One conditional UPDATE decides which of many calls with one token moves the session on. It
-    # writes all there is to write: for a second one, Postgres would lock the user's row after the
-    # session's, and the deletion of an account locks them the other way round.
-    change(
-        update(UserSession)
-        .where(*this, UserSession.refresh_token_id == sent)
-        .values(
-            refresh_token_id=ids.new_token_id(),
-            previous_token_id=sent,
-            last_used_at=now,
-            access_expires_at=case((older > latest, older), else_=literal(latest, UTCDateTime)),
-        )
+    session = change_one(
+        _MOVE_ON, **this, sent=sent, next=ids.new_token_id(), now=now, latest=latest
     )
-    query = select(UserSession, User.role).join(User).where(*this, User.is_active)
-    found = db.session.execute(query.with_for_update(of=UserSession)).one_or_none()
-    if found is None:
+    if session is not None:
+        return _pair(session, session.role, now=now)
+    session = db.session.execute(_HOLD, this).one_or_none()
+    if session is None:
         raise errors.TokenRevoked
-    session, role = found
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == sent and now - session.last_used_at <= grace:
-        # An older access token may live longer, from before ACCESS_TOKEN_MINUTES was lowered.
-        expiry = _access_expiry(now, session.expires_at)
-        session.access_expires_at = max(session.access_expires_at, expiry)
-        return _pair(session, role, now=now)
-    _end(*this)
+        change(_LIVE_ON, **this, latest=_access_expiry(now, session.expires_at))
+        return _pair(session, session.role, now=now)
+    _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
     return Replayed(claims["sub"])
 
 
@@ -192,7 +210,7 @@ def _access_expiry(now: datetime, session_expires_at: datetime) -> datetime:
     return min(now + timedelta(minutes=settings.access_token_minutes), session_expires_at)
 
 
-def _pair(session: UserSession, role: str, *, now: datetime) -> TokenPair:
+def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
     # All that the refresh token says is in the row, so the same row gives the same token.
     access_expires_at = _access_expiry(now, session.expires_at)
     return TokenPair(
