@@ -76,7 +76,7 @@ def create_app(
     app.register_blueprint(health.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)
-    limits.init_app(app, settings, counters.URI)
+    limits.init_app(app, settings, counters.uri(settings.ratelimit_storage_uri))
 
     # 5. Commands
     cli.init_app(app)

@@ -59,7 +59,8 @@ CONNECT_WAIT = 2
 LOCK_WAIT = 1000
 STATEMENT_WAIT = 1500
 SILENCE_WAIT = 1.8
-# Seconds that a writer waits for SQLite's lock before the answer is 503.
+# Seconds that a writer waits for the other writers of its process, and then for those of others,
+# before the answer is 503.
 SQLITE_WAIT = 10
 
 # The exceptions for a database that is away or busy. psycopg has a class for each SQLSTATE: the
@@ -119,14 +120,14 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "do_connect", _refuse_read_only)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
-        readers = engine.execution_options(reads_only=True)
+        without_transaction = engine.execution_options(transaction=False)
     else:
         event.listen(engine, "do_connect", _Connector())
         event.listen(engine, "handle_error", _leave_standby)
         event.listen(engine, "checkin", _mark_used)
         event.listen(engine, "checkout", _refuse_dead)
-        readers = engine.execution_options(isolation_level="AUTOCOMMIT")
-    app.extensions["readers"] = readers
+        without_transaction = engine.execution_options(isolation_level="AUTOCOMMIT")
+    app.extensions["without_transaction"] = without_transaction
 
 
 def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
@@ -147,7 +148,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    if not connection.get_execution_options().get("reads_only"):
+    if connection.get_execution_options().get("transaction", True):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -165,6 +166,21 @@ class _Connector:
         driver = dialect.loaded_dbapi  # psycopg, loaded only where it is used
 
         class Impatient(driver.Connection):  # type: ignore[misc,name-defined]
+            @classmethod
+            def _connect_gen(cls, *arguments: Any) -> Any:
+                # psycopg gives each address of a server two seconds at least. Whoever calls waits
+                # for all of them, and it looks in here ten times a second.
+                steps = super()._connect_gen(*arguments)
+                wanted = next(steps)
+                while True:
+                    ready = yield wanted
+                    if has_request_context() and time.monotonic() - start > SILENCE_WAIT:
+                        raise driver.errors.ConnectionTimeout("the server does not answer")
+                    try:
+                        wanted = steps.send(ready)
+                    except StopIteration as end:
+                        return end.value
+
             def wait(self, *arguments: Any, **options: Any) -> Any:
                 if not has_request_context():
                     return super().wait(*arguments, **options)
@@ -220,12 +236,13 @@ def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
             raise InvalidatePoolError
 
 
-@contextmanager
-def reading() -> Iterator[Connection]:
+def reading() -> AbstractContextManager[Connection]:
     """Lend a connection for single SELECTs, outside of any transaction."""
-    readers: Engine = current_app.extensions["readers"]
-    with readers.connect() as connection:
-        yield connection
+    return _without_transaction().connect()
+
+
+def _without_transaction() -> Engine:
+    return cast("Engine", current_app.extensions["without_transaction"])
 
 
 class Prepared:
@@ -320,7 +337,7 @@ def one_statement() -> Iterator[Connection]:
 
     It spares the two round trips that begin and end one, and needs no session.
     """
-    with _turn_to_write(), reading() as connection:
+    with _turn_to_write(), _without_transaction().connect() as connection:
         yield connection
 
 

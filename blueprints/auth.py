@@ -14,9 +14,29 @@ from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
 from web import bearer, client
 from web.api import endpoint
-from web.limits import GUESSES, By, Limit, forgive
+from web.limits import GUESSES, By, Counts, Limit, forgive
 
 bp = Blueprint("auth", __name__)
+
+# Whole classes sign up from one address, and mistype. That one address for mails can sign up again
+# and again, after its account was deleted, must not become a way to send somebody mails.
+REGISTRATIONS = (
+    Limit("registrations", "100 per hour", "registrations", By.ADDRESS, Counts.SUCCESSES),
+    Limit("registration-tries", "1000 per hour", "tries to register", By.ADDRESS),
+    Limit(
+        "registrations-of-one",
+        "10 per hour",
+        "registrations with one e-mail address",
+        By.ACCOUNT,
+        Counts.SUCCESSES,
+    ),
+)
+
+
+def _mails(kind: str) -> Limit:
+    words = f"{kind} to an e-mail address"
+    return Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
+
 
 REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
 
@@ -30,8 +50,7 @@ REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
     status=201,
     message="Your account is ready. We have sent you a mail to confirm your address.",
     errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
-    # Whole classes sign up from one address.
-    limits=(Limit("100 per hour", "registrations", By.ADDRESS),),
+    limits=REGISTRATIONS,
 )
 def register(body: dict[str, Any]) -> dict[str, Any]:
     """Create an account.
@@ -55,7 +74,7 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     answer=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
-    limits=(Limit("60 per minute", "logins", By.ADDRESS), *GUESSES),
+    limits=(Limit("logins", "60 per minute", "logins", By.ADDRESS), *GUESSES),
 )
 def login(body: dict[str, str]) -> dict[str, Any]:
     """Open a session with e-mail address and password.
@@ -82,7 +101,7 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     answer=schemas.TokenPair,
     message="Here are your new tokens.",
     errors=REFRESH_ERRORS,
-    limits=(Limit("300 per minute", "refreshes", By.ADDRESS),),
+    limits=(Limit("refreshes", "300 per minute", "refreshes", By.ADDRESS),),
 )
 def refresh(body: dict[str, str]) -> sessions.TokenPair:
     """Trade a refresh token for a new pair; the one sent is spent.
@@ -160,7 +179,7 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.Address,
     message="If there is an account with this address, a mail with a link is on its way to it.",
-    limits=(Limit("3 per hour", "reset mails to an address", By.ACCOUNT, silent=True),),
+    limits=(_mails("reset mails"),),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Ask for a mail with a link that sets a new password.
@@ -189,9 +208,9 @@ def reset_password(body: dict[str, str]) -> None:
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, now=clock.utcnow())
+    record("password_reset", user.id)
     # Who forgot the password has probably guessed at it, and shall not wait with the new one.
     forgive(user.email)
-    record("password_reset", user.id)
 
 
 @endpoint(
@@ -216,7 +235,7 @@ def verify_email(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this address waits to be confirmed, a mail with a link is on its way to it.",
-    limits=(Limit("3 per hour", "verification mails to an address", By.ACCOUNT, silent=True),),
+    limits=(_mails("verification mails"),),
 )
 def resend_verification(body: dict[str, str]) -> None:
     """Ask for another verification mail. The answer is the same for every address."""

@@ -17,9 +17,17 @@ from extensions import avatars
 from services import accounts, learning, profiles
 from web import bearer
 from web.api import endpoint
-from web.limits import GUESSES
+from web.limits import GUESSES, By, Counts, Limit
 
 bp = Blueprint("users", __name__)
+
+CHANGES = Limit(
+    "password-changes",
+    "20 per hour",
+    "password changes of an account",
+    By.ACCOUNT,
+    Counts.SUCCESSES,
+)
 
 
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, answer=schemas.Profile)
@@ -145,7 +153,8 @@ def list_certificates() -> dict[str, Sequence[Row[Any]]]:
     body=schemas.ChangePassword,
     message="Your password is changed, and your other sessions have ended.",
     errors=(errors.WrongPassword, errors.WeakPassword),
-    limits=GUESSES,
+    # Each sends a notice, and the address need not be the caller's.
+    limits=(*GUESSES, CHANGES),
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All sessions but the current one end, and a notice goes out by mail."""

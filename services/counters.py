@@ -1,25 +1,35 @@
-"""Where limits are counted: in the service's own database, shared by all workers and machines.
+"""Where limits are counted: in the service's own database, or in Redis.
 
-A storage of the library `limits`, which Flask-Limiter finds by the scheme of its URI. Each hit is
-one statement that counts and begins a new window where the old one is over, so that of many at
-once exactly as many pass as are allowed.
+Storages of the library `limits`, which Flask-Limiter finds by the scheme of their URI. Of many hits
+at once, exactly as many pass as are allowed, whatever workers and machines they come to.
 """
 
+import logging
+import time
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
-from limits.storage import Storage
-from sqlalchemy import Table, case, delete, select
+from limits.storage import MemoryStorage, Storage, storage_from_string
+from sqlalchemy import Table, case, delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from core import clock
 from database import insert_into, one_statement, reading
 from models import Counter
 
-URI = "database://"
+# Seconds that a call waits for Redis, and that a process counts by itself when it was away.
+REDIS_WAIT = 1
+REDIS_PAUSE = 5.0
+
+_log = logging.getLogger("accounts.limits")
 
 
-class Counters(Storage):
+def uri(redis_url: str) -> str:
+    """Return the URI of the storage to count in: of the database, unless a Redis is given."""
+    return f"patient+{redis_url}" if redis_url else "database://"
+
+
+class DatabaseCounters(Storage):
     """Fixed windows in the table `counters`. Raises SQLAlchemy's errors."""
 
     STORAGE_SCHEME = ["database"]
@@ -32,22 +42,28 @@ class Counters(Storage):
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count, and return how many there are; the window ends `expiry` seconds after its first.
 
-        A negative amount takes back what was counted.
+        A negative amount takes back what was counted in this window, and no more than that.
         """
         now = clock.utcnow()
-        statement = insert_into(cast("Table", Counter.__table__)).values(
-            key=key, hits=max(amount, 0), expires_at=now + timedelta(seconds=expiry)
-        )
-        over, first = Counter.expires_at <= now, statement.excluded
-        counted = statement.on_conflict_do_update(
-            index_elements=[Counter.key],
-            set_={
-                "hits": case((over, first.hits), else_=Counter.hits + amount),
-                "expires_at": case((over, first.expires_at), else_=Counter.expires_at),
-            },
-        ).returning(Counter.hits)
+        over = Counter.expires_at <= now
+        statement: Any
+        if amount < 0:
+            enough = (Counter.key == key, ~over, Counter.hits >= -amount)
+            statement = update(Counter).where(*enough).values(hits=Counter.hits + amount)
+        else:
+            statement = insert_into(cast("Table", Counter.__table__)).values(
+                key=key, hits=amount, expires_at=now + timedelta(seconds=expiry)
+            )
+            first = statement.excluded
+            statement = statement.on_conflict_do_update(
+                index_elements=[Counter.key],
+                set_={
+                    "hits": case((over, first.hits), else_=Counter.hits + first.hits),
+                    "expires_at": case((over, first.expires_at), else_=Counter.expires_at),
+                },
+            )
         with one_statement() as connection:
-            return cast("int", connection.scalar(counted))
+            return connection.scalar(statement.returning(Counter.hits)) or 0
 
     def get(self, key: str) -> int:
         """Return how many there are."""
@@ -73,4 +89,60 @@ class Counters(Storage):
 
     def check(self) -> bool:
         """Return that all is well. There is no second place to count in while it is not."""
+        return True
+
+
+class RedisCounters(Storage):
+    """In Redis; and while that is away or takes no writes, in the memory of this process.
+
+    Flask-Limiter has such a stand-in too, but only the first of several calls at once gets it.
+    """
+
+    STORAGE_SCHEME = ["patient+redis", "patient+rediss"]
+
+    def __init__(self, uri: str, **options: Any) -> None:
+        super().__init__(uri, **options)
+        patience = {"socket_timeout": REDIS_WAIT, "socket_connect_timeout": REDIS_WAIT}
+        self._redis = storage_from_string(uri.removeprefix("patient+"), **patience)
+        self._memory = MemoryStorage()
+        self._away_until = time.monotonic()
+
+    @property
+    def base_exceptions(self) -> tuple[type[Exception], ...]:
+        """What this never lets out."""
+        return ()
+
+    def _ask(self, question: str, *arguments: Any) -> Any:
+        if time.monotonic() >= self._away_until:
+            try:
+                return getattr(self._redis, question)(*arguments)
+            except self._redis.base_exceptions as error:
+                self._away_until = time.monotonic() + REDIS_PAUSE
+                _log.error("Redis is away, each process counts by itself: %s", type(error).__name__)
+        return getattr(self._memory, question)(*arguments)
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Count, or take back with a negative amount; return how many there are."""
+        if amount < 0 and self.get(key) < -amount:
+            return 0
+        return cast("int", self._ask("incr", key, expiry, amount))
+
+    def get(self, key: str) -> int:
+        """Return how many there are."""
+        return cast("int", self._ask("get", key))
+
+    def get_expiry(self, key: str) -> float:
+        """Return when the window ends, in seconds since 1970."""
+        return cast("float", self._ask("get_expiry", key))
+
+    def clear(self, key: str) -> None:
+        """Forget a counter."""
+        self._ask("clear", key)
+
+    def reset(self) -> int | None:
+        """Forget all counters."""
+        return cast("int | None", self._ask("reset"))
+
+    def check(self) -> bool:
+        """Return that all is well: there is always a place to count in."""
         return True

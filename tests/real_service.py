@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -220,7 +221,18 @@ class Service:
             connection.close()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
+
+
+class _Crowd(http.client.HTTPConnection):
+    """A connection whose requests come from many addresses, if the service trusts this proxy."""
+
+    def request(
+        self, method: str, url: str, body: Any = None, headers: Any = None, **more: Any
+    ) -> None:
+        address = f"2001:db8:{random.getrandbits(16):x}:{random.getrandbits(16):x}::1"
+        sent = {"X-Forwarded-For": address, **(headers or {})}
+        super().request(method, url, body, sent, **more)
 
 
 @contextmanager

@@ -6,14 +6,16 @@ from http import HTTPStatus
 
 import pytest
 from endpoints import API
-from helpers import PASSWORD, connections_held, failure, race, success
-from sqlalchemy import select
+from helpers import PASSWORD, connections_held, failure, race, statements_of, success
+from sqlalchemy import delete, select, update
 
 import errors
 from core.passwords import Hasher, HasherBusy
-from database import reading
-from models import Counter
+from database import WriteQueueFull, reading, transaction
+from models import Counter, User
 from services import pruning
+from services.counters import DatabaseCounters
+from web import limits
 from web.limits import GUESSES
 
 LIMITED = {
@@ -65,26 +67,21 @@ def counters(app):
 def test_what_is_limited_is_what_we_promise():
     guesses = ["10 per 15 minutes", "100 per hour"]
     assert {name: [limit.rate for limit in found] for name, found in LIMITED.items()} == {
-        "POST /api/auth/register": ["100 per hour"],
+        "POST /api/auth/register": ["100 per hour", "1000 per hour", "10 per hour"],
         "POST /api/auth/login": ["60 per minute", *guesses],
         "POST /api/auth/refresh": ["300 per minute"],
         "POST /api/auth/forgot-password": ["3 per hour"],
         "POST /api/auth/resend-verification": ["3 per hour"],
-        "PUT /api/users/password": guesses,
+        "PUT /api/users/password": [*guesses, "20 per hour"],
         "DELETE /api/users/account": guesses,
     }
 
 
 @pytest.mark.parametrize(
     ("endpoint", "allowed", "window"),
-    [
-        ("POST /api/auth/login", 60, 60),
-        ("POST /api/auth/register", 100, 3600),
-        ("POST /api/auth/refresh", 300, 60),
-    ],
+    [("POST /api/auth/login", 60, 60), ("POST /api/auth/refresh", 300, 60)],
 )
-def test_calls_of_one_address_have_a_limit(limited, monkeypatch, endpoint, allowed, window, clock):
-    monkeypatch.setattr(Hasher, "hash", lambda *_: "none")
+def test_calls_of_one_address_have_a_limit(limited, endpoint, allowed, window, clock):
     paths = ["/api" + endpoint.split("/api")[1], endpoint.split("/api")[1]]
 
     def call(number, **options):
@@ -101,6 +98,68 @@ def test_calls_of_one_address_have_a_limit(limited, monkeypatch, endpoint, allow
     assert call(0, environ_overrides=OTHER_ADDRESS).status_code != 429
     clock.move(seconds=window + 1)
     assert call(0).status_code != 429
+
+
+@pytest.fixture
+def register(client, monkeypatch):
+    """Register an account; return the status."""
+    monkeypatch.setattr(Hasher, "hash", lambda *_: "none")
+
+    def register(name, email=None, password=PASSWORD, path="/api/auth/register", **options):
+        body = {
+            "username": name,
+            "email": email or f"{name}@example.org",
+            "password": password,
+            "firstName": "First",
+            "lastName": "Last",
+        }
+        return client.post(path, json=body, **options).status_code
+
+    return register
+
+
+def test_a_hundred_registrations_an_hour_from_one_address_and_failures_are_none(register, clock):
+    assert register("taken") == 201
+    for number in range(99):
+        assert register("taken") == 409
+        assert register(f"weak{number}", password="password1") == 400
+        path = ["/api/auth/register", "/auth/register"][number % 2]
+        assert register(f"user{number}", path=path) == 201
+    assert register("late") == 429
+    assert register("late", environ_overrides=OTHER_ADDRESS) == 201
+    clock.move(minutes=61)
+    assert register("later") == 201
+
+
+def test_tries_to_register_have_a_limit_too(limited, register):
+    assert register("taken") == 201
+    with limited.app_context(), transaction() as session:
+        tries = update(Counter).where(Counter.key.contains("/registration-tries/"))
+        session.execute(tries.values(hits=998))
+    assert [register("taken") for _ in range(4)] == [409, 409, 429, 429]
+
+
+def test_registering_a_stranger_again_and_again_has_a_limit(limited, register):
+    for number in range(10):
+        address = {"REMOTE_ADDR": f"198.51.100.{number}"}
+        assert register(f"user{number}", "victim@example.org", environ_overrides=address) == 201
+        with limited.app_context(), transaction() as session:
+            session.execute(delete(User))
+    assert register("last", "victim@example.org") == 429
+
+
+def test_changes_of_a_password_have_a_limit(client, make_user, log_in_with, monkeypatch):
+    make_user()
+    headers = {"Authorization": "Bearer " + success(log_in_with(PASSWORD))["accessToken"]}
+    body = {"currentPassword": PASSWORD, "newPassword": PASSWORD}
+
+    def change(**changes):
+        return client.put("/api/users/password", json={**body, **changes}, headers=headers)
+
+    for _ in range(20):
+        failure(change(newPassword="password1"), 400, "weak_password")
+        success(change())
+    assert refused(change(), 3600)
 
 
 def test_a_call_of_the_wrong_shape_is_not_counted(client, log_in_with):
@@ -185,6 +244,26 @@ def test_no_text_in_place_of_an_address_evades_the_count(log_in_with, email):
     assert statuses == [401] * 10 + [429]
 
 
+def test_right_passwords_at_once_wait_for_each_other_and_all_pass(make_user, log_in_with):
+    make_user()
+    for _ in range(9):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
+    assert {response.status_code for response in race(lambda _: log_in_with(PASSWORD), 30)} == {200}
+
+
+def test_a_guess_that_was_never_judged_is_waited_for_only_so_long(
+    limited, make_user, log_in_with, monkeypatch
+):
+    """Its process was killed, say."""
+    make_user()
+    monkeypatch.setattr(limits, "VERDICTS_WITHIN", 0.2)
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(limits, "_settle", lambda *_: None)
+        for _ in range(10):
+            failure(log_in_with("wrong"), 401, "invalid_credentials")
+    assert refused(log_in_with(PASSWORD), 15 * 60)
+
+
 def test_right_passwords_do_not_count(limited, make_user, log_in_with, clock):
     make_user()
     for _ in range(55):
@@ -192,7 +271,7 @@ def test_right_passwords_do_not_count(limited, make_user, log_in_with, clock):
     clock.move(minutes=1)
     for _ in range(55):
         success(log_in_with(PASSWORD))
-    assert {row.hits for row in counters(limited) if "passwords" in row.key} == {0}
+    assert {row.hits for row in counters(limited) if "/guesses" in row.key} == {0}
 
 
 def test_a_right_password_that_does_not_open_the_account_counts_for_right(
@@ -246,7 +325,7 @@ def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
     original = Hasher.verify
 
     def verify(*arguments):
-        seen.append([row.hits for row in counters(limited) if "passwords" in row.key])
+        seen.append([row.hits for row in counters(limited) if "/guesses" in row.key])
         return original(*arguments)
 
     monkeypatch.setattr(Hasher, "verify", verify)
@@ -383,13 +462,13 @@ def test_counters_name_nobody_and_leave_when_they_are_over(
     log_in_with("wrong", environ_overrides={"REMOTE_ADDR": "2001:db8:1:2::1"})
     client.post("/api/auth/forgot-password", json={"email": "student@example.org"})
     rows = counters(limited)
-    assert len(rows) == 4
+    assert len(rows) == 5
     for row in rows:
-        assert re.fullmatch(r"LIMITER/[0-9a-f]{32}/[a-z ]+/\d+/\d+/[a-z]+", row.key)
+        assert re.fullmatch(r"LIMITER/[0-9a-f]{32}/[a-z -]+/\d+/\d+/[a-z]+", row.key)
     with limited.app_context():
         assert pruning.prune(clock.utcnow())["counters"] == 0
         clock.move(minutes=16)
-        assert pruning.prune(clock.utcnow())["counters"] == 2
+        assert pruning.prune(clock.utcnow())["counters"] == 3
         clock.move(hours=1)
         assert pruning.prune(clock.utcnow())["counters"] == 2
 
@@ -403,12 +482,69 @@ def test_another_secret_counts_anew(make_app, log_in_with):
 
 
 def test_refusing_writes_nothing(limited, log_in_with):
-    for _ in range(10):
-        log_in_with("wrong")
-    before = [row for row in counters(limited) if "passwords" in row.key]
-    for _ in range(3):
-        assert refused(log_in_with("wrong"), 15 * 60)
-    assert [row for row in counters(limited) if "passwords" in row.key] == before
+    for number in range(100):
+        address = {"REMOTE_ADDR": f"198.51.100.{number // 10}"}
+        log_in_with("wrong", environ_overrides=address)
+    before = counters(limited)
+    with statements_of(limited) as statements:
+        for last in (0, 200):  # locked for its address, locked everywhere
+            address = {"REMOTE_ADDR": f"198.51.100.{last}"}
+            failure(log_in_with("wrong", environ_overrides=address), 429, "too_many_requests")
+    assert statements
+    assert all(statement.startswith("SELECT") for statement in statements)
+    assert counters(limited) == before
+
+
+@pytest.mark.parametrize("path", ["/api/auth/forgot-password", "/api/auth/resend-verification"])
+def test_a_mail_that_was_not_queued_is_not_counted(client, make_user, outbox, monkeypatch, path):
+    make_user()
+    body = {"email": "student@example.org"}
+    with monkeypatch.context() as broken:
+        broken.setattr("services.outbox.queue", lambda *_: 1 / 0)
+        for _ in range(5):
+            failure(client.post(path, json=body), 500, "internal_error")
+    success(client.post(path, json=body))
+    assert len(outbox.waiting()) == 1
+
+
+def test_a_count_that_cannot_be_changed_changes_no_answer(
+    client, make_user, log_in_with, outbox, monkeypatch, caplog
+):
+    make_user()
+    success(log_in_with(PASSWORD))
+    success(client.post("/api/auth/forgot-password", json={"email": "student@example.org"}))
+    body = {"token": outbox.deliver_token(), "newPassword": "Another-Mug-Green-43"}
+    monkeypatch.setattr(DatabaseCounters, "clear", lambda *_: 1 / 0)
+    success(client.post("/api/auth/reset-password", json=body))
+    success(log_in_with("Another-Mug-Green-43"))
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("a count could not be changed: ZeroDivisionError") == 2
+    assert "password_reset" in said
+
+
+def test_a_database_that_goes_away_meanwhile_is_not_waited_for_again(
+    limited, make_user, log_in_with, monkeypatch
+):
+    make_user()
+    asked = []
+    original = DatabaseCounters.incr
+
+    def incr(storage, key, expiry, amount=1):
+        asked.append(amount)
+        return original(storage, key, expiry, amount)
+
+    monkeypatch.setattr(DatabaseCounters, "incr", incr)
+    with monkeypatch.context() as away:
+        away.setattr("blueprints.auth.transaction", fails_with(WriteQueueFull))
+        failure(log_in_with(PASSWORD), 503, "unavailable")
+    assert asked == [1, 1, 1]
+
+
+def fails_with(error):
+    def fail(*_):
+        raise error
+
+    return fail
 
 
 def test_switched_off_nothing_is_counted(make_app, make_user):
@@ -443,7 +579,11 @@ def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
         assert storage.incr("key", 60) == 3
         clock.move(seconds=31)
         assert storage.get("key") == 0
-        assert storage.incr("key", 60, amount=-1) == 0
+        for _ in range(3):
+            assert storage.incr("key", 60, amount=-1) == 0
+        assert storage.incr("key", 60) == 1
+        for _ in range(3):
+            assert storage.incr("key", 60, amount=-1) == 0
         assert storage.incr("key", 60) == 1
         storage.clear("key")
         assert storage.get("key") == 0
@@ -477,7 +617,7 @@ def test_the_document_names_the_limits_and_their_answer(client):
         for method, operation in operations.items()
         if "429" in operation["responses"]
     }
-    loud = {name for name, limits in LIMITED.items() if any(not limit.silent for limit in limits)}
+    loud = {name for name, found in LIMITED.items() if any(not limit.silent for limit in found)}
     assert answering == loud
 
 
@@ -488,4 +628,4 @@ def test_guesses_are_limited_wherever_a_password_is_checked():
         if {"invalid_credentials", "wrong_password"}
         & {error.code for error in endpoint.operation.errors}
     }
-    assert checking == {name for name, limits in LIMITED.items() if set(GUESSES) <= set(limits)}
+    assert checking == {name for name, found in LIMITED.items() if set(GUESSES) <= set(found)}

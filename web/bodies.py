@@ -24,6 +24,9 @@ MAX_PARTS = 10
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_PIECE = 64 * 1024
 DRAIN_SECONDS = 5
+# What is cut off is never acted on, however whole it looks (RFC 9112, section 8). gunicorn hands on
+# what there is, and only a broken chunk or trailer, or a reset connection, is an exception.
+CUT_OFF = "The body could not be read to its end."
 
 
 def init_app(app: Flask) -> None:
@@ -55,6 +58,8 @@ def _raw_body() -> bytes:
     raw = _read(MAX_BODY + 1)
     if len(raw) > MAX_BODY:
         raise errors.TooLarge
+    if len(raw) < (request.content_length or 0):
+        raise errors.InvalidRequest(CUT_OFF)
     return raw
 
 
@@ -66,7 +71,7 @@ def _read(size: int) -> bytes:
     except Exception:
         # A broken chunk or trailer, or a client that went away. Each server has exceptions of
         # its own for these, with no common ancestor.
-        raise errors.InvalidRequest("The body could not be read.") from None
+        raise errors.InvalidRequest(CUT_OFF) from None
 
 
 @contextmanager
@@ -123,14 +128,18 @@ class _Bounded:
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
-        if (request.content_length or 0) > max_bytes:
+        self._announced = request.content_length or 0
+        if self._announced > max_bytes:
             raise errors.TooLarge
 
     def read(self, size: int) -> bytes:
         piece = _read(size)
         self._left -= len(piece)
+        self._announced -= len(piece)
         if self._left < 0:
             raise errors.TooLarge
+        if not piece and self._announced > 0:
+            raise errors.InvalidRequest(CUT_OFF)
         return piece
 
 

@@ -5,8 +5,7 @@ import ipaddress
 
 from flask import request
 
-# Characters; what the column in models.py holds.
-USER_AGENT_LENGTH = 255
+from models import USER_AGENT_LENGTH
 
 
 def address() -> str:

@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,10 +29,13 @@ from web.errors import render
 from web.logs import new_request_id
 
 # Seconds that the service waits for a client, in all of a request and its answer. Each byte that
-# moves gives a part of them back, at the slowest rate that is accepted, in bytes a second.
+# moves gives a part of them back, at the slowest rate that is accepted, in bytes a second; but no
+# more than so many seconds in all, or a client could stretch a request for ever.
 PATIENCE = 10
-SLOWEST = 16 * 1024
-# Seconds and bytes for which a connection stays open after its last answer.
+SLOWEST = 32 * 1024
+LONGEST = 180
+# Seconds and bytes for which a connection stays open after its last answer; and the seconds of
+# patience with a client that has sent half of a request when the worker is told to stop.
 LINGER = 2
 LINGER_BYTES = 64 * 1024
 
@@ -57,20 +61,27 @@ class ClientSocket(socket.socket):
     Only the time in which it waits for the client counts, not that in which the application works.
     """
 
-    __slots__ = ("_patience", "given_up")
+    __slots__ = ("_credit", "_patience", "_restless", "given_up")
 
     def __init__(self, accepted: socket.socket) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
         super().setblocking(False)
         self.given_up = False
-        self._patience = float(PATIENCE)
+        self._restless = float(PATIENCE)
+        self.begin()
 
     def setblocking(self, flag: bool, /) -> None:
         """Stay as it is: the methods below wait by themselves, whatever gunicorn asks for."""
 
     def begin(self) -> None:
         """Start the time of the next request."""
-        self._patience = PATIENCE
+        self._patience = self._restless
+        self._credit = float(LONGEST - PATIENCE)
+
+    def hurry(self) -> None:
+        """Wait no more than a moment for the client from now on, unless it sends or takes."""
+        self._restless = float(LINGER)
+        self._patience = min(self._patience, self._restless)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         """Return what has arrived; nothing, from then on, once the time is up.
@@ -119,7 +130,7 @@ class ClientSocket(socket.socket):
         """
         with suppress(OSError):
             self.shutdown(socket.SHUT_WR)
-            self._patience, left = LINGER, LINGER_BYTES
+            self._patience, self._credit, left = float(LINGER), 0.0, LINGER_BYTES
             while left > 0 and (data := self.recv(left)):
                 left -= len(data)
         self.given_up = True
@@ -140,8 +151,9 @@ class ClientSocket(socket.socket):
         raise BrokenPipeError(errno.EPIPE, "the client takes nothing")
 
     def _moved(self, count: int) -> None:
-        if self._patience < PATIENCE:
-            self._patience = min(PATIENCE, self._patience + count / SLOWEST)
+        back = min(count / SLOWEST, self._credit, self._restless - self._patience)
+        if back > 0:
+            self._patience, self._credit = self._patience + back, self._credit - back
 
     def _wait(self, event: int) -> bool:
         """Return whether something can move before the time is up; give up when not."""
@@ -149,11 +161,15 @@ class ClientSocket(socket.socket):
             return False
         poll = select.poll()
         poll.register(self, event)
-        before = time.monotonic()
-        ready = poll.poll(max(0, self._patience) * 1000)
-        self._patience -= time.monotonic() - before
-        self.given_up = not ready
-        return bool(ready)
+        while self._patience > 0:
+            before = time.monotonic()
+            # Looked up now and then, since another thread may take patience away.
+            if poll.poll(min(self._patience, 0.5) * 1000):
+                self._patience -= time.monotonic() - before
+                return True
+            self._patience -= time.monotonic() - before
+        self.given_up = True
+        return False
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
@@ -166,12 +182,33 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             raise SystemExit("TLS ends at a proxy: start gunicorn without a certificate.")
         super().check_config(cfg, log)
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._open: weakref.WeakSet[ClientSocket] = weakref.WeakSet()
+
+    def run(self) -> None:
+        """Serve until told to stop, and then so long as the requests at hand take."""
+        super().run()
+        # The process ends when all threads have. Whoever still reads gets no more to read.
+        for sock in list(self._open):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Told to stop: keep nobody longer for clients that have sent nothing, or half of it."""
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
+        for sock in list(self._open):
+            sock.hurry()
+
     def enqueue_req(self, conn: Any) -> None:
         """Hand a connection with a request to a thread; let a silent new one wait without."""
         if conn.data_ready:
             super().enqueue_req(conn)
             return
         conn.sock = ClientSocket(conn.sock)
+        self._open.add(conn.sock)
         conn.timeout = time.monotonic() + PATIENCE
         self.pending_conns.append(conn)
         readable = partial(self.on_pending_socket_readable, conn)
@@ -184,6 +221,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return True
         conn.sock.linger()
         return False
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """Answer a request that was read; say that the connection closes, where it must.
+
+        gunicorn finds out only after the answer that the rest of a body cannot be read, or is too
+        long; a proxy that was told otherwise would send the next client's request into the void.
+        """
+        usual = req.should_close
+        req.should_close = lambda: conn.sock.given_up or _unread(req.body) or usual()
+        return super().handle_request(req, conn)
 
     def handle_error(self, req: Any, client: ClientSocket, addr: Any, exc: Exception) -> None:
         """Answer what cannot be read as a request, or a fault below the application."""
@@ -213,3 +260,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         head = "\r\n".join([*lines, "", ""])
         with suppress(OSError):  # the client has gone
             client.sendall(head.encode("latin-1") + response.get_data())
+
+
+def _unread(body: Any) -> bool:
+    """Whether there is a rest of a body that nobody has read, or could read."""
+    reader = body.reader
+    rest = getattr(reader, "length", 0) or getattr(reader, "parser", None)
+    return bool(rest or getattr(body, "failed", False))

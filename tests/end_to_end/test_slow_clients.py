@@ -29,6 +29,7 @@ AT_ONCE = 3 * THREADS
 TURNS = 4
 BODY = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n"
 LOGIN = b"POST /api/auth/login HTTP/1.1\r\n" + BODY
+IMPATIENT = {"GUNICORN_CMD_ARGS": f"-c {ROOT / 'tests' / 'impatient.conf.py'}"}
 DOWNLOAD = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -36,9 +37,8 @@ DOWNLOAD = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r
 def service(folder: Path, mail_server: MailServer) -> Iterator[Service]:
     """A service that does not wait long. The database does not matter here."""
     url = URL.create("sqlite", database=str(folder / "slow.db"))
-    conf = f"-c {ROOT / 'tests' / 'impatient.conf.py'}"
     log = folder / "slow.log"
-    with deployed(url, mail_server.port, log, GUNICORN_CMD_ARGS=conf) as service:
+    with deployed(url, mail_server.port, log, **IMPATIENT) as service:
         yield service
 
 
@@ -163,6 +163,71 @@ def test_a_stalled_body_ends_the_connection(service: Service, chunked: bool) -> 
         sent = LOGIN.replace(b"Content-Length: 60", b"Transfer-Encoding: chunked") + b"ff\r\n{"
     with connected(service, sent) as connection:
         assert everything(connection).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("hangs_up", [True, False])
+@pytest.mark.parametrize("shape", ["JSON", "multipart"])
+def test_what_is_cut_off_is_not_acted_on_however_whole_it_looks(
+    service: Service, login: dict[str, str], hangs_up: bool, shape: str
+) -> None:
+    if shape == "JSON":
+        path, kind, body = "auth/login", "application/json", json.dumps(login).encode()
+        headers = b""
+    else:
+        token = service.call("POST", "/api/auth/login", login).data["accessToken"]
+        path, kind = "users/avatar", "multipart/form-data; boundary=b"
+        body = (
+            b'--b\r\nContent-Disposition: form-data; name="avatar"; filename="me"\r\n\r\n'
+            b"no picture\r\n--b--\r\n"
+        )
+        headers = f"Authorization: Bearer {token}\r\n".encode()
+    head = f"POST /api/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n".encode()
+    length = f"Content-Length: {len(body) + 9}\r\n\r\n".encode()
+    with connected(service, head + headers + length + body) as connection:
+        if hangs_up:
+            connection.shutdown(socket.SHUT_WR)
+        answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"could not be read to its end" in answer
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(LOGIN + b"{", id="a stalled body"),
+        pytest.param(
+            LOGIN.replace(b"Content-Length: 60", b"Transfer-Encoding: chunked") + b"no size\r\n",
+            id="a broken chunk",
+        ),
+        pytest.param(
+            LOGIN.replace(b"60", b"20000000") + bytes(17_000_000), id="more than is thrown away"
+        ),
+    ],
+)
+def test_the_answer_says_that_the_connection_closes(service: Service, sent: bytes) -> None:
+    with connected(service) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(sent)
+        head = everything(connection).partition(b"\r\n\r\n")[0]
+    assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
+    assert b"Connection: close" in head
+
+
+def test_nobody_keeps_a_service_that_is_told_to_stop(
+    tmp_path: Path, mail_server: MailServer
+) -> None:
+    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
+    log = tmp_path / "service.log"
+    with ExitStack() as crowd, deployed(url, mail_server.port, log, **IMPATIENT) as service:
+        for sent in (b"", b"GET /hea", LOGIN + b"{"):
+            crowd.enter_context(connected(service, sent))
+        steady = crowd.enter_context(connected(service, LOGIN.replace(b"60", b"60000")))
+        crowd.enter_context(dripping([steady]))
+        time.sleep(0.3)  # until they have been met
+        started = time.monotonic()
+        service.stop()
+        assert time.monotonic() - started < 6
+    assert "Traceback" not in log.read_text()
 
 
 def test_a_slow_but_steady_upload_is_taken(service: Service, login: dict[str, str]) -> None:

@@ -3,7 +3,7 @@
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -34,6 +34,8 @@ def run(tmp_path: Path, mail_server: MailServer) -> Iterator[Callable[..., Servi
     with ExitStack() as running:
 
         def start(url: URL, **settings: str) -> Service:
+            # With limits, since faults hit what is counted too; and with calls from everywhere.
+            settings = {"RATELIMIT_ENABLED": "1", "TRUSTED_PROXIES": "1", **settings}
             service = running.enter_context(deployed(url, mail_server.port, log, **settings))
             running.callback(service.kill)  # so that no story waits for its clients to hang up
             return service
@@ -68,12 +70,13 @@ class OwnPostgres:
         master.suspend()  # first, so that it starts no further one
         self._frozen = [master, *master.children(recursive=True)]
         for process in self._frozen[1:]:
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):  # it was about to end
+                process.suspend()
 
     def thaw(self) -> None:
-        for process in self._frozen:
-            process.resume()
-        self._frozen = []
+        while self._frozen:
+            with suppress(psutil.NoSuchProcess):
+                self._frozen.pop().resume()
 
     def end_connections(self) -> None:
         """End those of the service, as an administrator or a failover does."""
