@@ -1,0 +1,88 @@
+"""`python -m bench`: measures the service beside other ways to do the same. See README.md."""
+
+import argparse
+import platform
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import report
+from bench.databases import databases
+from bench.load import require_wrk
+from bench.measure import Bench, Notes, cores
+from bench.registry import SUBJECTS
+from bench.servers import Failed
+
+OPERATIONS = ("start", "verify", "profile", "refresh", "progress", "login", "register", "mixed")
+
+
+def main() -> None:
+    """Measure what the command line asks for, and print the tables."""
+    options = _parser().parse_args()
+    require_wrk()
+    print(
+        f"Measured on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {cores()} cores, "
+        f"Python {platform.python_version()}, {options.users} users, "
+        f"{options.rounds} rounds of {options.seconds} s."
+    )
+    for kind in ("sqlite", "postgres") if options.database == "both" else (options.database,):
+        try:
+            notes = measure(kind, options)
+        except Failed as failure:
+            sys.exit(f"FAILED on {kind}: {failure}")
+        print_all(notes)
+
+
+def measure(kind: str, options: argparse.Namespace) -> Notes:
+    """Measure on one kind of database. Raises Failed."""
+    subjects = [SUBJECTS[key] for key in options.subjects]
+    # Not below the project: Postgres runs as another user than root, who must get there.
+    with (
+        tempfile.TemporaryDirectory(prefix="accounts-bench-", ignore_cleanup_errors=True) as name,
+        databases(kind, Path(name)) as made,
+    ):
+        bench = Bench(
+            made, Path(name), users=options.users, rounds=options.rounds, seconds=options.seconds
+        )
+        bench.prepare(subjects)
+        if "start" in options.operations:
+            bench.start_and_remember()
+        bench.run([operation for operation in options.operations if operation != "start"])
+        return bench.notes
+
+
+def print_all(notes: Notes) -> None:
+    """Print what was measured on one kind of database."""
+    print(f"\n## {notes.kind}\n")
+    parts = [report.main_table(notes), report.tree_table(notes), report.targets(notes)]
+    print("\n\n".join(part for part in parts if part), flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--database", choices=["sqlite", "postgres", "both"], default="both")
+    parser.add_argument("--rounds", type=int, default=5, help="of each operation (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=2, help="of a round (%(default)s)")
+    parser.add_argument("--users", type=int, default=10_000, help="in the database (%(default)s)")
+    parser.add_argument(
+        "--subjects",
+        nargs="+",
+        choices=list(SUBJECTS),
+        default=list(SUBJECTS),
+        metavar="SUBJECT",
+        help=f"of {', '.join(SUBJECTS)}; all",
+    )
+    parser.add_argument(
+        "--operations",
+        nargs="+",
+        choices=OPERATIONS,
+        default=OPERATIONS,
+        metavar="OPERATION",
+        help=f"of {', '.join(OPERATIONS)}; all",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()
