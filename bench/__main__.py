@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from bench import report
 from bench.databases import databases
 from bench.load import require_wrk
 from bench.measure import Bench, Notes, cores
-from bench.registry import SUBJECTS
+from bench.registry import BENCH, OTHERS, SUBJECTS, USUAL
 from bench.servers import Failed
 
 OPERATIONS = ("start", "verify", "profile", "refresh", "progress", "login", "register", "mixed")
@@ -21,6 +22,10 @@ def main() -> None:
     """Measure what the command line asks for, and print the tables."""
     options = _parser().parse_args()
     require_wrk()
+    if not options.subjects:
+        options.subjects = list(SUBJECTS) if options.others else USUAL
+    if any(SUBJECTS[key].module for key in options.subjects):
+        install_others()
     print(
         f"Measured on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {cores()} cores, "
         f"Python {platform.python_version()}, {options.users} users, "
@@ -34,6 +39,15 @@ def main() -> None:
         print_all(notes)
 
 
+def install_others() -> None:
+    """Install what the optional subjects need, in an environment of their own."""
+    requirements = BENCH / "requirements-others.txt"
+    if not OTHERS.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(OTHERS.parent.parent)], check=True)
+    pip = [str(OTHERS), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
+    subprocess.run([*pip, "-r", str(requirements)], check=True)
+
+
 def measure(kind: str, options: argparse.Namespace) -> Notes:
     """Measure on one kind of database. Raises Failed."""
     subjects = [SUBJECTS[key] for key in options.subjects]
@@ -43,7 +57,12 @@ def measure(kind: str, options: argparse.Namespace) -> Notes:
         databases(kind, Path(name)) as made,
     ):
         bench = Bench(
-            made, Path(name), users=options.users, rounds=options.rounds, seconds=options.seconds
+            made,
+            Path(name),
+            users=options.users,
+            rounds=options.rounds,
+            seconds=options.seconds,
+            hashing_seconds=options.hashing_seconds,
         )
         bench.prepare(subjects)
         if "start" in options.operations:
@@ -62,16 +81,23 @@ def print_all(notes: Notes) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--database", choices=["sqlite", "postgres", "both"], default="both")
-    parser.add_argument("--rounds", type=int, default=5, help="of each operation (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each operation (%(default)s)")
     parser.add_argument("--seconds", type=int, default=2, help="of a round (%(default)s)")
+    parser.add_argument(
+        "--hashing-seconds", type=int, default=6, help="of one full of logins (%(default)s)"
+    )
     parser.add_argument("--users", type=int, default=10_000, help="in the database (%(default)s)")
     parser.add_argument(
         "--subjects",
         nargs="+",
         choices=list(SUBJECTS),
-        default=list(SUBJECTS),
         metavar="SUBJECT",
-        help=f"of {', '.join(SUBJECTS)}; all",
+        help=f"of {', '.join(SUBJECTS)}; {', '.join(USUAL)}",
+    )
+    parser.add_argument(
+        "--others",
+        action="store_true",
+        help="also Django and fastapi-users, installed into bench/.venv-others",
     )
     parser.add_argument(
         "--operations",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import bcrypt
+from sqlalchemy import URL
 
 from bench import data, supply
 from bench.databases import Databases
@@ -23,8 +24,7 @@ from bench.supply import Supply
 COST = 12
 READS = ("verify", "profile", "progress")
 HASHING = ("login", "register")
-# Seconds of a round in which every request is a hash, and how many such rounds there are.
-HASHING_SECONDS = 8
+# Rounds in which every request is a hash are longer, so there are fewer.
 HASHING_ROUNDS = 2
 # Refresh tokens in circulation during a round: each is used again after all others.
 CHAINS = 400
@@ -75,13 +75,21 @@ class Bench:
     """The subjects on databases of one kind, each on a copy of the same data."""
 
     def __init__(
-        self, made: Databases, folder: Path, *, users: int, rounds: int, seconds: int
+        self,
+        made: Databases,
+        folder: Path,
+        *,
+        users: int,
+        rounds: int,
+        seconds: int,
+        hashing_seconds: int,
     ) -> None:
         self._made = made
         self._folder = folder
         self._users = users
         self._rounds = rounds
         self._seconds = seconds
+        self._hashing_seconds = hashing_seconds
         self.notes = Notes(made.kind)
         self._running: dict[str, Running] = {}
         self._supplies: dict[str, Supply] = {}
@@ -94,6 +102,11 @@ class Bench:
         callers = data.callers(source, self._users)
         learners = data.callers(source, data.LEARNERS, learners=True)
         for subject in subjects:
+            if subject.module:
+                url = self._made.empty(subject.key)
+                found = supply.of_other(subject, url, self._users, rounds=COST)
+                self._take_on(subject, url, found)
+                continue
             url = self._made.copy(source, subject.key)
             if subject.key == "tutorial":
                 salt = bcrypt.gensalt(COST)
@@ -101,9 +114,12 @@ class Bench:
                 found = supply.of_tutorial(callers)
             else:
                 found = supply.of_service(callers, learners)
-            self._made.tidy(url)
-            self._supplies[subject.key] = found
-            self._running[subject.key] = Running(subject, url, self._folder, rounds=COST)
+            self._take_on(subject, url, found)
+
+    def _take_on(self, subject: Subject, url: URL, lines: Supply) -> None:
+        self._made.tidy(url)
+        self._supplies[subject.key] = lines
+        self._running[subject.key] = Running(subject, url, self._folder, rounds=COST)
 
     def start_and_remember(self) -> None:
         """Measure cold starts, and memory after a mixed run, with one subject alone at a time."""
@@ -170,9 +186,9 @@ class Bench:
         for turn in range(HASHING_ROUNDS):
             say(f"{self._made.kind}: {operation}, round {turn + 1} of {HASHING_ROUNDS}")
             self.notes.hash_times.append(time_of_a_hash())
-            self.notes.note(operation, "bare bcrypt", hash_on_all_cores(HASHING_SECONDS))
+            self.notes.note(operation, "bare bcrypt", hash_on_all_cores(self._hashing_seconds))
             for running in _rotated(able, turn):
-                self._measure(running, operation, seconds=HASHING_SECONDS, slow=True)
+                self._measure(running, operation, seconds=self._hashing_seconds, slow=True)
 
     def _mixed(self, operation: str, able: list[Running]) -> None:
         for turn in range(HASHING_ROUNDS):
@@ -186,12 +202,12 @@ class Bench:
                 logins = self._driver(
                     running,
                     "login",
-                    seconds=HASHING_SECONDS,
+                    seconds=self._hashing_seconds,
                     connections=LOGINS_AT_ONCE,
                     slow=True,
                 )
                 time.sleep(1)  # until all of them hash or wait
-                busy = self._driver(running, **reads, seconds=HASHING_SECONDS - 2).finish()
+                busy = self._driver(running, **reads, seconds=self._hashing_seconds - 2).finish()
                 self.notes.note("verify during logins", title, _round(busy))
                 self.notes.note("logins during verify", title, _round(logins.finish()))
                 running.settle()

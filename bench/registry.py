@@ -63,6 +63,22 @@ SERVICE = {
 }
 
 
+DJANGO = {
+    "verify": Call("token", "GET", "/verify", '"username":"user%d+"'),
+    "profile": Call("token", "GET", "/profile", '"firstName":"First"'),
+    "refresh": Call("refresh", "POST", "/refresh", '"refresh":"([^"]+)"', before='{"refresh":"'),
+    "login": Call("body", "POST", "/login", '"access":"[^"]+"'),
+    "register": Call("once", "POST", "/register", '"username":"new', status=201),
+}
+_FORM = "application/x-www-form-urlencoded"
+FASTAPI = {
+    "verify": Call("token", "GET", "/users/me", '"email":"user%d+'),
+    "profile": Call("token", "GET", "/users/me", '"first_name":"First"'),
+    "login": Call("body", "POST", "/login", '"access_token":"[^"]+"', type=_FORM),
+    "register": Call("once", "POST", "/register", '"email":"new', status=201),
+}
+
+
 @dataclass(frozen=True)
 class Subject:
     """Something that is measured."""
@@ -75,14 +91,26 @@ class Subject:
     settings: Mapping[str, str] = field(default_factory=dict)
     # Whether it looks at the token at all.
     guarded: bool = True
+    # For one of the others: its module, which makes and fills tables of its own.
+    module: str | None = None
+    asynchronous: bool = False
+
+    @property
+    def python(self) -> str:
+        """The interpreter that has what it needs."""
+        return str(OTHERS) if self.module else sys.executable
 
     def command(self, port: int) -> list[str]:
         """Return the command that starts it, to be run in the project's folder."""
         bind = ["-b", f"127.0.0.1:{port}"]
         if self.application is None:
             return [sys.executable, "-m", "gunicorn", *bind]
+        if self.asynchronous:
+            options = ["--workers", "2", "--log-level", "warning", "--timeout-keep-alive", "95"]
+            server = [self.python, "-m", "uvicorn", "--port", str(port), *options]
+            return [*server, "--no-access-log", self.application]
         conf = str(BENCH / "gunicorn_like_ours.py")
-        return [sys.executable, "-m", "gunicorn", "-c", conf, *bind, self.application]
+        return [self.python, "-m", "gunicorn", "-c", conf, *bind, self.application]
 
     def environment(self, url: URL, rounds: int) -> dict[str, str]:
         """Return its environment, on a database and with passwords hashed at this cost."""
@@ -100,7 +128,7 @@ class Subject:
 
 @cache
 def gunicorn_settings() -> str:
-    """Return the settings that all subjects share, as JSON."""
+    """Return the settings that all subjects on gunicorn share, as JSON."""
     # In a process of its own, since the file reads the environment.
     program = (
         "import json, runpy, sys; found = runpy.run_path('gunicorn.conf.py');"
@@ -125,5 +153,22 @@ SUBJECTS = {
             READ,
             settings={"LOG_LEVEL": "INFO"},
         ),
+        Subject(
+            "django",
+            "Django + simplejwt",
+            DJANGO,
+            "bench.subjects.django_stack:app",
+            module="bench.subjects.django_stack",
+        ),
+        Subject(
+            "fastapi",
+            "fastapi-users",
+            FASTAPI,
+            "bench.subjects.fastapi_stack:app",
+            module="bench.subjects.fastapi_stack",
+            asynchronous=True,
+        ),
     )
 }
+# Those that need nothing but what the service and its tests need.
+USUAL = [key for key, subject in SUBJECTS.items() if not subject.module]

@@ -1,11 +1,17 @@
 """What the load sends to a subject: tokens and bodies, some of which work only once."""
 
+import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
 
+from sqlalchemy import URL
+
 from bench import data
+from bench.registry import Subject
 from bench.servers import Failed
+from config import ROOT
 
 _labels = count(1)
 
@@ -55,3 +61,19 @@ def of_tutorial(callers: list[data.Caller]) -> Supply:
         refresh=[caller.tutorial_token("refresh") for caller in callers],
         logins=[data.login(caller.email) for caller in callers],
     )
+
+
+def of_other(subject: Subject, url: URL, users: int, *, rounds: int) -> Supply:
+    """Return what one of the others takes, once it has made and filled its tables."""
+    assert subject.module is not None
+    done = subprocess.run(
+        [subject.python, "-m", subject.module, str(users), data.PASSWORD],
+        cwd=ROOT,
+        env=subject.environment(url, rounds),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(f"{subject.title}: cannot be filled\n{done.stderr[-2000:]}")
+    return Supply(**json.loads(done.stdout))
