@@ -11,11 +11,13 @@ from pathlib import Path
 from bench import report
 from bench.databases import databases
 from bench.load import require_wrk
-from bench.measure import Bench, Notes, cores
+from bench.measure import COST, Bench, Notes, cores
 from bench.registry import BENCH, OTHERS, SUBJECTS, USUAL
 from bench.servers import Failed
 
 OPERATIONS = ("start", "verify", "profile", "refresh", "progress", "login", "register", "mixed")
+# Growth changes what the database does, so each operation is measured that asks it something.
+GROWING = ["verify", "profile", "progress", "refresh", "login", "register"]
 
 
 def main() -> None:
@@ -36,7 +38,10 @@ def main() -> None:
             notes = measure(kind, options)
         except Failed as failure:
             sys.exit(f"FAILED on {kind}: {failure}")
-        print_all(notes)
+        if options.growth:
+            print(f"\n## {kind}\n\n{report.growth_table(notes)}", flush=True)
+        else:
+            print_all(notes)
 
 
 def install_others() -> None:
@@ -63,7 +68,12 @@ def measure(kind: str, options: argparse.Namespace) -> Notes:
             rounds=options.rounds,
             seconds=options.seconds,
             hashing_seconds=options.hashing_seconds,
+            cost=4 if options.growth else COST,
         )
+        if options.growth:
+            bench.prepare_sizes([tuple(map(int, size.split("+"))) for size in options.sizes])
+            bench.run(GROWING)
+            return bench.notes
         bench.prepare(subjects)
         if "start" in options.operations:
             bench.start_and_remember()
@@ -93,6 +103,18 @@ def _parser() -> argparse.ArgumentParser:
         choices=list(SUBJECTS),
         metavar="SUBJECT",
         help=f"of {', '.join(SUBJECTS)}; {', '.join(USUAL)}",
+    )
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="the service alone, at --sizes, with hashes of cost 4 to show the work besides",
+    )
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=["1000+0", "100000+0", "1000000+0", "1000000+1000000"],
+        metavar="USERS+SPENT",
+        help="users, and spent rows in each of sessions and denylist",
     )
     parser.add_argument(
         "--others",

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import bcrypt
@@ -17,7 +17,7 @@ from sqlalchemy import URL
 from bench import data, supply
 from bench.databases import Databases
 from bench.load import Driver, Load, pace
-from bench.registry import Subject
+from bench.registry import SUBJECTS, Subject
 from bench.servers import Running
 from bench.supply import Supply
 
@@ -32,6 +32,8 @@ CHAINS = 400
 LOGINS_AT_ONCE = 16
 READS_AT_ONCE = 4
 STARTS = 3
+# Of a database of any size, so many users call.
+CALLERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class Bench:
         users: int,
         rounds: int,
         seconds: int,
-        hashing_seconds: int,
+        hashing_seconds: int = 6,
+        cost: int = COST,
     ) -> None:
         self._made = made
         self._folder = folder
@@ -90,6 +93,7 @@ class Bench:
         self._rounds = rounds
         self._seconds = seconds
         self._hashing_seconds = hashing_seconds
+        self._cost = cost
         self.notes = Notes(made.kind)
         self._running: dict[str, Running] = {}
         self._supplies: dict[str, Supply] = {}
@@ -98,28 +102,41 @@ class Bench:
         """Fill a database, and give each subject a copy."""
         say(f"{self._made.kind}: filling {self._users} users")
         source = self._made.migrated("source")
-        data.fill(source, self._users, rounds=COST)
-        callers = data.callers(source, self._users)
+        data.fill(source, self._users, rounds=self._cost)
+        callers = data.callers(source, CALLERS)
         learners = data.callers(source, data.LEARNERS, learners=True)
         for subject in subjects:
             if subject.module:
                 url = self._made.empty(subject.key)
-                found = supply.of_other(subject, url, self._users, rounds=COST)
+                found = supply.of_other(subject, url, self._users, rounds=self._cost)
                 self._take_on(subject, url, found)
                 continue
             url = self._made.copy(source, subject.key)
             if subject.key == "tutorial":
-                salt = bcrypt.gensalt(COST)
+                salt = bcrypt.gensalt(self._cost)
                 data.use_plain_bcrypt(url, bcrypt.hashpw(data.PASSWORD.encode(), salt).decode())
                 found = supply.of_tutorial(callers)
             else:
                 found = supply.of_service(callers, learners)
             self._take_on(subject, url, found)
 
+    def prepare_sizes(self, sizes: list[tuple[int, int]]) -> None:
+        """Give the service databases of several sizes: users, and spent rows beside them."""
+        service = SUBJECTS["service"]
+        for users, spent in sizes:
+            say(f"{self._made.kind}: filling {users} users, {spent} spent rows")
+            url = self._made.migrated(f"service-{users}-{spent}")
+            data.fill(url, users, rounds=self._cost, spent=spent)
+            callers = data.callers(url, CALLERS)
+            learners = data.callers(url, data.LEARNERS, learners=True)
+            title = f"{users:,} users, {spent:,} spent"
+            subject = replace(service, key=f"service-{users}-{spent}", title=title)
+            self._take_on(subject, url, supply.of_service(callers, learners))
+
     def _take_on(self, subject: Subject, url: URL, lines: Supply) -> None:
         self._made.tidy(url)
         self._supplies[subject.key] = lines
-        self._running[subject.key] = Running(subject, url, self._folder, rounds=COST)
+        self._running[subject.key] = Running(subject, url, self._folder, rounds=self._cost)
 
     def start_and_remember(self) -> None:
         """Measure cold starts, and memory after a mixed run, with one subject alone at a time."""
@@ -149,9 +166,12 @@ class Bench:
                 able = [r for r in self._running.values() if "login" in r.subject.calls]
             if able:
                 with self._all_started(able):
-                    {"mixed": self._mixed}.get(
-                        operation, self._hashing if operation in HASHING else self._usual
-                    )(operation, able)
+                    if operation == "mixed":
+                        self._mixed(able)
+                    elif operation in HASHING and self._cost == COST:
+                        self._hashing(operation, able)
+                    else:
+                        self._usual(operation, able)
 
     @contextmanager
     def _started(self, running: Running) -> Iterator[float]:
@@ -190,7 +210,7 @@ class Bench:
             for running in _rotated(able, turn):
                 self._measure(running, operation, seconds=self._hashing_seconds, slow=True)
 
-    def _mixed(self, operation: str, able: list[Running]) -> None:
+    def _mixed(self, able: list[Running]) -> None:
         for turn in range(HASHING_ROUNDS):
             say(f"{self._made.kind}: mixed load, round {turn + 1} of {HASHING_ROUNDS}")
             self.notes.hash_times.append(time_of_a_hash())
@@ -238,7 +258,7 @@ class Bench:
         connections: int = 16,
         slow: bool = False,
     ) -> Driver:
-        numbers = {"refresh": CHAINS, "register": 400 * seconds}
+        numbers = {"refresh": CHAINS, "register": 2000 * seconds}
         lines = self._supplies[running.subject.key].take(operation, numbers.get(operation, 4000))
         return Driver(
             running,

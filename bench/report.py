@@ -84,6 +84,27 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def growth_table(notes: Notes) -> str:
+    """Return what each operation costs at each size, also as a multiple of the smallest."""
+    postgres = notes.kind == "postgres"
+    head = ["operation", "size", "requests/s", "median ms", "p99 ms", "CPU ms"]
+    head += ["Postgres CPU ms"] if postgres else []
+    head += ["time ÷ first", "CPU ÷ first"]
+    rows = []
+    for operation, sizes in notes.rounds.items():
+        smallest = next(iter(sizes.values()))
+        for title, rounds in sizes.items():
+            row = [operation, title, number(middle(rounds, lambda r: r.rate))]
+            row += [number(middle(rounds, lambda r: r.median))]
+            row += [number(middle(rounds, lambda r: r.p99))]
+            row += [number(middle(rounds, lambda r: r.cpu))]
+            row += [number(middle(rounds, lambda r: r.database_cpu))] if postgres else []
+            row += [f"{ratio(smallest, rounds, lambda r: r.rate):.2f}"]
+            row += [f"{ratio(rounds, smallest, lambda r: r.cpu + r.database_cpu):.2f}"]
+            rows.append(row)
+    return markdown(head, rows)
+
+
 def targets(notes: Notes) -> str:
     """Return what the service is to reach, and whether it does."""
     rows: list[list[str]] = []
