@@ -5,13 +5,16 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test lint format clean
+.PHONY: help run test lint format clean bench bench-growth bench-others
 
 help:
 	@echo 'make run     install what the service needs, and run it on http://127.0.0.1:5000'
 	@echo 'make test    install the tools too, and run the checks and the tests'
 	@echo 'make lint    the checks alone: ruff and mypy'
 	@echo 'make format  put the code in its form'
+	@echo 'make bench   measure the service beside other ways to do the same; see bench/README.md'
+	@echo 'make bench-growth  measure it with up to a million users and spent rows'
+	@echo 'make bench-others  make bench with Django and fastapi-users, which this installs'
 	@echo 'make clean   remove what these made, but for the data in instance/'
 
 # The settings are checked first: gunicorn stumbles over a WEB_CONCURRENCY that is no number, or
@@ -32,8 +35,20 @@ format: $(VENV)/dev.stamp
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
 
+# Run as root, one of the libraries warns that there is no folder of a desktop session.
+BENCH = $(BIN) -W ignore:XDG_RUNTIME_DIR -m bench
+
+bench: $(VENV)/dev.stamp
+	$(BENCH)
+
+bench-growth: $(VENV)/dev.stamp
+	$(BENCH) --growth
+
+bench-others: $(VENV)/dev.stamp
+	$(BENCH) --others
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.venv-others .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps remember what is installed; a changed requirements file installs again.

@@ -98,7 +98,8 @@ class Driver:
     def finish(self) -> Load:
         """Wait for its end. Raises Failed if any answer was not as it should be."""
         assert self._process.stdout is not None
-        output = self._process.stdout.read()
+        with self._process.stdout as stdout:
+            output = stdout.read()
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = status
         lines = dict(

@@ -105,11 +105,9 @@ def listening(engine: Engine) -> Iterator[Sent]:
     """Note the statements that are sent, with their values."""
     sent: Sent = []
 
-    def note(
-        _connection: Any, _cursor: Any, sql: str, values: Any, _context: Any, many: bool
-    ) -> None:
+    def note(_1: Any, _2: Any, sql: str, values: Any, _3: Any, many: bool) -> None:
         if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", sql):
-            sent.append((sql, values[0] if context[-1] else values))
+            sent.append((sql, values[0] if many else values))
 
     event.listen(engine, "before_cursor_execute", note)
     try:
