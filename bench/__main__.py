@@ -72,7 +72,7 @@ def measure(kind: str, options: argparse.Namespace) -> Notes:
         )
         if options.growth:
             bench.prepare_sizes([tuple(map(int, size.split("+"))) for size in options.sizes])
-            bench.run(GROWING)
+            bench.run([operation for operation in GROWING if operation in options.operations])
             return bench.notes
         bench.prepare(subjects)
         if "start" in options.operations:

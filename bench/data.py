@@ -90,8 +90,8 @@ def username(number: int) -> str:
     return f"user{number:07}"
 
 
-def fill(url: URL, users: int, *, rounds: int, spent: int = 0) -> None:
-    """Add users with one open session each, and so many spent rows.
+def fill(url: URL, users: int, *, rounds: int, sessions_each: int = 1, spent: int = 0) -> None:
+    """Add users with open sessions, and so many spent rows.
 
     All users have the password PASSWORD, hashed once, at the cost of `rounds`. Spent rows are
     sessions that nobody will use again, and as many rows of the denylist, whose time is not over:
@@ -103,7 +103,11 @@ def fill(url: URL, users: int, *, rounds: int, spent: int = 0) -> None:
         _add_all(connection, User, (_user(n, password_hash, now) for n in range(users)))
         order = select(User.id).order_by(User.username_key)
         ids = connection.scalars(order).all()
-        _add_all(connection, UserSession, (_session(id_, now, LIVE) for id_ in ids))
+        _add_all(
+            connection,
+            UserSession,
+            (_session(id_, now, LIVE) for _ in range(sessions_each) for id_ in ids),
+        )
         someone = random.Random(1)
         old = now - timedelta(days=20)
         _add_all(

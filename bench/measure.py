@@ -126,7 +126,10 @@ class Bench:
         for users, spent in sizes:
             say(f"{self._made.kind}: filling {users} users, {spent} spent rows")
             url = self._made.migrated(f"service-{users}-{spent}")
-            data.fill(url, users, rounds=self._cost, spent=spent)
+            # Few users have more sessions, or there would not be enough for all rounds.
+            each = min(10, max(1, CALLERS // users))
+            data.fill(url, users, rounds=self._cost, sessions_each=each, spent=spent)
+            self._made.tidy(url)
             callers = data.callers(url, CALLERS)
             learners = data.callers(url, data.LEARNERS, learners=True)
             title = f"{users:,} users, {spent:,} spent"
