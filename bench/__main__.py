@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ def main() -> None:
     """Measure what the command line asks for, and print the tables."""
     options = _parser().parse_args()
     require_wrk()
+    # Without it, the subjects would outlive a run that is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     if not options.subjects:
         options.subjects = list(SUBJECTS) if options.others else USUAL
     if any(SUBJECTS[key].module for key in options.subjects):
@@ -85,7 +88,8 @@ def print_all(notes: Notes) -> None:
     """Print what was measured on one kind of database."""
     print(f"\n## {notes.kind}\n")
     parts = [report.main_table(notes), report.tree_table(notes), report.targets(notes)]
-    print("\n\n".join(part for part in parts if part), flush=True)
+    print("\n\n".join(part for part in parts if part))
+    print(f"\n{report.own_cpu(notes)}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

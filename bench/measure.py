@@ -32,6 +32,8 @@ CHAINS = 400
 LOGINS_AT_ONCE = 16
 READS_AT_ONCE = 4
 STARTS = 3
+# Of the run before the memory is measured: long enough for a few hashes beside all else.
+MIXED_SECONDS = 6
 # Of a database of any size, so many users call.
 CALLERS = 10_000
 
@@ -154,7 +156,7 @@ class Bench:
 
     def _run_all_sorts(self, running: Running) -> None:
         drivers = [
-            self._driver(running, operation, seconds=3, connections=4)
+            self._driver(running, operation, seconds=MIXED_SECONDS, connections=4)
             for operation in running.subject.calls
         ]
         for driver in drivers:
