@@ -27,7 +27,11 @@ HASHING = ("login", "register")
 # Rounds in which every request is a hash are longer, so there are fewer.
 HASHING_ROUNDS = 2
 # Refresh tokens in circulation during a round: each is used again after all others.
-CHAINS = 400
+CHAINS = 200
+# Connections stay with the worker that accepted them. Where one worker has got so much more of
+# them that it does this share of the work, the round is tried again, so many times in all.
+BALANCED = 0.65
+TRIES = 5
 # The load is mixed of so many callers that log in, and so many that read.
 LOGINS_AT_ONCE = 16
 READS_AT_ONCE = 4
@@ -131,7 +135,6 @@ class Bench:
             # Few users have more sessions, or there would not be enough for all rounds.
             each = min(10, max(1, CALLERS // users))
             data.fill(url, users, rounds=self._cost, sessions_each=each, spent=spent)
-            self._made.tidy(url)
             callers = data.callers(url, CALLERS)
             learners = data.callers(url, data.LEARNERS, learners=True)
             title = f"{users:,} users, {spent:,} spent"
@@ -240,19 +243,22 @@ class Bench:
     def _measure(
         self, running: Running, operation: str, *, seconds: int, slow: bool = False
     ) -> None:
-        for _ in range(2):
-            workers = running.workers()
-            cpu, database_cpu = running.cpu_seconds(), self._made.cpu_seconds()
+        tries: list[tuple[float, Round]] = []
+        while len(tries) < TRIES and min(share for share, _ in [(1.0, None), *tries]) > BALANCED:
+            before, database_cpu = running.cpu_by_process(), self._made.cpu_seconds()
             load = self._driver(running, operation, seconds=seconds, slow=slow).finish()
             running.settle()
-            cpu = running.cpu_seconds() - cpu
+            after = running.cpu_by_process()
             database_cpu = self._made.cpu_seconds() - database_cpu
-            if running.workers() == workers:
-                break
-            # A worker has come to its last request and was replaced. That is part of life, but
-            # what it had used is gone from the sum.
-        round_ = _round(load, cpu=cpu, database_cpu=database_cpu)
-        self.notes.note(operation, running.subject.title, round_)
+            if before.keys() != after.keys():
+                # A worker has come to its last request and was replaced. That is part of life,
+                # but what it had used is gone from the sum.
+                continue
+            used = [after[process] - before[process] for process in after]
+            round_ = _round(load, cpu=sum(used), database_cpu=database_cpu)
+            tries.append((max(used) / sum(used), round_))
+        best = min(tries, key=lambda found: found[0])[1]
+        self.notes.note(operation, running.subject.title, best)
 
     def _driver(
         self,

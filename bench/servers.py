@@ -109,14 +109,14 @@ class Running:
         master = psutil.Process(self._process.pid)
         return [master, *master.children(recursive=True)]
 
-    def workers(self) -> set[int]:
-        """Return the ids of its processes."""
-        return {process.pid for process in self._tree()}
+    def cpu_by_process(self) -> dict[int, float]:
+        """Return the CPU time that each of its processes has used."""
+        times = {process.pid: process.cpu_times() for process in self._tree()}
+        return {pid: time.user + time.system for pid, time in times.items()}
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that all of its processes have used."""
-        times = [process.cpu_times() for process in self._tree()]
-        return float(sum(time.user + time.system for time in times))
+        return sum(self.cpu_by_process().values())
 
     def memory(self) -> float:
         """Return the memory of all of its processes, in MiB: proportional set size (PSS)."""
