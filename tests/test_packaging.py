@@ -220,6 +220,9 @@ def test_the_python_version_is_the_oldest_that_we_support() -> None:
         ("lint", "ruff format --check"),
         ("format", "ruff format ."),
         ("bench-timing", "-m bench.timing --postgres"),
+        ("bench", "-m bench"),
+        ("bench-growth", "-m bench --growth"),
+        ("bench-others", "-m bench --others"),
         ("clean", "rm -rf .venv"),
     ],
 )

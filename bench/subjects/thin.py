@@ -1,0 +1,126 @@
+"""The thin floor: what a service must do for these answers at the least, written by hand.
+
+One view each, the token decoded by PyJWT, one SQL statement for the user and the revocation on a
+connection that stays open. No schema, no ORM, no log, no headers, and no answer but a bare 401
+for whatever is wrong. It reads the service's own tables.
+"""
+
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import orjson
+import psycopg
+from flask import Flask, Response, abort, request
+
+SECRET = os.environ["SECRET_KEY"].encode()
+URL = os.environ["DATABASE_URL"]
+POOL_SIZE = 8
+QUERY = """
+    SELECT id, username, email, role, first_name, last_name, bio, location, website, avatar_digest,
+           created_at, last_login_at, is_active, email_verified_at
+    FROM users
+    WHERE id = ? AND is_active
+      AND NOT EXISTS (SELECT 1 FROM denylist WHERE session_id = ?)
+"""
+
+app = Flask(__name__)
+
+
+def sqlite_reader() -> Callable[[str, str], Any]:
+    own = threading.local()
+
+    def find(user_id: str, session_id: str) -> Any:
+        connection = getattr(own, "connection", None)
+        if connection is None:
+            connection = own.connection = sqlite3.connect(urlsplit(URL).path[1:])
+        return connection.execute(QUERY, (user_id, session_id)).fetchone()
+
+    return find
+
+
+def postgres_reader() -> Callable[[str, str], Any]:
+    query = QUERY.replace("?", "%s")
+    pool: queue.LifoQueue[Any] = queue.LifoQueue()
+    for _ in range(POOL_SIZE):
+        pool.put(None)
+
+    def find(user_id: str, session_id: str) -> Any:
+        connection = pool.get()
+        try:
+            if connection is None:
+                connection = psycopg.connect(URL, autocommit=True)
+            return connection.execute(query, (user_id, session_id)).fetchone()
+        finally:
+            pool.put(connection)
+
+    return find
+
+
+find = sqlite_reader() if URL.startswith("sqlite") else postgres_reader()
+
+
+def bearer() -> tuple[dict[str, Any], Any]:
+    try:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        claims = jwt.decode(
+            token, SECRET, algorithms=["HS256"], audience="accounts:access", issuer="accounts"
+        )
+    except jwt.PyJWTError:
+        abort(401)
+    row = find(claims["sub"], claims["sid"])
+    if row is None:
+        abort(401)
+    return claims, row
+
+
+def answer(content: Any) -> Response:
+    return Response(orjson.dumps(content), mimetype="application/json")
+
+
+@app.get("/healthz")
+def healthz() -> Response:
+    return answer({"success": True})
+
+
+@app.get("/api/auth/verify")
+def verify() -> Response:
+    claims, row = bearer()
+    user = dict(zip(("id", "username", "email", "role"), row, strict=False))
+    left = claims["exp"] - int(time.time())
+    data = {"valid": True, "expiresIn": left, "user": user}
+    return answer({"success": True, "message": "This access token is valid.", "data": data})
+
+
+@app.get("/api/users/profile")
+def profile() -> Response:
+    row = bearer()[1]
+    data = {
+        "id": row[0],
+        "username": row[1],
+        "email": row[2],
+        "role": row[3],
+        "firstName": row[4],
+        "lastName": row[5],
+        "bio": row[6],
+        "location": row[7],
+        "website": row[8],
+        "avatar": f"/avatars/{row[9] or 'default'}.webp",
+        "joinDate": moment(row[10]),
+        "lastLogin": row[11] and moment(row[11]),
+        "isActive": bool(row[12]),
+        "emailVerified": row[13] is not None,
+    }
+    return answer({"success": True, "data": data})
+
+
+def moment(value: Any) -> str:
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+    return str(found.replace(tzinfo=None).isoformat(timespec="seconds")) + "Z"
