@@ -1,5 +1,6 @@
 """What is measured: how each subject is started, and how each operation is called on it."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
