@@ -22,7 +22,7 @@ from models import User
 from schemas import camel_case
 from services import sessions
 
-FEW = 15
+FEW = 12
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", FEW))
 # What an address, a password or a token of a mail must be is beyond JSON Schema: such values
 # have the right shape and are refused with a declared 400.
