@@ -261,16 +261,16 @@ class Prepared:
 
         Raises SQLAlchemy's errors.
         """
-        engine = db.engine
+        engine = _without_transaction()
         sql, order, row_of = self._compiled.get(engine.name) or self._compile(engine.dialect)
         driver_error = engine.dialect.loaded_dbapi.Error
         connection = None
         try:
             connection = engine.raw_connection()
-            with _outside_transactions(connection.driver_connection, engine.name):
-                cursor = connection.cursor()
-                cursor.execute(sql, [texts[name] for name in order] if order else texts)
-                found = cursor.fetchone()
+            driver: Any = connection.driver_connection
+            with nullcontext() if engine.name == "sqlite" else _OutsideTransactions(driver):
+                arguments = [texts[name] for name in order] if order else texts
+                found = driver.execute(sql, arguments).fetchone()
         except driver_error as error:
             if connection:
                 connection.invalidate(error)
@@ -303,17 +303,17 @@ class Prepared:
         return self._compiled[dialect.name]
 
 
-@contextmanager
-def _outside_transactions(driver_connection: Any, dialect: str) -> Iterator[None]:
-    """Keep psycopg from beginning one; SQLite's connections never do so by themselves."""
-    if dialect == "sqlite":
-        yield
-        return
-    driver_connection.autocommit = True
-    try:
-        yield
-    finally:
-        driver_connection.autocommit = False
+class _OutsideTransactions:
+    """Keeps psycopg from beginning one; SQLite's connections never do so by themselves."""
+
+    def __init__(self, driver_connection: Any) -> None:
+        self._connection = driver_connection
+
+    def __enter__(self) -> None:
+        self._connection.autocommit = True
+
+    def __exit__(self, *_error: object) -> None:
+        self._connection.autocommit = False
 
 
 @contextmanager

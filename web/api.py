@@ -128,6 +128,8 @@ def endpoint(
                 arguments |= _load(operation.path, sent)
             if operation.query:
                 arguments["query"] = _load(operation.query, _query())
+            if not (operation.body or operation.upload or operation.limits):
+                return _envelope(operation, view(**arguments))
             start = time.monotonic()
             with _upload(operation.upload) as file:
                 if operation.body:

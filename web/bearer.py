@@ -88,11 +88,12 @@ def _read(token: str) -> Bearer | None:
     The extension reads a token twice, and asks the configuration some thirty times: it takes longer
     than the query for the user. Raises TokenRevoked.
     """
+    extensions = current_app.extensions
     try:
-        claims = tokens.decode(Purpose.ACCESS, token)
+        claims = extensions["tokens"].decode(Purpose.ACCESS, token)
     except (TokenInvalid, TokenExpired):
         return None
-    user = current_app.extensions["find_bearer"](claims["sub"], claims["sid"])
+    user = extensions["find_bearer"](claims["sub"], claims["sid"])
     if user is None:
         g.user_id = claims["sub"]
         raise errors.TokenRevoked

@@ -1,5 +1,6 @@
 """Headers that every answer carries, and CORS for the origins that are allowed."""
 
+import functools
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,19 +39,16 @@ def init_app(app: Flask, settings: Settings) -> None:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             there = {name.lower() for name, _ in headers}
             missing = [(name, value) for name, lower, value in fixed if lower not in there]
-            return start_response(status, headers + missing, *more)
+            named = ("X-Request-ID", request_id(environ))
+            return start_response(status, [*headers, *missing, named], *more)
 
         return inner(environ, start)
 
     # Here, where headers are a plain list; on a Response each costs as much as all do here.
     app.wsgi_app = add_fixed  # type: ignore[method-assign]
 
-    @app.after_request
-    def finish(response: Response) -> Response:
-        response.headers["X-Request-ID"] = request_id()
-        if origins:
-            _allow(response, origins)
-        return response
+    if origins:
+        app.after_request(functools.partial(_allow, origins))
 
 
 def defaults(settings: Settings) -> dict[str, str]:
@@ -59,12 +57,13 @@ def defaults(settings: Settings) -> dict[str, str]:
     return DEFAULTS | ({"Strict-Transport-Security": HSTS} if secure else {})
 
 
-def _allow(response: Response, origins: frozenset[str]) -> None:
+def _allow(origins: frozenset[str], response: Response) -> Response:
     response.vary.add("Origin")
     origin = request.headers.get("Origin", "")
     if origin.lower() not in origins:
-        return
+        return response
     response.headers["Access-Control-Allow-Origin"] = origin
     response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After"
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         response.headers.update(PREFLIGHT)
+    return response
