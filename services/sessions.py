@@ -25,7 +25,7 @@ from sqlalchemy import (
 import errors
 from core import ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import Prepared, change, change_one, reading
+from database import Prepared, change, one_statement, reading
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
@@ -42,15 +42,14 @@ _BEARER = Prepared(
 
 _SESSIONS = cast("Table", UserSession.__table__)
 _THIS = (_SESSIONS.c.id == bindparam("of_session"), _SESSIONS.c.user_id == bindparam("of_user"))
-_ACTIVE_USER = select(User.role).where(User.id == _SESSIONS.c.user_id, User.is_active)
+_USERS = cast("Table", User.__table__)
+_ACTIVE_USER = select(_USERS.c.role).where(_USERS.c.id == _SESSIONS.c.user_id, _USERS.c.is_active)
 # An older access token may live longer, from before ACCESS_TOKEN_MINUTES was lowered.
 _LATER = case(
     (_SESSIONS.c.access_expires_at > bindparam("latest"), _SESSIONS.c.access_expires_at),
     else_=bindparam("latest", type_=UTCDateTime),
 )
-# One conditional UPDATE decides which of many calls with one token moves the session on. It writes
-# all there is to write: for a second one, Postgres would lock the user's row after the session's,
-# and the deletion of an account locks them the other way round.
+# One conditional UPDATE decides which of many calls with one token moves the session on.
 _MOVE_ON = (
     update(_SESSIONS)
     .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
@@ -63,11 +62,13 @@ _MOVE_ON = (
     .returning(*_SESSIONS.c, _ACTIVE_USER.scalar_subquery().label("role"))
 )
 _HOLD = (
-    select(_SESSIONS, User.role)
-    .join(User)
-    .where(*_THIS, User.is_active)
+    select(_SESSIONS, _USERS.c.role)
+    .join(_USERS)
+    .where(*_THIS, _USERS.c.is_active)
     .with_for_update(of=_SESSIONS)
 )
+# The only UPDATE of its transaction: at a second one of the same row, Postgres would lock the user's
+# after the session's, and the deletion of an account locks them the other way round.
 _LIVE_ON = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 
@@ -121,32 +122,47 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     return _pair(session, user.role, now=now)
 
 
-def rotate(refresh_token: str, *, now: datetime) -> TokenPair | Replayed:
-    """Trade a refresh token for the next pair; the one sent is spent.
-
-    The one spent last gets the same successor again for a while, since tabs refresh at once and
-    phones lose answers. Any other spent one ends the session: the caller must commit that before
-    it answers. Raises TokenInvalid, TokenExpired or TokenRevoked.
-    """
+def read_refresh_token(token: str) -> dict[str, Any]:
+    """Return what a refresh token says. Raises TokenInvalid or TokenExpired."""
     try:
-        claims = tokens.decode(Purpose.REFRESH, refresh_token)
+        return tokens.decode(Purpose.REFRESH, token)
     except TokenInvalid:
         raise errors.TokenInvalid from None
     except TokenExpired:
         raise errors.TokenExpired from None
+
+
+def move_on(claims: dict[str, Any], *, now: datetime) -> TokenPair | None:
+    """Trade a session's current refresh token for the next pair; it is spent then.
+
+    None if it is not the current one. It is one statement, and so a transaction of its own.
+    """
+    parameters = {
+        "of_session": claims["sid"],
+        "of_user": claims["sub"],
+        "sent": claims["jti"],
+        "next": ids.new_token_id(),
+        "now": now,
+        "latest": now + timedelta(minutes=settings.access_token_minutes),
+    }
+    with one_statement() as connection:
+        session = connection.execute(_MOVE_ON, parameters).one_or_none()
+    return _pair(session, session.role, now=now) if session else None
+
+
+def answer_spent(claims: dict[str, Any], *, now: datetime) -> TokenPair | Replayed:
+    """Judge a refresh token that is not the current one.
+
+    The one spent last gets the same successor again for a while, since tabs refresh at once and
+    phones lose answers. Any other ends the session: the caller must commit that before it answers.
+    Raises TokenRevoked when there is no session any more.
+    """
     this = {"of_session": claims["sid"], "of_user": claims["sub"]}
-    sent = claims["jti"]
-    latest = now + timedelta(minutes=settings.access_token_minutes)
-    session = change_one(
-        _MOVE_ON, **this, sent=sent, next=ids.new_token_id(), now=now, latest=latest
-    )
-    if session is not None:
-        return _pair(session, session.role, now=now)
     session = db.session.execute(_HOLD, this).one_or_none()
     if session is None:
         raise errors.TokenRevoked
     grace = timedelta(seconds=settings.refresh_grace_seconds)
-    if session.previous_token_id == sent and now - session.last_used_at <= grace:
+    if session.previous_token_id == claims["jti"] and now - session.last_used_at <= grace:
         change(_LIVE_ON, **this, latest=_access_expiry(now, session.expires_at))
         return _pair(session, session.role, now=now)
     _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
