@@ -67,8 +67,8 @@ _HOLD = (
     .where(*_THIS, _USERS.c.is_active)
     .with_for_update(of=_SESSIONS)
 )
-# The only UPDATE of its transaction: at a second one of the same row, Postgres would lock the user's
-# after the session's, and the deletion of an account locks them the other way round.
+# The only UPDATE of its transaction: at a second one of this row, Postgres would lock the user's
+# after it, and the deletion of an account locks them the other way round.
 _LIVE_ON = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 
