@@ -23,7 +23,8 @@ def environment(**settings: str) -> dict[str, str]:
     # Set to nothing, so that a `.env` file cannot fill them in.
     unset = dict.fromkeys((name.upper() for name in Settings.__dataclass_fields__), "")
     ours = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    return {**ours, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **unset, **settings}
+    path = os.pathsep.join((str(ROOT / "bench" / "as_installed"), str(ROOT)))
+    return {**ours, "LANG": "C.UTF-8", "PYTHONPATH": path, **unset, **settings}
 
 
 def as_given(url: URL) -> str:

@@ -5,6 +5,7 @@ answer; a few hundred such connections would hold every thread. And it answers w
 as a request with a page of its own.
 """
 
+import ctypes
 import errno
 import logging
 import os
@@ -40,6 +41,10 @@ LINGER = 2
 LINGER_BYTES = 64 * 1024
 
 _log = logging.getLogger("accounts.errors")
+
+# glibc gives threads up to eight heaps for each core, and what is freed in one is of no use to the
+# others. Python's threads take turns anyway: two are enough, and save a tenth of the memory.
+_M_ARENA_MAX, _ARENAS = -8, 2  # the name as in malloc.h
 
 # The statuses that gunicorn gives them; whatever else cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
@@ -94,9 +99,9 @@ class ClientSocket(socket.socket):
                 data = super().recv(size, flags)
             except BlockingIOError:
                 self._wait(select.POLLIN)
-            else:
-                self._moved(len(data))
-                return data
+                continue
+            self._moved(len(data))
+            return data
         return b""
 
     def send(self, data: Any, flags: int = 0, /) -> int:
@@ -105,7 +110,11 @@ class ClientSocket(socket.socket):
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
         """Send all of the data. Raises BrokenPipeError when the client takes too little."""
-        rest = memoryview(data)
+        try:
+            sent = super().send(data, flags)  # mostly, that is all
+        except BlockingIOError:
+            sent = 0
+        rest = memoryview(data)[sent:]
         while rest:
             rest = rest[self.send(rest, flags) :]
 
@@ -151,8 +160,8 @@ class ClientSocket(socket.socket):
         raise BrokenPipeError(errno.EPIPE, "the client takes nothing")
 
     def _moved(self, count: int) -> None:
-        back = min(count / SLOWEST, self._credit, self._restless - self._patience)
-        if back > 0:
+        if self._patience < self._restless:
+            back = min(count / SLOWEST, self._credit, self._restless - self._patience)
             self._patience, self._credit = self._patience + back, self._credit - back
 
     def _wait(self, event: int) -> bool:
@@ -185,6 +194,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._open: weakref.WeakSet[ClientSocket] = weakref.WeakSet()
+
+    def init_process(self) -> None:
+        """Begin, in a process of its own."""
+        getattr(ctypes.CDLL(None), "mallopt", lambda option, value: None)(_M_ARENA_MAX, _ARENAS)
+        super().init_process()
 
     def run(self) -> None:
         """Serve until told to stop, and then so long as the requests at hand take."""
