@@ -5,8 +5,6 @@ from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo
 
-import langcodes
-
 # Characters; the longest that RFC 5646, section 4.4.1, makes us expect.
 MAX_LANGUAGE_LENGTH = 35
 _TAG = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
@@ -19,6 +17,9 @@ def standard_language(tag: str) -> str | None:
     """
     if len(tag) > MAX_LANGUAGE_LENGTH or not _TAG.fullmatch(tag):
         return None
+    # Its tables take 3 MB of each process and 50 ms of its start; few ever set a language.
+    import langcodes  # noqa: PLC0415
+
     if not langcodes.tag_is_valid(tag):
         return None
     standard = langcodes.standardize_tag(tag)  # which may be longer, or no tag any more

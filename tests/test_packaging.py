@@ -38,8 +38,12 @@ LAYERS = [
     {"core"},
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
-# the schema needs it.
-LATE_IMPORTS = {("database.py", "flask_migrate"), ("database.py", "alembic")}
+# the schema needs it; langcodes costs 50 ms and 3 MB, and only a change of a language needs it.
+LATE_IMPORTS = {
+    ("database.py", "flask_migrate"),
+    ("database.py", "alembic"),
+    ("core/locales.py", "langcodes"),
+}
 # Requirements that our code does not import, and what needs them.
 NOT_IMPORTED = {
     "redis": "limits imports it when RATELIMIT_STORAGE_URI says redis",
