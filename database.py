@@ -119,15 +119,13 @@ def init_app(app: Flask) -> None:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "do_connect", _refuse_read_only)
         event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        without_transaction = engine.execution_options(transaction=False)
     else:
         event.listen(engine, "do_connect", _Connector())
         event.listen(engine, "handle_error", _leave_standby)
-        event.listen(engine, "checkin", _mark_used)
+        event.listen(engine, "checkin", _rest)
         event.listen(engine, "checkout", _refuse_dead)
-        without_transaction = engine.execution_options(isolation_level="AUTOCOMMIT")
-    app.extensions["without_transaction"] = without_transaction
+    event.listen(engine, "begin", _begin)
+    app.extensions["without_transaction"] = engine.execution_options(transaction=False)
 
 
 def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
@@ -147,9 +145,14 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    if connection.get_execution_options().get("transaction", True):
+def _begin(connection: Connection) -> None:
+    """Begin a transaction, where one is wanted; at rest, no connection is in one."""
+    if not connection.get_execution_options().get("transaction", True):
+        return
+    if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.connection.driver_connection.autocommit = False  # type: ignore[union-attr]
 
 
 class _Connector:
@@ -209,7 +212,6 @@ class _Connector:
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {LOCK_WAIT}")
         connection.execute(f"SET statement_timeout = {STATEMENT_WAIT}")
-        connection.autocommit = False
         return connection
 
 
@@ -219,8 +221,11 @@ def _leave_standby(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _mark_used(_connection: Any, record: Any) -> None:
+def _rest(connection: Any, record: Any) -> None:
     record.info["used"] = True
+    # Most calls only read. Psycopg takes microseconds for each switch, so those who write do it.
+    if connection is not None and not connection.closed and not connection.autocommit:
+        connection.autocommit = True
 
 
 def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
@@ -253,7 +258,7 @@ class Prepared:
     """
 
     def __init__(self, statement: Select[Any]) -> None:
-        self._statement = statement
+        self.statement = statement
         self._compiled: dict[str, tuple[str, list[str] | None, Callable[[Any], Any]]] = {}
 
     def one_or_none(self, **texts: str) -> Any:
@@ -268,9 +273,8 @@ class Prepared:
         try:
             connection = engine.raw_connection()
             driver: Any = connection.driver_connection
-            with nullcontext() if engine.name == "sqlite" else _OutsideTransactions(driver):
-                arguments = [texts[name] for name in order] if order else texts
-                found = driver.execute(sql, arguments).fetchone()
+            arguments = [texts[name] for name in order] if order else texts
+            found = driver.execute(sql, arguments).fetchone()
         except driver_error as error:
             if connection:
                 connection.invalidate(error)
@@ -283,8 +287,8 @@ class Prepared:
         return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, list[str] | None, Callable[[Any], Any]]:
-        compiled = self._statement.compile(dialect=dialect)
-        columns = self._statement.selected_columns
+        compiled = self.statement.compile(dialect=dialect)
+        columns = self.statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         readers = [
             (place, read)
@@ -301,19 +305,6 @@ class Prepared:
         order = cast("Any", compiled).positiontup
         self._compiled[dialect.name] = compiled.string, order, row_of
         return self._compiled[dialect.name]
-
-
-class _OutsideTransactions:
-    """Keeps psycopg from beginning one; SQLite's connections never do so by themselves."""
-
-    def __init__(self, driver_connection: Any) -> None:
-        self._connection = driver_connection
-
-    def __enter__(self) -> None:
-        self._connection.autocommit = True
-
-    def __exit__(self, *_error: object) -> None:
-        self._connection.autocommit = False
 
 
 @contextmanager

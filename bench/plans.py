@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from flask import Flask
 from flask.testing import FlaskClient
@@ -21,7 +22,7 @@ from bench import data
 from bench.databases import databases, service_environment
 from config import load
 from core import clock
-from database import transaction
+from database import Prepared, reading, transaction
 from extensions import db
 from services import outbox, pruning
 from services.letters import MailKind
@@ -109,9 +110,15 @@ def listening(engine: Engine) -> Iterator[Sent]:
         if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", sql):
             sent.append((sql, values[0] if many else values))
 
+    # A prepared query passes SQLAlchemy's events by; so it goes the usual way here.
+    def send_again(query: Prepared, **texts: str) -> Any:
+        with reading() as connection:
+            return connection.execute(query.statement, texts).one_or_none()
+
     event.listen(engine, "before_cursor_execute", note)
     try:
-        yield sent
+        with patch.object(Prepared, "one_or_none", send_again):
+            yield sent
     finally:
         event.remove(engine, "before_cursor_execute", note)
 

@@ -101,7 +101,7 @@ def statements_of(app: Flask) -> Iterator[list[str]]:
     one_or_none = Prepared.one_or_none
 
     def note_prepared(query: Prepared, **texts: str) -> Any:
-        sent.append(str(query._statement))
+        sent.append(str(query.statement))
         return one_or_none(query, **texts)
 
     event.listen(engine, "before_cursor_execute", note)

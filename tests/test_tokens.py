@@ -7,7 +7,7 @@ import jwt
 import pytest
 from helpers import SECRET, failure, success
 
-from core.tokens import Purpose, key_id
+from core.tokens import Purpose, TokenInvalid, key_id
 
 OTHER_KEY = "another key, as long as the first one is: no algorithm warns about its length"
 USER_ID = "00000000-0000-7000-8000-000000000000"
@@ -98,6 +98,42 @@ def deep():
 def test_forging_by_itself_changes_nothing(client, auth):
     success(verify(client, forge(auth.access)))
     success(refresh(client, forge(auth.refresh)))
+
+
+def test_a_good_token_takes_the_short_way(client, auth, monkeypatch):
+    monkeypatch.setattr("core.tokens.jwt.decode", fails)
+    monkeypatch.setattr("web.bearer.verify_jwt_in_request", fails)
+    success(verify(client, auth.access))
+    success(refresh(client, auth.refresh))
+
+
+def fails(*_arguments, **_options):
+    raise AssertionError("the long way")
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_the_short_way_takes_nothing_that_the_long_one_refuses(app, auth, name, monkeypatch):
+    codec = app.extensions["tokens"]
+    token = FORGERIES[name](auth.access)
+    monkeypatch.setattr(
+        type(codec), "_read_any", lambda *_: {}
+    )  # as if there were only the short one
+    with pytest.raises(TokenInvalid):
+        codec.decode(Purpose.ACCESS, token)
+
+
+def test_the_long_way_takes_what_the_short_one_does_not_know(client, auth):
+    success(verify(client, forge(auth.access, headers={"cty": "JWT"})))
+    success(verify(client, forge(auth.access, more="claims")))
+
+
+def test_other_libraries_read_what_we_sign(auth):
+    for token, purpose in ((auth.access, "access"), (auth.refresh, "refresh")):
+        claims = jwt.decode(
+            token, SECRET, algorithms=["HS256"], audience=f"accounts:{purpose}", issuer="accounts"
+        )
+        assert jwt.get_unverified_header(token)["kid"] == key_id(SECRET)
+        assert claims["sub"] == auth.user.id
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -118,6 +118,8 @@ def endpoint(
     )
 
     def declare(view: View) -> View:
+        act = limiting.within(limits, view) if limits else view
+
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
             if operation.role:
@@ -128,26 +130,28 @@ def endpoint(
                 arguments |= _load(operation.path, sent)
             if operation.query:
                 arguments["query"] = _load(operation.query, _query())
-            if not (operation.body or operation.upload or operation.limits):
-                return _envelope(operation, view(**arguments))
-            start = time.monotonic()
-            with _upload(operation.upload) as file:
-                if operation.body:
-                    arguments["body"] = _load(operation.body, bodies.json_object())
-                if operation.upload:
-                    arguments["file"] = file
-                # Who sends a body slowly may have lost the right to by the time it is there.
-                if operation.role and time.monotonic() - start > STALE_AFTER:
-                    bearer.require(operation.role)
-                if operation.limits:
-                    return _envelope(operation, limiting.run(view, operation.limits, arguments))
-                return _envelope(operation, view(**arguments))
+            if operation.body or operation.upload:
+                return _with_body(operation, act, arguments)
+            return _envelope(operation, act(**arguments))
 
         handle.operation = operation  # type: ignore[attr-defined]
         blueprint.add_url_rule(path, view_func=handle, methods=[method])
         return handle
 
     return declare
+
+
+def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
+    start = time.monotonic()
+    with _upload(operation.upload) as file:
+        if operation.body:
+            arguments["body"] = _load(operation.body, bodies.json_object())
+        if operation.upload:
+            arguments["file"] = file
+        # Who sends a body slowly may have lost the right to by the time it is there.
+        if operation.role and time.monotonic() - start > STALE_AFTER:
+            bearer.require(operation.role)
+        return _envelope(operation, act(**arguments))
 
 
 def _check_user_id(*, user_id: str | None = None, **_others: str) -> None:

@@ -7,6 +7,7 @@ A call is counted before the view runs, or parallel ones would slip through, and
 it turns out not to be one of those that its limit is about.
 """
 
+import functools
 import hmac
 import inspect
 import logging
@@ -166,11 +167,20 @@ def _key(by: By) -> Callable[[], str]:
     return key
 
 
-def run(view: View, limits: tuple[Limit, ...], arguments: dict[str, Any]) -> Any:
-    """Run a view within its limits, and return what it returns.
+def within(limits: tuple[Limit, ...], view: View) -> View:
+    """Return a view that is run within its limits.
 
-    Raises TooManyRequests when one is reached, unless it is silent: then returns None.
+    It raises TooManyRequests when one is reached, unless that is silent: then it returns None.
     """
+
+    @functools.wraps(view)
+    def run(**arguments: Any) -> Any:
+        return _run(view, limits, arguments)
+
+    return run
+
+
+def _run(view: View, limits: tuple[Limit, ...], arguments: dict[str, Any]) -> Any:
     if current_app.extensions["limits"] is None:
         return view(**arguments)
     limiter, counted = current_app.extensions["limits"]
