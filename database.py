@@ -12,6 +12,7 @@ as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SN
 one process queue at a lock of their own; SQLite's own waiting is unfair, and some starve in it.
 """
 
+import math
 import os
 import select
 import threading
@@ -59,6 +60,8 @@ CONNECT_WAIT = 2
 LOCK_WAIT = 1000
 STATEMENT_WAIT = 1500
 SILENCE_WAIT = 1.8
+# Seconds after which a connection in the pool is looked at before it is used.
+IDLE = 0.01
 # Seconds that a writer waits for the other writers of its process, and then for those of others,
 # before the answer is 503.
 SQLITE_WAIT = 10
@@ -222,7 +225,7 @@ def _leave_standby(context: ExceptionContext) -> None:
 
 
 def _rest(connection: Any, record: Any) -> None:
-    record.info["used"] = True
+    record.info["used"] = time.monotonic()
     # Most calls only read. Psycopg takes microseconds for each switch, so those who write do it.
     if connection is not None and not connection.closed and not connection.autocommit:
         connection.autocommit = True
@@ -232,9 +235,10 @@ def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
     """Drop a pooled connection whose server has gone, before a request trips over it.
 
     An idle connection has nothing to say: when its socket is readable, the server has closed it.
-    Asking the kernel costs microseconds; asking the server would cost a round trip each time.
+    Asking the kernel costs microseconds; asking the server would cost a round trip each time. One
+    that was in use a moment ago is not asked about: under load, threads would line up for it.
     """
-    if record.info.get("used"):
+    if time.monotonic() - record.info.get("used", math.inf) > IDLE:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         if poll.poll(0):

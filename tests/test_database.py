@@ -352,9 +352,11 @@ def test_connections_that_died_in_the_pool_are_not_used(
     for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
         connection.close()
     other_connections()
+    time.sleep(2 * database.IDLE)
     for _ in range(database.POOL_SIZE + 1):
         success(client.get("/api/auth/verify", headers=auth.headers))
     other_connections()
+    time.sleep(2 * database.IDLE)
     success(register(client), 201)
 
 
