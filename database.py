@@ -12,7 +12,6 @@ as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SN
 one process queue at a lock of their own; SQLite's own waiting is unfair, and some starve in it.
 """
 
-import math
 import os
 import select
 import threading
@@ -60,8 +59,6 @@ CONNECT_WAIT = 2
 LOCK_WAIT = 1000
 STATEMENT_WAIT = 1500
 SILENCE_WAIT = 1.8
-# Seconds after which a connection in the pool is looked at before it is used.
-IDLE = 0.01
 # Seconds that a writer waits for the other writers of its process, and then for those of others,
 # before the answer is 503.
 SQLITE_WAIT = 10
@@ -225,7 +222,7 @@ def _leave_standby(context: ExceptionContext) -> None:
 
 
 def _rest(connection: Any, record: Any) -> None:
-    record.info["used"] = time.monotonic()
+    record.info["used"] = True
     # Most calls only read. Psycopg takes microseconds for each switch, so those who write do it.
     if connection is not None and not connection.closed and not connection.autocommit:
         connection.autocommit = True
@@ -235,10 +232,9 @@ def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
     """Drop a pooled connection whose server has gone, before a request trips over it.
 
     An idle connection has nothing to say: when its socket is readable, the server has closed it.
-    Asking the kernel costs microseconds; asking the server would cost a round trip each time. One
-    that was in use a moment ago is not asked about: under load, threads would line up for it.
+    Asking the kernel costs microseconds; asking the server would cost a round trip each time.
     """
-    if time.monotonic() - record.info.get("used", math.inf) > IDLE:
+    if record.info.get("used"):
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         if poll.poll(0):
@@ -273,14 +269,19 @@ class Prepared:
         engine = _without_transaction()
         sql, order, row_of = self._compiled.get(engine.name) or self._compile(engine.dialect)
         driver_error = engine.dialect.loaded_dbapi.Error
-        connection = None
+        connection, driver = None, None
         try:
             connection = engine.raw_connection()
-            driver: Any = connection.driver_connection
+            driver = connection.driver_connection
             arguments = [texts[name] for name in order] if order else texts
-            found = driver.execute(sql, arguments).fetchone()
+            found = cast("Any", driver).execute(sql, arguments).fetchone()
         except driver_error as error:
-            if connection:
+            if connection and engine.dialect.is_disconnect(
+                error, connection.driver_connection, None
+            ):
+                # As SQLAlchemy does it: the others in the pool are as old, and as dead.
+                engine.pool._invalidate(connection, error)
+            elif connection:
                 connection.invalidate(error)
             raise DBAPIError.instance(
                 sql, None, error, driver_error, hide_parameters=True

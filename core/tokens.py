@@ -80,7 +80,7 @@ class TokenCodec:
         self._keys = {key_id(key): key.encode() for key in keys}
         # The first segment of every token that a key has signed is the same.
         self._by_header = {
-            jwt.encode({}, key, ALGORITHM, {"kid": kid}).partition(".")[0]: key
+            _base64url(orjson.dumps({"alg": ALGORITHM, "kid": kid, "typ": "JWT"})): key
             for kid, key in self._keys.items()
         }
         self._header, self._signing_key = next(iter(self._by_header.items()))
@@ -151,10 +151,11 @@ class TokenCodec:
         if not hmac.compare_digest(_signature(key, signed), signature):
             return None
         try:
-            claims: Any = orjson.loads(
-                base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-            )
+            raw = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+            claims: Any = orjson.loads(raw)
         except ValueError:
+            return None
+        if _base64url(raw) != payload:  # the decoder passes over what is no base64
             return None
         if (
             isinstance(claims, dict)

@@ -352,12 +352,25 @@ def test_connections_that_died_in_the_pool_are_not_used(
     for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
         connection.close()
     other_connections()
-    time.sleep(2 * database.IDLE)
     for _ in range(database.POOL_SIZE + 1):
         success(client.get("/api/auth/verify", headers=auth.headers))
     other_connections()
-    time.sleep(2 * database.IDLE)
     success(register(client), 201)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
+    make_app: Callable[..., Flask], auth: Any, other_connections: Callable[[], None]
+) -> None:
+    app = make_app()
+    client, engine = app.test_client(), engine_of(app)
+    for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
+        connection.close()
+    event.remove(engine, "checkout", database._refuse_dead)  # as if they died after the look
+    other_connections()
+    failure(client.get("/api/auth/verify", headers=auth.headers), 503, "unavailable")
+    for _ in range(database.POOL_SIZE):
+        success(client.get("/api/auth/verify", headers=auth.headers))
 
 
 def test_connection_that_dies_in_use_is_unavailable_once(

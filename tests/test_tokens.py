@@ -1,13 +1,16 @@
 """No token passes for another, and none passes that was changed."""
 
 import base64
+import hmac
 import json
+from datetime import timedelta
 
 import jwt
 import pytest
 from helpers import SECRET, failure, success
 
-from core.tokens import Purpose, TokenInvalid, key_id
+from core import clock
+from core.tokens import Purpose, TokenCodec, TokenInvalid, key_id
 
 OTHER_KEY = "another key, as long as the first one is: no algorithm warns about its length"
 USER_ID = "00000000-0000-7000-8000-000000000000"
@@ -86,9 +89,22 @@ FORGERIES = {
     "a list for a header": lambda token: f"{segment([])}.{token.split('.', 1)[1]}",
     "a list for claims": lambda token: f"{token.split('.')[0]}.{segment([])}.abcd",
     "a deep header": lambda token: f"{deep()}.{token.split('.', 1)[1]}",
+    "junk around the claims": lambda token: resigned(token, lambda payload: payload + "!!"),
+    "junk in the claims": lambda token: resigned(
+        token, lambda payload: payload[:8] + "!!!!" + payload[8:]
+    ),
+    "padding in the claims": lambda token: resigned(token, lambda payload: payload + "===="),
+    "letters that are none": lambda token: token.rpartition(".")[0] + ".\u00e9",
     "nothing of the kind": lambda token: "nothing",
     "dots": lambda token: "..",
 }
+
+
+def resigned(token, change):
+    header, payload, _ = token.split(".")
+    signed = f"{header}.{change(payload)}"
+    signature = hmac.digest(SECRET.encode(), signed.encode(), "sha256")
+    return f"{signed}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
 def deep():
@@ -125,6 +141,21 @@ def test_the_short_way_takes_nothing_that_the_long_one_refuses(app, auth, name, 
 def test_the_long_way_takes_what_the_short_one_does_not_know(client, auth):
     success(verify(client, forge(auth.access, headers={"cty": "JWT"})))
     success(verify(client, forge(auth.access, more="claims")))
+
+
+def test_a_token_of_an_ended_session_is_challenged(client, auth):
+    success(client.post("/api/auth/logout", headers=auth.headers))
+    response = verify(client, auth.access)
+    failure(response, 401, "token_revoked")
+    assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
+
+
+def test_any_text_can_be_a_key():
+    old = TokenCodec(["ssh-rsa AAAA, as an operator may have pasted it from somewhere"])
+    now = clock.utcnow()
+    times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
+    token = old.encode(Purpose.ACCESS, USER_ID, **times, sid=USER_ID, role="student")
+    assert old.decode(Purpose.ACCESS, token)["sub"] == USER_ID
 
 
 def test_other_libraries_read_what_we_sign(auth):

@@ -114,6 +114,7 @@ class ClientSocket(socket.socket):
             sent = super().send(data, flags)  # mostly, that is all
         except BlockingIOError:
             sent = 0
+        self._moved(sent)
         rest = memoryview(data)[sent:]
         while rest:
             rest = rest[self.send(rest, flags) :]
