@@ -184,6 +184,11 @@ class _Connector:
                     except StopIteration as end:
                         return end.value
 
+            def rollback(self) -> None:
+                # The pool rolls back whatever comes back to it; at rest, there is nothing.
+                if not self.autocommit:
+                    super().rollback()
+
             def wait(self, *arguments: Any, **options: Any) -> Any:
                 if not has_request_context():
                     return super().wait(*arguments, **options)
