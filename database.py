@@ -274,12 +274,12 @@ class Prepared:
         engine = _without_transaction()
         sql, order, row_of = self._compiled.get(engine.name) or self._compile(engine.dialect)
         driver_error = engine.dialect.loaded_dbapi.Error
-        connection, driver = None, None
+        connection = None
         try:
             connection = engine.raw_connection()
-            driver = connection.driver_connection
+            driver = cast("Any", connection.driver_connection)
             arguments = [texts[name] for name in order] if order else texts
-            found = cast("Any", driver).execute(sql, arguments).fetchone()
+            found = driver.execute(sql, arguments).fetchone()
         except driver_error as error:
             if connection and engine.dialect.is_disconnect(
                 error, connection.driver_connection, None
@@ -353,10 +353,10 @@ def change(statement: Update | Delete, **parameters: Any) -> int:
     return cast("CursorResult[Any]", result).rowcount
 
 
-def change_one(statement: Update | Delete, **parameters: Any) -> Row[Any] | None:
+def change_one(statement: Update | Delete) -> Row[Any] | None:
     """Run a statement with RETURNING in the open transaction; return its row, or None."""
     options = {"synchronize_session": False}
-    result = db.session.execute(statement, parameters, execution_options=options)
+    result = db.session.execute(statement, execution_options=options)
     return cast("CursorResult[Any]", result).one_or_none()
 
 
