@@ -59,7 +59,7 @@ def create_app(
     app.url_map.merge_slashes = False
     errors.init_app(app)
     headers.init_app(app, settings)
-    bearer.init_app(app, sessions.find_bearer)
+    bearer.init_app(app, sessions.load_user)
     api.init_app(app)
     if settings.trusted_proxies:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dotenv import dotenv_values
+from jwt import InvalidKeyError
+from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -29,6 +31,7 @@ THREADS = 96
 HASHES_WAITING = 48
 PICTURES_WAITING = 24
 YEAR = 365 * 24 * 60  # minutes
+_HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
 
 class ConfigError(Exception):
@@ -99,6 +102,10 @@ def _secret(raw: str) -> str:
     # Whoever has read the same template can sign tokens. No random key begins like this.
     if re.sub(r"[\W_]", "", raw).lower().startswith(PLACEHOLDERS):
         raise ValueError("is a placeholder; it must be a random text of your own")
+    try:
+        _HMAC.prepare_key(raw)
+    except InvalidKeyError:  # PyJWT refuses to sign with what looks like a public key
+        raise ValueError("looks like a public key; it must be a random text of your own") from None
     return raw
 
 

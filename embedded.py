@@ -13,7 +13,6 @@ from pathlib import Path
 
 from flask import Flask
 from sqlalchemy import URL
-from sqlalchemy.exc import OperationalError
 
 import database
 from config import MIN_SECRET_BYTES, ConfigError
@@ -53,11 +52,8 @@ def bring_up_schema(app: Flask, folder: Path) -> None:
     with _lock(folder):
         # SQLite gives its other files the mode of this one.
         (folder / DATABASE).touch(mode=0o600)
-        try:
-            with app.app_context():
-                current = database.schema_is_current()
-        except OperationalError:  # no table yet
-            current = False
+        with app.app_context():
+            current = database.schema_is_current()
         if not current:
             database.upgrade(app)
 

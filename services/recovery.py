@@ -4,6 +4,7 @@ OWASP Forgot Password Cheat Sheet: same answer for all addresses, a token that w
 soon expires, all sessions ended, and a notice to the owner.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -74,7 +75,7 @@ def verify_email(user: UserRow, *, now: datetime) -> None:
         raise errors.InvalidToken
 
 
-def _decode(purpose: Purpose, token: str) -> dict[str, Any]:
+def _decode(purpose: Purpose, token: str) -> Mapping[str, Any]:
     try:
         return tokens.decode(purpose, token)
     except (TokenInvalid, TokenExpired):

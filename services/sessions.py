@@ -5,6 +5,7 @@ there until the last of them has expired. OAuth 2.0 Security BCP (RFC 9700, sect
 reasons for rotating refresh tokens and for ending the session when a spent one comes back.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -25,14 +26,14 @@ from sqlalchemy import (
 import errors
 from core import ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import Prepared, change, one_statement, reading
+from database import DriverSelect, change, one_statement, reading
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
 MAX_SESSIONS = 50
 
 # The one query of a protected request: the active user, unless the session was ended.
-_BEARER = Prepared(
+_BEARER = DriverSelect(
     select(User.__table__).where(
         User.id == bindparam("user_id"),
         User.is_active,
@@ -88,7 +89,7 @@ class Replayed:
         self.user_id = user_id
 
 
-def find_bearer(user_id: str, session_id: str) -> UserRow | None:
+def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None when its session was ended."""
     return cast("UserRow | None", _BEARER.one_or_none(user_id=user_id, session_id=session_id))
 
@@ -122,7 +123,7 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     return _pair(session, user.role, now=now)
 
 
-def read_refresh_token(token: str) -> dict[str, Any]:
+def read_refresh_token(token: str) -> Mapping[str, Any]:
     """Return what a refresh token says. Raises TokenInvalid or TokenExpired."""
     try:
         return tokens.decode(Purpose.REFRESH, token)
@@ -132,7 +133,7 @@ def read_refresh_token(token: str) -> dict[str, Any]:
         raise errors.TokenExpired from None
 
 
-def move_on(claims: dict[str, Any], *, now: datetime) -> TokenPair | None:
+def move_on(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
     """Trade a session's current refresh token for the next pair; it is spent then.
 
     None if it is not the current one. It is one statement, and so a transaction of its own.
@@ -150,7 +151,7 @@ def move_on(claims: dict[str, Any], *, now: datetime) -> TokenPair | None:
     return _pair(session, session.role, now=now) if session else None
 
 
-def answer_spent(claims: dict[str, Any], *, now: datetime) -> TokenPair | Replayed:
+def answer_spent(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | Replayed:
     """Judge a refresh token that is not the current one.
 
     The one spent last gets the same successor again for a while, since tabs refresh at once and

@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import event, insert
 from werkzeug.test import TestResponse
 
-from database import Prepared, transaction
+from database import DriverSelect, transaction
 from extensions import db
 from models import User
 
@@ -97,16 +97,16 @@ def statements_of(app: Flask) -> Iterator[list[str]]:
     def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
         sent.append(statement)
 
-    # A prepared query passes SQLAlchemy's events by.
-    one_or_none = Prepared.one_or_none
+    # The guard's query passes SQLAlchemy's events by.
+    one_or_none = DriverSelect.one_or_none
 
-    def note_prepared(query: Prepared, **texts: str) -> Any:
-        sent.append(str(query.statement))
-        return one_or_none(query, **texts)
+    def note_select(query: DriverSelect, **parameters: str) -> Any:
+        sent.append("the guard's SELECT")
+        return one_or_none(query, **parameters)
 
     event.listen(engine, "before_cursor_execute", note)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Prepared, "one_or_none", note_prepared)
+        patched.setattr(DriverSelect, "one_or_none", note_select)
         yield sent
     event.remove(engine, "before_cursor_execute", note)
 

@@ -125,6 +125,11 @@ def test_a_key_has_32_bytes_or_more() -> None:
     assert load({"SECRET_KEY": "é" * 16}).secret_key == "é" * 16  # two bytes each
 
 
+def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused() -> None:
+    for key in ("ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAB", '{"kty": "oct", "k": "AAAAAAAAAAAAAAAA"}'):
+        assert "SECRET_KEY looks like a public key" in refusal(SECRET_KEY=key)
+
+
 @pytest.mark.parametrize(
     "placeholder",
     [
