@@ -5,7 +5,8 @@ from flask import current_app
 from sqlalchemy import text
 
 import models
-from extensions import Base, db
+from database import transaction
+from extensions import Base
 
 # Any number will do, as long as nothing else in the database locks the same one.
 UPGRADE_LOCK = 0x6163636F756E7473
@@ -21,7 +22,8 @@ def render_item(kind, item, _autogen_context):
 
 
 # Commits at the end. On SQLite it begins with the write lock, so that a second process waits here.
-with current_app.app_context(), db.engine.begin() as connection:
+with current_app.app_context(), transaction() as session:
+    connection = session.connection()
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SET LOCAL statement_timeout = 0"))

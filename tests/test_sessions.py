@@ -9,7 +9,6 @@ from sqlalchemy import delete, func, select, text, update
 
 from core import clock as real_clock
 from database import reading, transaction
-from extensions import db
 from models import DeniedSession, User, UserSession
 from services import pruning, sessions
 
@@ -324,7 +323,7 @@ def test_ending_all_sessions_waits_for_a_login_on_its_way(app, auth):
         return app.test_client().delete("/api/auth/sessions", headers=auth.headers)
 
     with ThreadPoolExecutor(1) as thread, app.app_context():
-        with db.engine.begin() as login:
+        with transaction() as login:
             login.execute(update(User).values(last_login_at=real_clock.utcnow()))
             answer = thread.submit(end_all)
             with reading() as connection:
