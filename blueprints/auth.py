@@ -109,16 +109,7 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     For 30 seconds the token spent last still gets the same successor, for tabs that refresh at
     once and answers that were lost. Any other spent token ends the whole session.
     """
-    claims, now = sessions.read_refresh_token(body["refresh_token"]), clock.utcnow()
-    pair = sessions.move_on(claims, now=now)
-    if pair is not None:
-        return pair
-    with transaction():
-        outcome = sessions.answer_spent(claims, now=now)
-    if isinstance(outcome, sessions.Replayed):
-        record("refresh_token_reused", outcome.user_id)
-        raise errors.TokenRevoked
-    return outcome
+    return sessions.rotate(body["refresh_token"], now=clock.utcnow())
 
 
 @endpoint(

@@ -1,4 +1,4 @@
-"""Sessions: opened by a login, moved on by refreshes, ended by deleting their row.
+"""Sessions: opened by a login, rotated by refreshes, ended by deleting their row.
 
 Access tokens are checked against the denylist only, so the end of a session also puts its id
 there until the last of them has expired. OAuth 2.0 Security BCP (RFC 9700, section 4.14) has the
@@ -25,8 +25,9 @@ from sqlalchemy import (
 
 import errors
 from core import ids
+from core.events import record
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import DriverSelect, change, one_statement, reading
+from database import DriverSelect, change, one_statement, reading, transaction
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
@@ -50,8 +51,8 @@ _LATER = case(
     (_SESSIONS.c.access_expires_at > bindparam("latest"), _SESSIONS.c.access_expires_at),
     else_=bindparam("latest", type_=UTCDateTime),
 )
-# One conditional UPDATE decides which of many calls with one token moves the session on.
-_MOVE_ON = (
+# One conditional UPDATE decides which of many calls with one token rotates it.
+_ROTATE = (
     update(_SESSIONS)
     .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
     .values(
@@ -62,7 +63,7 @@ _MOVE_ON = (
     )
     .returning(*_SESSIONS.c, _ACTIVE_USER.scalar_subquery().label("role"))
 )
-_HOLD = (
+_LOCK = (
     select(_SESSIONS, _USERS.c.role)
     .join(_USERS)
     .where(*_THIS, _USERS.c.is_active)
@@ -82,13 +83,6 @@ class TokenPair:
     expires_in: int
 
 
-class Replayed:
-    """A spent refresh token came back, and its session was ended."""
-
-    def __init__(self, user_id: str) -> None:
-        self.user_id = user_id
-
-
 def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None when its session was ended."""
     return cast("UserRow | None", _BEARER.one_or_none(user_id=user_id, session_id=session_id))
@@ -97,7 +91,7 @@ def load_user(user_id: str, session_id: str) -> UserRow | None:
 def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:
     """Open a session and return its first tokens. The oldest beyond MAX_SESSIONS give way.
 
-    The caller holds the user's row, so that two logins at once cannot both be the fiftieth.
+    The caller has locked the user's row, so that two logins at once cannot both be the fiftieth.
     """
     session = UserSession(
         id=ids.new_row_id(),
@@ -123,21 +117,19 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     return _pair(session, user.role, now=now)
 
 
-def read_refresh_token(token: str) -> Mapping[str, Any]:
-    """Return what a refresh token says. Raises TokenInvalid or TokenExpired."""
+def rotate(token: str, *, now: datetime) -> TokenPair:
+    """Trade a session's refresh token for the next pair of tokens. The one sent is spent.
+
+    A job of its own, which commits: what it finds out must be kept although the response is an
+    error. Raises TokenInvalid, TokenExpired, and TokenRevoked when the session has ended or the
+    token was spent before.
+    """
     try:
-        return tokens.decode(Purpose.REFRESH, token)
+        claims = tokens.decode(Purpose.REFRESH, token)
     except TokenInvalid:
         raise errors.TokenInvalid from None
     except TokenExpired:
         raise errors.TokenExpired from None
-
-
-def move_on(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
-    """Trade a session's current refresh token for the next pair; it is spent then.
-
-    None if it is not the current one. It is one statement, and so a transaction of its own.
-    """
     parameters = {
         "of_session": claims["sid"],
         "of_user": claims["sub"],
@@ -147,19 +139,26 @@ def move_on(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
         "latest": now + timedelta(minutes=settings.access_token_minutes),
     }
     with one_statement() as connection:
-        session = connection.execute(_MOVE_ON, parameters).one_or_none()
-    return _pair(session, session.role, now=now) if session else None
+        session = connection.execute(_ROTATE, parameters).one_or_none()
+    if session is not None:
+        return _pair(session, session.role, now=now)
+    with transaction():
+        pair = _handle_reuse(claims, now=now)
+    if pair is None:
+        record("refresh_token_reused", claims["sub"])
+        raise errors.TokenRevoked
+    return pair
 
 
-def answer_spent(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | Replayed:
-    """Judge a refresh token that is not the current one.
+def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
+    """Judge a refresh token that is not the current one. None if its session was ended for it.
 
-    The one spent last gets the same successor again for a while, since tabs refresh at once and
-    phones lose answers. Any other ends the session: the caller must commit that before it answers.
-    Raises TokenRevoked when there is no session any more.
+    The token spent last gets the same successor again for a while, because tabs refresh at once
+    and phones lose responses. Any other token ends the session. Raises TokenRevoked when there is
+    no session any more.
     """
     this = {"of_session": claims["sid"], "of_user": claims["sub"]}
-    session = db.session.execute(_HOLD, this).one_or_none()
+    session = db.session.execute(_LOCK, this).one_or_none()
     if session is None:
         raise errors.TokenRevoked
     grace = timedelta(seconds=settings.refresh_grace_seconds)
@@ -167,7 +166,7 @@ def answer_spent(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | Rep
         change(_LIVE_ON, **this, latest=_access_expiry(now, session.expires_at))
         return _pair(session, session.role, now=now)
     _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    return Replayed(claims["sub"])
+    return None
 
 
 def is_open(session_id: str, user_id: str) -> bool:
