@@ -15,7 +15,7 @@ from blueprints import admin, auth, avatars, health, records, site, users
 from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
-from services import counters, sessions
+from services import sessions
 from web import answers, api, bearer, bodies, errors, headers, limits, logs, openapi
 from web.lean import LeanFlask
 
@@ -76,7 +76,7 @@ def create_app(
     app.register_blueprint(health.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)
-    limits.init_app(app, settings, counters.uri(settings.ratelimit_storage_uri))
+    limits.init_app(app, settings)
 
     # 5. Commands
     cli.init_app(app)

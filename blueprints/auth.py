@@ -18,11 +18,11 @@ from web.limits import GUESSES, By, Counts, Limit, forgive
 
 bp = Blueprint("auth", __name__)
 
-# Whole classes sign up from one address, and mistype. That one address for mails can sign up again
-# and again, after its account was deleted, must not become a way to send somebody mails.
+# Whole classes sign up from one client IP, and mistype. The limit by e-mail address is for accounts
+# that are deleted and registered again: each registration sends a mail.
 REGISTRATIONS = (
-    Limit("registrations", "100 per hour", "registrations", By.ADDRESS, Counts.SUCCESSES),
-    Limit("registration-tries", "1000 per hour", "tries to register", By.ADDRESS),
+    Limit("registrations", "100 per hour", "registrations", By.IP, Counts.SUCCESSES),
+    Limit("registration-tries", "1000 per hour", "calls of register", By.IP),
     Limit(
         "registrations-of-one",
         "10 per hour",
@@ -33,9 +33,12 @@ REGISTRATIONS = (
 )
 
 
-def _mails(kind: str) -> Limit:
+def _mails(kind: str) -> tuple[Limit, Limit]:
     words = f"{kind} to an e-mail address"
-    return Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
+    return (
+        Limit(f"{kind} by IP", "60 per hour", f"requests for {kind}", By.IP),
+        Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True),
+    )
 
 
 REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
@@ -74,7 +77,7 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     answer=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
-    limits=(Limit("logins", "60 per minute", "logins", By.ADDRESS), *GUESSES),
+    limits=(*GUESSES, Limit("logins", "60 per minute", "logins", By.IP)),
 )
 def login(body: dict[str, str]) -> dict[str, Any]:
     """Open a session with e-mail address and password.
@@ -101,7 +104,7 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     answer=schemas.TokenPair,
     message="Here are your new tokens.",
     errors=REFRESH_ERRORS,
-    limits=(Limit("refreshes", "300 per minute", "refreshes", By.ADDRESS),),
+    limits=(Limit("refreshes", "300 per minute", "refreshes", By.IP),),
 )
 def refresh(body: dict[str, str]) -> sessions.TokenPair:
     """Trade a refresh token for a new pair; the one sent is spent.
@@ -174,7 +177,7 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.Address,
     message="If there is an account with this address, a mail with a link is on its way to it.",
-    limits=(_mails("reset mails"),),
+    limits=_mails("reset mails"),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Ask for a mail with a link that sets a new password.
@@ -204,7 +207,7 @@ def reset_password(body: dict[str, str]) -> None:
     with transaction():
         recovery.replace_password(user, password_hash, now=clock.utcnow())
     record("password_reset", user.id)
-    # Who forgot the password has probably guessed at it, and shall not wait with the new one.
+    # The user probably tried old passwords before; the new one must work at once.
     forgive(user.email)
 
 
@@ -230,7 +233,7 @@ def verify_email(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this address waits to be confirmed, a mail with a link is on its way to it.",
-    limits=(_mails("verification mails"),),
+    limits=_mails("verification mails"),
 )
 def resend_verification(body: dict[str, str]) -> None:
     """Ask for another verification mail. The answer is the same for every address."""

@@ -1,26 +1,28 @@
-"""Limits: declared on the view, counted by Flask-Limiter, refused with 429 and Retry-After.
+"""Limits: declared on the view, counted with the library `limits`, refused with 429.
 
-All workers and machines count in one place. A counter's key is an HMAC of the client's network
-and of the account's e-mail address, so nobody can tell from the counters who was here.
+All workers and machines count in one storage. A counter's key is an HMAC of the client's network
+and of the account's e-mail address, so that the counters tell nobody who was here.
 
-A call is counted before the view runs, or parallel ones would slip through, and taken back where
-it turns out not to be one of those that its limit is about.
+A call is counted before the view runs, because parallel calls would slip through otherwise. When
+its outcome is not what the limit is about, such as a right password, it is taken back. A count may
+be off by one when its window ends in between; nobody can guess more often by that.
 """
 
 import functools
 import hmac
-import inspect
 import logging
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, cast
 
 from flask import Flask, current_app, g
-from flask_limiter import Limiter, RateLimitExceeded
-from limits import RateLimitItem, parse
+from limits import parse
+from limits.errors import StorageError
+from limits.strategies import FixedWindowRateLimiter
+from werkzeug.local import LocalProxy
 
 import errors
 from config import Settings
@@ -29,38 +31,35 @@ from core.events import record
 from database import is_unavailable
 from extensions import settings
 from fieldtypes import normalise_email
-from web import bearer, client
+from web import bearer, client, counters
 
 View = Callable[..., Any]
-# Seconds that a call waits for the verdicts on guesses that are being hashed; and between looks.
-VERDICTS_WITHIN = 5.0
-LOOK_AGAIN = 0.05
 
 _log = logging.getLogger("accounts.limits")
+_item = functools.cache(parse)
+_limiter = cast("FixedWindowRateLimiter", LocalProxy(lambda: current_app.extensions["limiter"]))
 
 
 class By(Enum):
     """Whose calls are counted together."""
 
-    ADDRESS = "address"
+    IP = "client IP"
     ACCOUNT = "account"
-    ACCOUNT_AND_ADDRESS = "account and address"
+    ACCOUNT_AND_IP = "account and client IP"
 
 
 class Counts(Enum):
     """Which calls stay counted."""
 
     ALL = auto()
-    WRONG_PASSWORDS = auto()
+    FAILED_LOGINS = auto()
     SUCCESSES = auto()
 
 
 @dataclass(frozen=True)
 class Limit:
-    """So many in so much time, and then a 429; or, if it is `silent`, the answer without the act.
-
-    Views that name the same limit have one count for all.
-    """
+    """How many calls are allowed in how much time. One more is answered with 429; a `silent` limit
+    sends the usual response and nothing is done. Views with the same limit share its counts."""
 
     name: str
     rate: str  # as the library `limits` reads it
@@ -71,137 +70,88 @@ class Limit:
 
 
 # For views that check a password.
+_WRONG = "wrong passwords for an account"
+_ANYWHERE = f"{_WRONG} from all client IPs"
 GUESSES = (
-    Limit(
-        "guesses",
-        "10 per 15 minutes",
-        "wrong passwords for an account",
-        By.ACCOUNT_AND_ADDRESS,
-        Counts.WRONG_PASSWORDS,
-    ),
-    Limit(
-        "guesses-everywhere",
-        "100 per hour",
-        "wrong passwords for an account from all addresses",
-        By.ACCOUNT,
-        Counts.WRONG_PASSWORDS,
-    ),
+    Limit("guesses", "10 per 15 minutes", _WRONG, By.ACCOUNT_AND_IP, Counts.FAILED_LOGINS),
+    Limit("guesses-everywhere", "100 per hour", _ANYWHERE, By.ACCOUNT, Counts.FAILED_LOGINS),
 )
 
 
 class _Counter:
     """The count of one limit for one client or account."""
 
-    def __init__(self, limiter: Limiter, limit: Limit) -> None:
-        self.limit = limit
-        self.item: RateLimitItem = parse(limit.rate)
-        self._strategy = limiter.limiter
-        self._key = _key(limit.by)()
-
-    def is_full(self) -> bool:
-        return not self._strategy.test(self.item, self._key, self.limit.name)
-
-    def take_back(self) -> None:
-        self._strategy.hit(self.item, self._key, self.limit.name, cost=-1)
-
-    def clear(self) -> None:
-        self._strategy.clear(self.item, self._key, self.limit.name)
-        self._strategy.clear(self.item, self._key, f"{self.limit.name}-judged")
-
-    def note_verdict(self) -> None:
-        """Count a guess as one that was wrong, and not just under way."""
-        self._strategy.hit(self.item, self._key, f"{self.limit.name}-judged")
-
-    def awaits_verdicts(self) -> bool:
-        return self._strategy.test(self.item, self._key, f"{self.limit.name}-judged")
-
-    def seconds_left(self) -> int:
-        key = self.item.key_for(self._key, self.limit.name)
-        return max(1, math.ceil(self._strategy.storage.get_expiry(key) - _now()))
-
-
-def _now() -> float:
-    return clock.utcnow().timestamp()
-
-
-def init_app(app: Flask, settings: Settings, storage_uri: str) -> None:
-    """Count the calls of all views that declare limits. Comes after the blueprints."""
-    app.extensions["limits"] = None
-    if not settings.ratelimit_enabled:
-        return
-    limiter = Limiter(_key(By.ADDRESS), storage_uri=storage_uri, strategy="fixed-window")
-    # Named as there already, so that it adds no hooks. At each request they would look for limits
-    # of the whole application; there are none, and it takes a seventh of a quick call's time.
-    app.extensions["limiter"] = {limiter}
-    limiter.init_app(app)
-    # A view stands at two paths, and must be decorated once, or each call would count for two.
-    operations = {
-        inspect.unwrap(handle): handle.operation
-        for handle in app.view_functions.values()
-        if hasattr(handle, "operation")
-    }
-    counted = {
-        view: _counted(limiter, view, operation.limits)
-        for view, operation in operations.items()
-        if operation.limits
-    }
-    app.extensions["limits"] = limiter, counted
-
-
-def _counted(limiter: Limiter, view: View, limits: tuple[Limit, ...]) -> View:
-    for limit in limits:
-        view = limiter.shared_limit(limit.rate, limit.name, key_func=_key(limit.by))(view)
-    return view
-
-
-def _key(by: By) -> Callable[[], str]:
-    def key() -> str:
-        whose = [by.value]
-        if by is not By.ADDRESS:
-            whose.append(g.limited_account)
-        if by is not By.ACCOUNT:
+    def __init__(self, limit: Limit, account: str) -> None:
+        whose = [limit.by.value]
+        if limit.by is not By.IP:
+            whose.append(account)
+        if limit.by is not By.ACCOUNT:
             whose.append(client.network())
         text = "\0".join(("limits", *whose)).encode()
-        return hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
+        key = hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
+        self.limit = limit
+        self.calls = _item(limit.rate), key, limit.name
+        # How many of the counted passwords were found to be wrong. The others are being checked.
+        self.wrong = _item(limit.rate), key, f"{limit.name}-judged"
 
-    return key
+    def has_room(self) -> bool:
+        return _limiter.test(*self.calls)
+
+    def take_back(self) -> None:
+        item, *names = self.calls
+        if _limiter.storage.incr(item.key_for(*names), item.get_expiry(), -1) < 0:
+            _limiter.clear(*self.calls)  # its window ended or it was cleared meanwhile
+
+    def clear(self) -> None:
+        _limiter.clear(*self.calls)
+        _limiter.clear(*self.wrong)
+
+    def seconds_to_wait(self) -> int:
+        # A password that is still being checked may be right and make room.
+        if self.limit.counts is Counts.FAILED_LOGINS and _limiter.test(*self.wrong):
+            return 1
+        end = _limiter.get_window_stats(*self.calls).reset_time
+        return max(1, math.ceil(end - clock.utcnow().timestamp()))
+
+
+def init_app(app: Flask, settings: Settings) -> None:
+    """Choose where calls are counted."""
+    storage = counters.storage(settings.ratelimit_storage_uri)
+    app.extensions["limiter"] = FixedWindowRateLimiter(storage)
 
 
 def within(limits: tuple[Limit, ...], view: View) -> View:
-    """Return a view that is run within its limits.
-
-    It raises TooManyRequests when one is reached, unless that is silent: then it returns None.
-    """
-
-    @functools.wraps(view)
-    def run(**arguments: Any) -> Any:
-        return _run(view, limits, arguments)
-
-    return run
+    """Return the view with its limits. It raises TooManyRequests when one is reached, or returns
+    None when that one is silent."""
+    # Calls that a silent limit stops still count for the others; they are outside of it.
+    for silent in (True, False):
+        if chosen := tuple(limit for limit in limits if limit.silent is silent):
+            view = functools.partial(_run, view, chosen)
+    return view
 
 
-def _run(view: View, limits: tuple[Limit, ...], arguments: dict[str, Any]) -> Any:
-    if current_app.extensions["limits"] is None:
+def _run(view: View, limits: tuple[Limit, ...], **arguments: Any) -> Any:
+    if not settings.ratelimit_enabled:
         return view(**arguments)
-    limiter, counted = current_app.extensions["limits"]
-    if any(limit.by is not By.ADDRESS for limit in limits):
-        g.limited_account = _account(arguments["body"])
-    counters = [_Counter(limiter, limit) for limit in limits]
-    # To refuse a call costs reads only: a flood of calls is no flood of writes.
-    while not (full := [counter for counter in counters if _is_full(counter)]):
-        try:
-            result = counted[view](**arguments)
-        except RateLimitExceeded:
-            # Others were faster since the look above. What was counted, up to that limit, goes.
-            hit = {counted.request_args[-1] for counted in limiter.current_limits}
-            _quietly(*(each.take_back for each in counters if each.limit.name in hit))
-        except Exception as error:
-            _settle(counters, error)
-            raise
-        else:
-            _settle(counters, None)
-            return result
-    return _refuse(full[0])
+    by_account = any(limit.by is not By.IP for limit in limits)
+    account = _account(arguments["body"]) if by_account else ""
+    counted = [_Counter(limit, account) for limit in limits]
+    try:
+        full = _count(counted)
+        if full and not full.limit.silent:
+            raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
+    except StorageError as error:
+        _log.error("Redis cannot be used, so this call is not limited: %s", error)
+        return view(**arguments)
+    if full:
+        return None
+    try:
+        result = view(**arguments)
+    except Exception as error:
+        _settle(counted, error)
+        raise
+    _settle(counted, None)
+    return result
 
 
 def _account(body: dict[str, Any]) -> str:
@@ -211,69 +161,60 @@ def _account(body: dict[str, Any]) -> str:
     return str(bearer.user().email)
 
 
-def _is_full(counter: _Counter) -> bool:
-    """Whether a limit is reached, for good.
-
-    Guesses that are still being hashed may be right, as when a class logs in to one account, and
-    the first right one makes room. So their verdicts are waited for.
-    """
-    deadline = time.monotonic() + VERDICTS_WITHIN
-    while counter.is_full():
-        patient = counter.limit.by is By.ACCOUNT_AND_ADDRESS and counter.awaits_verdicts()
-        if not patient or time.monotonic() > deadline:
-            return True
-        time.sleep(LOOK_AGAIN)
-    return False
+def _count(all_counters: list[_Counter]) -> _Counter | None:
+    """Count a call; or, when a counter is full, count nothing and return that counter."""
+    # Reads come first, so that a flood of refused calls is not a flood of writes.
+    full = next((counter for counter in all_counters if not counter.has_room()), None)
+    if full is None:
+        full = _hit(all_counters)
+    if full:
+        limit = full.limit
+        record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
+    return full
 
 
-def _refuse(reached: _Counter) -> None:
-    limit = reached.limit
-    record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
-    if not limit.silent:
-        raise errors.TooManyRequests(retry_after=reached.seconds_left())
+def _hit(all_counters: list[_Counter]) -> _Counter | None:
+    for number, counter in enumerate(all_counters):
+        if not _limiter.hit(*counter.calls):
+            # Parallel calls took the last places since the read.
+            with _harmless():
+                for each in all_counters[:number]:
+                    each.take_back()
+                # With room there, a new window has begun, and this call is not counted in it.
+                if not counter.has_room():
+                    counter.take_back()
+            return counter
+    return None
 
 
-def _settle(counters: list[_Counter], error: Exception | None) -> None:
-    """Take back what a call was counted for and was not; `error` is how it ended."""
+def _settle(all_counters: list[_Counter], error: Exception | None) -> None:
+    """Change the counts by the outcome of a call; `error` is what the view raised."""
     if error and is_unavailable(error) and not settings.ratelimit_storage_uri:
-        return  # the counters are in the database that is away, and the answer shall not wait twice
+        return  # The counters are in the same unreachable database; do not time out twice.
     wrong = isinstance(error, errors.InvalidCredentials | errors.WrongPassword)
     fault = error is not None and not (isinstance(error, errors.ApiError) and error.status < 500)
-    for counter in counters:
-        change = _change(counter, failed=error is not None, wrong=wrong, fault=fault)
-        if change and not _quietly(change):
-            return
+    with _harmless():
+        for counter in all_counters:
+            counts, by = counter.limit.counts, counter.limit.by
+            if counts is Counts.FAILED_LOGINS and wrong:
+                _limiter.hit(*counter.wrong)
+            elif counts is Counts.FAILED_LOGINS and by is By.ACCOUNT_AND_IP and not fault:
+                counter.clear()  # the password was right, whatever the response
+            elif counts is Counts.FAILED_LOGINS or (counts is Counts.SUCCESSES and error):
+                counter.take_back()
 
 
-def _change(
-    counter: _Counter, *, failed: bool, wrong: bool, fault: bool
-) -> Callable[[], None] | None:
-    counts, of_address = counter.limit.counts, counter.limit.by is By.ACCOUNT_AND_ADDRESS
-    if counts is Counts.SUCCESSES and failed:
-        return counter.take_back
-    if counts is not Counts.WRONG_PASSWORDS:
-        return None
-    if wrong:
-        return counter.note_verdict if of_address else None
-    # The password was right if there is any answer; and that clears the count of its address.
-    return counter.clear if of_address and not fault else counter.take_back
-
-
-def _quietly(*changes: Callable[[], None]) -> bool:
-    """Change counts; return whether that was possible. What was done and answered stands anyway."""
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Keep a count that cannot be changed from changing the response."""
     try:
-        for change in changes:
-            change()
+        yield
     except Exception as error:
         _log.warning("a count could not be changed: %s", type(error).__name__)
-        return False
-    return True
 
 
 def forgive(email: str) -> None:
-    """Clear what the caller has guessed at an account, after another proof that it is theirs."""
-    if current_app.extensions["limits"] is None:
-        return
-    limiter, _ = current_app.extensions["limits"]
-    g.limited_account = email
-    _quietly(*(_Counter(limiter, limit).clear for limit in GUESSES[:1]))
+    """Clear the caller's failed logins to an account, after another proof that it is theirs."""
+    if settings.ratelimit_enabled:
+        with _harmless():
+            _Counter(GUESSES[0], email).clear()

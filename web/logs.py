@@ -130,7 +130,6 @@ def configure(settings: Settings) -> None:
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
     logging.getLogger("werkzeug").addFilter(_tidy)
-    logging.getLogger("flask-limiter").setLevel(logging.WARNING)  # `limit_reached` says more
     logging.getLogger("PIL").setLevel(logging.WARNING)  # else a line for each part of a picture
     logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # a line for each
 

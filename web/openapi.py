@@ -115,7 +115,7 @@ def _describe(operation: Operation, text: str) -> dict[str, Any]:
 def _limits(operation: Operation) -> str:
     sentences = []
     for limit in operation.limits:
-        whose = "" if limit.by is By.ACCOUNT else " from one address"
+        whose = "" if limit.by is By.ACCOUNT else " from one client IP"
         beyond = "; beyond it, nothing is sent" if limit.silent else ""
         sentences.append(f"At most {limit.rate}: {limit.things}{whose}{beyond}.")
     return " ".join(sentences)

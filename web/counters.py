@@ -1,0 +1,65 @@
+"""The storage that limits are counted in: the service's own database, or Redis."""
+
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from limits.storage import Storage, storage_from_string
+from sqlalchemy import Table, case, delete, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from core import clock
+from database import insert_into, one_statement, reading
+from models import Counter
+
+
+def storage(redis_url: str) -> Storage:
+    """Return Redis, which raises limits.errors.StorageError; or without a URL the database, which
+    raises SQLAlchemy's errors."""
+    if not redis_url:
+        return DatabaseCounters()
+    waits = {"socket_timeout": 1, "socket_connect_timeout": 1}  # seconds
+    return cast("Storage", storage_from_string(redis_url, wrap_exceptions=True, **waits))
+
+
+class DatabaseCounters(Storage):
+    """Fixed windows in the table `counters`: a counter's window begins with its first hit."""
+
+    base_exceptions = SQLAlchemyError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        now = clock.utcnow()
+        statement = insert_into(cast("Table", Counter.__table__)).values(
+            key=key, hits=amount, expires_at=now + timedelta(seconds=expiry)
+        )
+        new, over = statement.excluded, Counter.expires_at <= now
+        changes = {
+            "hits": case((over, new.hits), else_=Counter.hits + new.hits),
+            "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
+        }
+        statement = statement.on_conflict_do_update(index_elements=[Counter.key], set_=changes)
+        with one_statement() as connection:
+            return cast("int", connection.scalar(statement.returning(Counter.hits)))
+
+    def get(self, key: str) -> int:
+        return self._window(key)[0]
+
+    def get_expiry(self, key: str) -> float:
+        return self._window(key)[1].timestamp()
+
+    def _window(self, key: str) -> tuple[int, datetime]:
+        query = select(Counter.hits, Counter.expires_at).where(Counter.key == key)
+        now = clock.utcnow()
+        with reading() as connection:
+            row: Any = connection.execute(query.where(Counter.expires_at > now)).one_or_none()
+        return row or (0, now)
+
+    def clear(self, key: str) -> None:
+        with one_statement() as connection:
+            connection.execute(delete(Counter).where(Counter.key == key))
+
+    def reset(self) -> None:
+        with one_statement() as connection:
+            connection.execute(delete(Counter))
+
+    def check(self) -> bool:
+        return True  # `/readyz` tells whether the database can be used
