@@ -36,7 +36,7 @@ REGISTRATIONS = (
 def _mails(kind: str) -> tuple[Limit, Limit]:
     words = f"{kind} to an e-mail address"
     return (
-        Limit(f"{kind} by IP", "60 per hour", f"requests for {kind}", By.IP),
+        Limit(f"{kind} by client", "60 per hour", f"requests for {kind}", By.IP),
         Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True),
     )
 

@@ -1,7 +1,9 @@
-"""How often is too often: for an address, for an account, and for the mails to one."""
+"""How often is too often: for a client IP, for an account, and for the mails to one."""
 
 import math
 import re
+import threading
+import time
 from http import HTTPStatus
 
 import pytest
@@ -14,14 +16,13 @@ from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, reading, transaction
 from models import Counter, User
 from services import pruning
-from services.counters import DatabaseCounters
-from web import limits
+from web.counters import DatabaseCounters
 from web.limits import GUESSES
 
 LIMITED = {
     str(endpoint): endpoint.operation.limits for endpoint in API if endpoint.operation.limits
 }
-OTHER_ADDRESS = {"REMOTE_ADDR": "198.51.100.9"}
+OTHER_IP = {"REMOTE_ADDR": "198.51.100.9"}
 
 
 @pytest.fixture
@@ -62,17 +63,17 @@ def hit(limited, endpoint, **options):
 
 def counters(app):
     with app.app_context(), reading() as connection:
-        return connection.execute(select(Counter.__table__)).all()
+        return connection.execute(select(Counter.__table__).order_by(Counter.key)).all()
 
 
 def test_what_is_limited_is_what_we_promise():
     guesses = ["10 per 15 minutes", "100 per hour"]
     assert {name: [limit.rate for limit in found] for name, found in LIMITED.items()} == {
         "POST /api/auth/register": ["100 per hour", "1000 per hour", "10 per hour"],
-        "POST /api/auth/login": ["60 per minute", *guesses],
+        "POST /api/auth/login": [*guesses, "60 per minute"],
         "POST /api/auth/refresh": ["300 per minute"],
-        "POST /api/auth/forgot-password": ["3 per hour"],
-        "POST /api/auth/resend-verification": ["3 per hour"],
+        "POST /api/auth/forgot-password": ["60 per hour", "3 per hour"],
+        "POST /api/auth/resend-verification": ["60 per hour", "3 per hour"],
         "PUT /api/users/password": [*guesses, "20 per hour"],
         "DELETE /api/users/account": guesses,
     }
@@ -82,7 +83,7 @@ def test_what_is_limited_is_what_we_promise():
     ("endpoint", "allowed", "window"),
     [("POST /api/auth/login", 60, 60), ("POST /api/auth/refresh", 300, 60)],
 )
-def test_calls_of_one_address_have_a_limit(limited, endpoint, allowed, window, clock):
+def test_calls_from_one_client_ip_have_a_limit(limited, endpoint, allowed, window, clock):
     paths = ["/api" + endpoint.split("/api")[1], endpoint.split("/api")[1]]
 
     def call(number, **options):
@@ -96,7 +97,7 @@ def test_calls_of_one_address_have_a_limit(limited, endpoint, allowed, window, c
     assert HTTPStatus.TOO_MANY_REQUESTS not in statuses
     for number in range(3):
         assert refused(call(number), window)
-    assert call(0, environ_overrides=OTHER_ADDRESS).status_code != 429
+    assert call(0, environ_overrides=OTHER_IP).status_code != 429
     clock.move(seconds=window + 1)
     assert call(0).status_code != 429
 
@@ -119,7 +120,9 @@ def register(client, monkeypatch):
     return register
 
 
-def test_a_hundred_registrations_an_hour_from_one_address_and_failures_are_none(register, clock):
+def test_a_hundred_registrations_an_hour_from_one_client_ip_and_failures_do_not_count(
+    register, clock
+):
     assert register("taken") == 201
     for number in range(99):
         assert register("taken") == 409
@@ -127,7 +130,7 @@ def test_a_hundred_registrations_an_hour_from_one_address_and_failures_are_none(
         path = ["/api/auth/register", "/auth/register"][number % 2]
         assert register(f"user{number}", path=path) == 201
     assert register("late") == 429
-    assert register("late", environ_overrides=OTHER_ADDRESS) == 201
+    assert register("late", environ_overrides=OTHER_IP) == 201
     clock.move(minutes=61)
     assert register("later") == 201
 
@@ -142,8 +145,8 @@ def test_tries_to_register_have_a_limit_too(limited, register):
 
 def test_registering_a_stranger_again_and_again_has_a_limit(limited, register):
     for number in range(10):
-        address = {"REMOTE_ADDR": f"198.51.100.{number}"}
-        assert register(f"user{number}", "victim@example.org", environ_overrides=address) == 201
+        ip = {"REMOTE_ADDR": f"198.51.100.{number}"}
+        assert register(f"user{number}", "victim@example.org", environ_overrides=ip) == 201
         with limited.app_context(), transaction() as session:
             session.execute(delete(User))
     assert register("last", "victim@example.org") == 429
@@ -171,7 +174,7 @@ def test_a_call_of_the_wrong_shape_is_not_counted(client, log_in_with):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_ten_wrong_passwords_from_one_address_lock_the_account_for_that_address(
+def test_ten_wrong_passwords_from_one_client_ip_lock_the_account_for_that_ip(
     make_user, log_in_with, known, clock
 ):
     if known:
@@ -184,7 +187,7 @@ def test_ten_wrong_passwords_from_one_address_lock_the_account_for_that_address(
         assert refused(log_in_with(password), 15 * 60 - 10)
     # Nobody else is locked out: another account there, this one elsewhere.
     failure(log_in_with("wrong", "other@example.org"), 401, "invalid_credentials")
-    elsewhere = log_in_with(PASSWORD, environ_overrides=OTHER_ADDRESS)
+    elsewhere = log_in_with(PASSWORD, environ_overrides=OTHER_IP)
     assert elsewhere.status_code == (200 if known else 401)
     # What was refused does not make it longer.
     clock.move(seconds=15 * 60 - 9)
@@ -198,23 +201,23 @@ def test_a_hundred_wrong_passwords_from_everywhere_lock_the_account(
     if known:
         make_user()
     for number in range(100):
-        address = {"REMOTE_ADDR": f"198.51.100.{number % 20}"}
-        response = log_in_with("wrong", environ_overrides=address)
+        ip = {"REMOTE_ADDR": f"198.51.100.{number % 20}"}
+        response = log_in_with("wrong", environ_overrides=ip)
         failure(response, 401, "invalid_credentials")
         if number % 20 == 19:
-            clock.move(minutes=8)  # the windows of the addresses may begin anew
+            clock.move(minutes=8)  # begins new windows for the client IPs
     for number in range(3):
-        address = {"REMOTE_ADDR": f"203.0.113.{number}"}
-        assert refused(log_in_with(PASSWORD, environ_overrides=address), 20 * 60)
+        ip = {"REMOTE_ADDR": f"203.0.113.{number}"}
+        assert refused(log_in_with(PASSWORD, environ_overrides=ip), 20 * 60)
     for _ in range(12):
         assert refused(log_in_with(PASSWORD), 20 * 60)
-    # What was refused was no wrong password of its address either.
+    # Refused calls did not count for their client IP either.
     clock.move(minutes=20)
     for _ in range(10):
         failure(log_in_with("wrong"), 401, "invalid_credentials")
 
 
-def test_the_right_password_clears_the_count_of_its_address(make_user, log_in_with):
+def test_the_right_password_clears_the_count_of_its_client_ip(make_user, log_in_with):
     make_user()
     for _ in range(3):
         for _ in range(9):
@@ -224,7 +227,7 @@ def test_the_right_password_clears_the_count_of_its_address(make_user, log_in_wi
 
 def test_a_reset_password_clears_it_too(client, make_user, log_in_with, outbox):
     make_user()
-    for options in ({}, {"environ_overrides": OTHER_ADDRESS}):
+    for options in ({}, {"environ_overrides": OTHER_IP}):
         for _ in range(10):
             failure(log_in_with("wrong", **options), 401, "invalid_credentials")
     assert refused(log_in_with(PASSWORD), 15 * 60)
@@ -232,8 +235,8 @@ def test_a_reset_password_clears_it_too(client, make_user, log_in_with, outbox):
     body = {"token": outbox.deliver_token(), "newPassword": "Another-Mug-Green-43"}
     success(client.post("/api/auth/reset-password", json=body))
     success(log_in_with("Another-Mug-Green-43"))
-    # Whoever else guessed at it still waits.
-    assert refused(log_in_with("wrong", environ_overrides=OTHER_ADDRESS), 15 * 60)
+    # Other clients that guessed at it still have to wait.
+    assert refused(log_in_with("wrong", environ_overrides=OTHER_IP), 15 * 60)
 
 
 @pytest.mark.parametrize(
@@ -245,24 +248,146 @@ def test_no_text_in_place_of_an_address_evades_the_count(log_in_with, email):
     assert statuses == [401] * 10 + [429]
 
 
-def test_right_passwords_at_once_wait_for_each_other_and_all_pass(make_user, log_in_with):
+@pytest.fixture
+def slow_hash(monkeypatch):
+    """Make every check of a password wait until `let_go` is set; return that event."""
+    let_go = threading.Event()
+    original = Hasher.verify
+
+    def verify(*arguments):
+        assert let_go.wait(20)
+        return original(*arguments)
+
+    monkeypatch.setattr(Hasher, "verify", verify)
+    yield let_go
+    let_go.set()
+
+
+def test_while_passwords_are_being_checked_one_more_is_refused_at_once(
+    limited, make_user, log_in_with, slow_hash
+):
+    """It must not wait for the others, and may come again in a second: one of them may be right."""
+    make_user()
+    statuses = []
+
+    def log_in(_):
+        statuses.append(log_in_with(PASSWORD).status_code)
+
+    checked = [threading.Thread(target=log_in, args=(number,)) for number in range(10)]
+    for thread in checked:
+        thread.start()
+    deadline = time.monotonic() + 20
+    while [row.hits for row in counters(limited) if "/guesses/" in row.key] != [10]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with statements_of(limited) as statements:
+        for password in ("wrong", PASSWORD):
+            assert refused(log_in_with(password), 1)
+    assert 0 < len(statements) <= 2 * 3
+    assert statuses == []
+    slow_hash.set()
+    for thread in checked:
+        thread.join()
+    assert statuses == [200] * 10
+    success(log_in_with(PASSWORD))
+
+
+def test_logins_of_a_class_with_one_account_pass_when_they_try_again(make_user, log_in_with):
     make_user()
     for _ in range(9):
         failure(log_in_with("wrong"), 401, "invalid_credentials")
-    assert {response.status_code for response in race(lambda _: log_in_with(PASSWORD), 30)} == {200}
+
+    def log_in(_):
+        response = log_in_with(PASSWORD)
+        while response.status_code == 429:
+            assert response.headers["Retry-After"] == "1"
+            time.sleep(0.05)
+            response = log_in_with(PASSWORD)
+        return response
+
+    for response in race(log_in, 30):
+        success(response)
 
 
-def test_a_guess_that_was_never_judged_is_waited_for_only_so_long(
-    limited, make_user, log_in_with, monkeypatch
-):
-    """Its process was killed, say."""
+def test_passwords_of_a_killed_worker_are_refused_at_once(make_user, log_in_with, monkeypatch):
+    """They stay counted and are never found to be right or wrong."""
+
+    class Killed(BaseException):
+        pass
+
     make_user()
-    monkeypatch.setattr(limits, "VERDICTS_WITHIN", 0.2)
-    with pytest.MonkeyPatch.context() as killed:
-        killed.setattr(limits, "_settle", lambda *_: None)
+    with monkeypatch.context() as killed:
+        killed.setattr(Hasher, "verify", fails_with(Killed))
         for _ in range(10):
-            failure(log_in_with("wrong"), 401, "invalid_credentials")
-    assert refused(log_in_with(PASSWORD), 15 * 60)
+            with pytest.raises(Killed):
+                log_in_with(PASSWORD)
+    start = time.monotonic()
+    assert refused(log_in_with(PASSWORD), 1)
+    assert time.monotonic() - start < 1
+
+
+def test_the_rest_of_the_window_is_told_when_all_were_wrong(make_user, log_in_with, clock):
+    """Also in the second window, and after a right password."""
+    make_user()
+    for _ in range(2):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
+        success(log_in_with(PASSWORD))
+        assert {each.status_code for each in race(lambda _: log_in_with("wrong"), 12)} == {401, 429}
+        assert refused(log_in_with("wrong"), 15 * 60)
+        clock.move(minutes=16)
+
+
+def test_a_call_that_loses_a_race_is_counted_nowhere(limited, log_in_with, monkeypatch):
+    """Its reads came before the last places went."""
+    for _ in range(10):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
+    before = counters(limited)
+    get = DatabaseCounters.get
+    first = [True] * 3
+    monkeypatch.setattr(
+        DatabaseCounters, "get", lambda *args: 0 if first and first.pop() else get(*args)
+    )
+    failure(log_in_with("wrong"), 429, "too_many_requests")
+    assert not first
+    assert counters(limited) == before
+
+
+def test_a_lost_race_takes_nothing_from_the_next_window(limited, log_in_with, monkeypatch, clock):
+    """Else a burst at the end of a window would buy more guesses in the next one."""
+    for _ in range(10):
+        failure(log_in_with("wrong"), 401, "invalid_credentials")
+    get, incr = DatabaseCounters.get, DatabaseCounters.incr
+    first = [True] * 3
+
+    def late(*arguments, **options):
+        count = incr(*arguments, **options)
+        clock.move(minutes=16)
+        for _ in range(3):
+            incr(*arguments)
+        return count
+
+    with monkeypatch.context() as racing:
+        racing.setattr(
+            DatabaseCounters, "get", lambda *args: 0 if first and first.pop() else get(*args)
+        )
+        racing.setattr(DatabaseCounters, "incr", late)
+        failure(log_in_with("wrong"), 429, "too_many_requests")
+    assert [row.hits for row in counters(limited) if "/guesses/" in row.key] == [3]
+
+
+def test_no_count_goes_below_zero(limited, register, monkeypatch, clock):
+    """A registration that fails after the end of its window is taken back in the next one."""
+    assert register("taken") == 201
+
+    def slow(*_):
+        clock.move(minutes=61)
+        return "none"
+
+    with monkeypatch.context() as late:
+        late.setattr(Hasher, "hash", slow)
+        for _ in range(3):
+            assert register("taken") == 409
+    assert all(row.hits >= 0 for row in counters(limited))
 
 
 def test_right_passwords_do_not_count(limited, make_user, log_in_with, clock):
@@ -377,7 +502,7 @@ def test_three_mails_of_a_kind_an_hour(client, make_user, outbox, clock, path, k
     first = ask()
     assert first[0] == 200
     for number in range(6):
-        assert ask("Student@Example.org", environ_overrides=OTHER_ADDRESS) == first
+        assert ask("Student@Example.org", environ_overrides=OTHER_IP) == first
         assert ask(f"nobody{number // 5}@example.org") == first
     addresses = [address for found, address in outbox.waiting() if found == kind]
     assert addresses.count("student@example.org") == 3
@@ -385,6 +510,27 @@ def test_three_mails_of_a_kind_an_hour(client, make_user, outbox, clock, path, k
     clock.move(minutes=61)
     assert ask() == first
     assert [address for _, address in outbox.waiting()].count("student@example.org") == 4
+
+
+@pytest.mark.parametrize("path", ["/api/auth/forgot-password", "/api/auth/resend-verification"])
+def test_requests_for_mails_have_a_limit_by_client_ip(client, make_user, outbox, clock, path):
+    """For known and unknown addresses alike, also when an address gets no more mails."""
+    make_user()
+
+    def ask(email="student@example.org", **options):
+        return client.post(path, json={"email": email}, **options)
+
+    for number in range(20):
+        success(ask())
+        success(ask("nobody@example.org"))
+        success(ask(f"nobody{number}@example.org"))
+    waiting = outbox.waiting()
+    for email in ("student@example.org", "nobody@example.org", "nobody99@example.org"):
+        assert refused(ask(email), 3600)
+    assert outbox.waiting() == waiting
+    success(ask("nobody99@example.org", environ_overrides=OTHER_IP))
+    clock.move(minutes=61)
+    success(ask())
 
 
 def test_the_mail_of_a_registration_is_not_one_that_was_asked_for(client, outbox):
@@ -414,7 +560,7 @@ def test_the_mail_of_a_registration_is_not_one_that_was_asked_for(client, outbox
         ("", "unix:", True),
     ],
 )
-def test_one_client_is_one_address_or_64_bits_of_one(log_in_with, one, other, same):
+def test_one_client_is_an_ipv4_address_or_64_bits_of_ipv6(log_in_with, one, other, same):
     for _ in range(10):
         log_in_with("wrong", environ_overrides={"REMOTE_ADDR": one})
     response = log_in_with("wrong", environ_overrides={"REMOTE_ADDR": other})
@@ -450,8 +596,8 @@ def test_proxies_may_add_a_port(make_app):
         headers = {"X-Forwarded-For": sent}
         return client.post("/api/auth/login", json=body, headers=headers).status_code
 
-    for address in ("192.0.2.1:%d", "[2001:db8::1]:%d"):
-        assert [log_in(address % port) for port in range(4000, 4011)] == [401] * 10 + [429]
+    for ip in ("192.0.2.1:%d", "[2001:db8::1]:%d"):
+        assert [log_in(ip % port) for port in range(4000, 4011)] == [401] * 10 + [429]
     assert log_in("192.0.2.1") == log_in("2001:db8::1") == 429
     assert log_in("192.0.2.2:4000") == 401
 
@@ -463,7 +609,7 @@ def test_counters_name_nobody_and_leave_when_they_are_over(
     log_in_with("wrong", environ_overrides={"REMOTE_ADDR": "2001:db8:1:2::1"})
     client.post("/api/auth/forgot-password", json={"email": "student@example.org"})
     rows = counters(limited)
-    assert len(rows) == 5
+    assert len(rows) == 7
     for row in rows:
         assert re.fullmatch(r"LIMITER/[0-9a-f]{32}/[a-z -]+/\d+/\d+/[a-z]+", row.key)
     with limited.app_context():
@@ -471,7 +617,7 @@ def test_counters_name_nobody_and_leave_when_they_are_over(
         clock.move(minutes=16)
         assert pruning.prune(clock.utcnow())["counters"] == 3
         clock.move(hours=1)
-        assert pruning.prune(clock.utcnow())["counters"] == 2
+        assert pruning.prune(clock.utcnow())["counters"] == 4
 
 
 def test_another_secret_counts_anew(make_app, log_in_with):
@@ -484,13 +630,13 @@ def test_another_secret_counts_anew(make_app, log_in_with):
 
 def test_refusing_writes_nothing(limited, log_in_with):
     for number in range(100):
-        address = {"REMOTE_ADDR": f"198.51.100.{number // 10}"}
-        log_in_with("wrong", environ_overrides=address)
+        ip = {"REMOTE_ADDR": f"198.51.100.{number // 10}"}
+        log_in_with("wrong", environ_overrides=ip)
     before = counters(limited)
     with statements_of(limited) as statements:
-        for last in (0, 200):  # locked for its address, locked everywhere
-            address = {"REMOTE_ADDR": f"198.51.100.{last}"}
-            failure(log_in_with("wrong", environ_overrides=address), 429, "too_many_requests")
+        for last in (0, 200):  # locked for this client IP, locked for all
+            ip = {"REMOTE_ADDR": f"198.51.100.{last}"}
+            failure(log_in_with("wrong", environ_overrides=ip), 429, "too_many_requests")
     assert statements
     assert all(statement.startswith("SELECT") for statement in statements)
     assert counters(limited) == before
@@ -523,7 +669,7 @@ def test_a_count_that_cannot_be_changed_changes_no_answer(
     assert "password_reset" in said
 
 
-def test_a_database_that_goes_away_meanwhile_is_not_waited_for_again(
+def test_a_database_that_goes_away_meanwhile_is_not_asked_again(
     limited, make_user, log_in_with, monkeypatch
 ):
     make_user()
@@ -557,20 +703,19 @@ def test_switched_off_nothing_is_counted(make_app, make_user):
     assert counters(app) == []
 
 
-def test_exactly_as_many_of_a_race_pass_as_are_allowed(limited):
-    limiter, _ = limited.extensions["limits"]
+def test_no_hit_of_a_race_is_lost(limited):
+    storage = limited.extensions["limiter"].storage
 
     def hits(_):
         with limited.app_context():
-            return [limiter.storage.incr("key", 60) for _ in range(10)]
+            return [storage.incr("key", 60) for _ in range(10)]
 
     found = [count for counts in race(hits, 16) for count in counts]
     assert sorted(found) == list(range(1, 161))
 
 
 def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
-    limiter, _ = limited.extensions["limits"]
-    storage = limiter.storage
+    storage = limited.extensions["limiter"].storage
     with limited.app_context():
         now = clock.utcnow().timestamp()
         assert [storage.incr("key", 60) for _ in range(3)] == [1, 2, 3]
@@ -580,21 +725,18 @@ def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
         assert storage.incr("key", 60) == 3
         clock.move(seconds=31)
         assert storage.get("key") == 0
-        for _ in range(3):
-            assert storage.incr("key", 60, amount=-1) == 0
         assert storage.incr("key", 60) == 1
-        for _ in range(3):
-            assert storage.incr("key", 60, amount=-1) == 0
-        assert storage.incr("key", 60) == 1
+        assert storage.get_expiry("key") > clock.utcnow().timestamp() + 55
         storage.clear("key")
         assert storage.get("key") == 0
         assert storage.get_expiry("key") <= clock.utcnow().timestamp()
         storage.incr("other", 60)
-        assert storage.reset() == 1
+        storage.reset()
+        assert storage.get("other") == 0
         assert storage.check()
 
 
-def test_reached_limit_is_an_event_without_an_address(make_app, capsys):
+def test_a_reached_limit_is_logged_without_the_email_address(make_app, capsys):
     client = make_app(ratelimit_enabled=True, log_format="json").test_client()
     body = {"email": "student@example.org", "password": "wrong"}
     for _ in range(11):

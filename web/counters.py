@@ -1,10 +1,11 @@
 """The storage that limits are counted in: the service's own database, or Redis."""
 
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, cast
 
 from limits.storage import Storage, storage_from_string
-from sqlalchemy import Table, case, delete, select
+from sqlalchemy import Table, bindparam, case, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from core import clock
@@ -21,24 +22,33 @@ def storage(redis_url: str) -> Storage:
     return cast("Storage", storage_from_string(redis_url, wrap_exceptions=True, **waits))
 
 
+# Built once: that takes longer than running it.
+_WINDOW = select(Counter.hits, Counter.expires_at).where(
+    Counter.key == bindparam("key"), Counter.expires_at > bindparam("now")
+)
+
+
 class DatabaseCounters(Storage):
     """Fixed windows in the table `counters`: a counter's window begins with its first hit."""
 
     base_exceptions = SQLAlchemyError
 
-    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        now = clock.utcnow()
-        statement = insert_into(cast("Table", Counter.__table__)).values(
-            key=key, hits=amount, expires_at=now + timedelta(seconds=expiry)
-        )
-        new, over = statement.excluded, Counter.expires_at <= now
+    @cached_property
+    def _add(self) -> Any:
+        statement = insert_into(cast("Table", Counter.__table__))
+        new, over = statement.excluded, Counter.expires_at <= bindparam("now")
         changes = {
             "hits": case((over, new.hits), else_=Counter.hits + new.hits),
             "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
         }
         statement = statement.on_conflict_do_update(index_elements=[Counter.key], set_=changes)
+        return statement.returning(Counter.hits)
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        now = clock.utcnow()
+        row = {"key": key, "hits": amount, "expires_at": now + timedelta(seconds=expiry)}
         with one_statement() as connection:
-            return cast("int", connection.scalar(statement.returning(Counter.hits)))
+            return cast("int", connection.scalar(self._add, {**row, "now": now}))
 
     def get(self, key: str) -> int:
         return self._window(key)[0]
@@ -47,10 +57,9 @@ class DatabaseCounters(Storage):
         return self._window(key)[1].timestamp()
 
     def _window(self, key: str) -> tuple[int, datetime]:
-        query = select(Counter.hits, Counter.expires_at).where(Counter.key == key)
         now = clock.utcnow()
         with reading() as connection:
-            row: Any = connection.execute(query.where(Counter.expires_at > now)).one_or_none()
+            row: Any = connection.execute(_WINDOW, {"key": key, "now": now}).one_or_none()
         return row or (0, now)
 
     def clear(self, key: str) -> None:

@@ -89,17 +89,17 @@ class _Counter:
             whose.append(client.network())
         text = "\0".join(("limits", *whose)).encode()
         key = hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
-        self.limit = limit
-        self.calls = _item(limit.rate), key, limit.name
+        self.limit, self.item = limit, _item(limit.rate)
+        self.calls = self.item, key, limit.name
         # How many of the counted passwords were found to be wrong. The others are being checked.
-        self.wrong = _item(limit.rate), key, f"{limit.name}-judged"
+        self.wrong = self.item, key, f"{limit.name}-judged"
+        self.key = self.item.key_for(key, limit.name)
 
     def has_room(self) -> bool:
         return _limiter.test(*self.calls)
 
     def take_back(self) -> None:
-        item, *names = self.calls
-        if _limiter.storage.incr(item.key_for(*names), item.get_expiry(), -1) < 0:
+        if _limiter.storage.incr(self.key, self.item.get_expiry(), -1) < 0:
             _limiter.clear(*self.calls)  # its window ended or it was cleared meanwhile
 
     def clear(self) -> None:
@@ -110,7 +110,7 @@ class _Counter:
         # A password that is still being checked may be right and make room.
         if self.limit.counts is Counts.FAILED_LOGINS and _limiter.test(*self.wrong):
             return 1
-        end = _limiter.get_window_stats(*self.calls).reset_time
+        end = _limiter.storage.get_expiry(self.key)
         return max(1, math.ceil(end - clock.utcnow().timestamp()))
 
 
@@ -121,13 +121,9 @@ def init_app(app: Flask, settings: Settings) -> None:
 
 
 def within(limits: tuple[Limit, ...], view: View) -> View:
-    """Return the view with its limits. It raises TooManyRequests when one is reached, or returns
-    None when that one is silent."""
-    # Calls that a silent limit stops still count for the others; they are outside of it.
-    for silent in (True, False):
-        if chosen := tuple(limit for limit in limits if limit.silent is silent):
-            view = functools.partial(_run, view, chosen)
-    return view
+    """Return the view with its limits, silent ones last. It raises TooManyRequests when one is
+    reached, or returns None when that one is silent."""
+    return functools.partial(_run, view, limits)
 
 
 def _run(view: View, limits: tuple[Limit, ...], **arguments: Any) -> Any:
@@ -142,7 +138,7 @@ def _run(view: View, limits: tuple[Limit, ...], **arguments: Any) -> Any:
             raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
     except StorageError as error:
         _log.error("Redis cannot be used, so this call is not limited: %s", error)
-        return view(**arguments)
+        full, counted = None, []
     if full:
         return None
     try:
@@ -162,11 +158,13 @@ def _account(body: dict[str, Any]) -> str:
 
 
 def _count(all_counters: list[_Counter]) -> _Counter | None:
-    """Count a call; or, when a counter is full, count nothing and return that counter."""
+    """Count a call; or count nothing and return the counter that is full."""
     # Reads come first, so that a flood of refused calls is not a flood of writes.
     full = next((counter for counter in all_counters if not counter.has_room()), None)
     if full is None:
         full = _hit(all_counters)
+    elif full.limit.silent:  # the call is answered, so it counts for the other limits
+        full = _hit([each for each in all_counters if not each.limit.silent]) or full
     if full:
         limit = full.limit
         record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
