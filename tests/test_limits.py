@@ -16,6 +16,7 @@ from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, reading, transaction
 from models import Counter, User
 from services import pruning
+from web import limits
 from web.counters import DatabaseCounters
 from web.limits import GUESSES
 
@@ -268,6 +269,12 @@ def test_while_passwords_are_being_checked_one_more_is_refused_at_once(
 ):
     """It must not wait for the others, and may come again in a second: one of them may be right."""
     make_user()
+    slow_hash.set()
+    for _ in range(2):  # what was found to be wrong before a right password is forgotten
+        for _ in range(6):
+            failure(log_in_with("wrong"), 401, "invalid_credentials")
+        success(log_in_with(PASSWORD))
+    slow_hash.clear()
     statuses = []
 
     def log_in(_):
@@ -441,6 +448,27 @@ def test_parallel_guesses_do_not_slip_through(make_user, log_in_with, limited):
     make_user()
     statuses = [response.status_code for response in race(lambda _: log_in_with("wrong"), 30)]
     assert sorted(statuses) == [401] * 10 + [429] * 20
+
+
+def test_a_burst_of_guesses_writes_no_more_than_the_guesses_that_pass(
+    make_user, log_in_with, limited, monkeypatch
+):
+    monkeypatch.setattr(limits, "TURN_WAIT", 20)
+    make_user()
+    with statements_of(limited) as statements:
+        race(lambda _: log_in_with("wrong"), 30)
+    # Ten pass and count for three limits, and then as wrong for two.
+    assert len([each for each in statements if not each.startswith("SELECT")]) == 10 * (3 + 2)
+
+
+def test_a_call_does_not_wait_long_for_its_turn(log_in_with, monkeypatch):
+    """The call before it may be waiting for a database that has fallen silent."""
+    taken = threading.Lock()
+    taken.acquire()
+    monkeypatch.setattr(limits, "_turns", [taken])
+    start = time.monotonic()
+    failure(log_in_with("wrong"), 401, "invalid_credentials")
+    assert 0.2 < time.monotonic() - start < 2
 
 
 def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
