@@ -1,11 +1,14 @@
 """The storage that limits are counted in: the service's own database, or Redis."""
 
+import sys
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, cast
 
+from limits import RateLimitItem
 from limits.storage import Storage, storage_from_string
-from sqlalchemy import Table, bindparam, case, delete, select
+from limits.strategies import FixedWindowRateLimiter
+from sqlalchemy import BigInteger, Table, bindparam, case, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from core import clock
@@ -13,13 +16,32 @@ from database import insert_into, one_statement, reading
 from models import Counter
 
 
-def storage(redis_url: str) -> Storage:
-    """Return Redis, which raises limits.errors.StorageError; or without a URL the database, which
-    raises SQLAlchemy's errors."""
+class Limiter(FixedWindowRateLimiter):
+    """Fixed windows, in which a hit beyond the limit is not counted."""
+
+    def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
+        """Count, and return True; or return False when the limit is reached."""
+        if isinstance(self.storage, DatabaseCounters):
+            added = self.storage.add(item.key_for(*identifiers), item.get_expiry(), item.amount)
+            return added > 0
+        if super().hit(item, *identifiers, cost=cost):
+            return True
+        self.take_back(item, *identifiers)
+        return False
+
+    def take_back(self, item: RateLimitItem, *identifiers: str) -> None:
+        """Undo one hit."""
+        if self.storage.incr(item.key_for(*identifiers), item.get_expiry(), -1) < 0:
+            self.clear(item, *identifiers)  # the window ended or was cleared meanwhile
+
+
+def limiter(redis_url: str) -> Limiter:
+    """Return the limiter over Redis, which raises limits.errors.StorageError; or, without a URL,
+    over the database, which raises SQLAlchemy's errors."""
     if not redis_url:
-        return DatabaseCounters()
+        return Limiter(DatabaseCounters())
     waits = {"socket_timeout": 1, "socket_connect_timeout": 1}  # seconds
-    return cast("Storage", storage_from_string(redis_url, wrap_exceptions=True, **waits))
+    return Limiter(storage_from_string(redis_url, wrap_exceptions=True, **waits))
 
 
 # Built once: that takes longer than running it.
@@ -34,21 +56,29 @@ class DatabaseCounters(Storage):
     base_exceptions = SQLAlchemyError
 
     @cached_property
-    def _add(self) -> Any:
+    def _upsert(self) -> Any:
         statement = insert_into(cast("Table", Counter.__table__))
         new, over = statement.excluded, Counter.expires_at <= bindparam("now")
         changes = {
             "hits": case((over, new.hits), else_=Counter.hits + new.hits),
             "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
         }
-        statement = statement.on_conflict_do_update(index_elements=[Counter.key], set_=changes)
+        statement = statement.on_conflict_do_update(
+            index_elements=[Counter.key],
+            set_=changes,
+            where=over | (Counter.hits < bindparam("limit", type_=BigInteger)),
+        )
         return statement.returning(Counter.hits)
 
-    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+    def add(self, key: str, expiry: int, limit: int, amount: int = 1) -> int:
+        """Count, and return how many there are; or change nothing and return 0 at the limit."""
         now = clock.utcnow()
         row = {"key": key, "hits": amount, "expires_at": now + timedelta(seconds=expiry)}
         with one_statement() as connection:
-            return cast("int", connection.scalar(self._add, {**row, "now": now}))
+            return connection.scalar(self._upsert, {**row, "now": now, "limit": limit}) or 0
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        return self.add(key, expiry, sys.maxsize, amount)
 
     def get(self, key: str) -> int:
         return self._window(key)[0]

@@ -12,7 +12,6 @@ import functools
 import hmac
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from typing import Any, cast
 from flask import Flask, current_app, g
 from limits import parse
 from limits.errors import StorageError
-from limits.strategies import FixedWindowRateLimiter
 from werkzeug.local import LocalProxy
 
 import errors
@@ -35,14 +33,10 @@ from fieldtypes import normalise_email
 from web import bearer, client, counters
 
 View = Callable[..., Any]
-# Threads read and write a counter in turn. Of a hundred logins at once, ninety would otherwise
-# write to a counter that the first ten fill. After so many seconds a call goes on out of turn.
-TURN_WAIT = 0.25
-_turns = [threading.Lock() for _ in range(64)]
 
 _log = logging.getLogger("accounts.limits")
 _item = functools.cache(parse)
-_limiter = cast("FixedWindowRateLimiter", LocalProxy(lambda: current_app.extensions["limiter"]))
+_limiter = cast("counters.Limiter", LocalProxy(lambda: current_app.extensions["limiter"]))
 
 
 class By(Enum):
@@ -98,14 +92,15 @@ class _Counter:
         self.calls = self.item, key, limit.name
         # How many of the counted passwords were found to be wrong. The others are being checked.
         self.wrong = self.item, key, f"{limit.name}-judged"
-        self.key = self.item.key_for(key, limit.name)
 
     def has_room(self) -> bool:
         return _limiter.test(*self.calls)
 
+    def hit(self) -> bool:
+        return _limiter.hit(*self.calls)
+
     def take_back(self) -> None:
-        if _limiter.storage.incr(self.key, self.item.get_expiry(), -1) < 0:
-            _limiter.clear(*self.calls)  # its window ended or it was cleared meanwhile
+        _limiter.take_back(*self.calls)
 
     def clear(self) -> None:
         _limiter.clear(*self.calls)
@@ -115,14 +110,13 @@ class _Counter:
         # A password that is still being checked may be right and make room.
         if self.limit.counts is Counts.FAILED_LOGINS and _limiter.test(*self.wrong):
             return 1
-        end = _limiter.storage.get_expiry(self.key)
+        end = _limiter.storage.get_expiry(self.item.key_for(*self.calls[1:]))
         return max(1, math.ceil(end - clock.utcnow().timestamp()))
 
 
 def init_app(app: Flask, settings: Settings) -> None:
     """Choose where calls are counted."""
-    storage = counters.storage(settings.ratelimit_storage_uri)
-    app.extensions["limiter"] = FixedWindowRateLimiter(storage)
+    app.extensions["limiter"] = counters.limiter(settings.ratelimit_storage_uri)
 
 
 def within(limits: tuple[Limit, ...], view: View) -> View:
@@ -163,37 +157,23 @@ def _account(body: dict[str, Any]) -> str:
 
 
 def _count(all_counters: list[_Counter]) -> _Counter | None:
-    """Count a call; or count nothing and return the counter that is full."""
-    turn = _turns[hash(all_counters[0].key) % len(_turns)]
-    in_turn = turn.acquire(timeout=TURN_WAIT)
-    try:
-        # Reads come first, so that a flood of refused calls is not a flood of writes.
-        full = next((counter for counter in all_counters if not counter.has_room()), None)
-        if full is None:
-            full = _hit(all_counters)
-        elif full.limit.silent:  # the call is answered, so it counts for the other limits
-            full = _hit([each for each in all_counters if not each.limit.silent]) or full
-    finally:
-        if in_turn:
-            turn.release()
+    """Count a call; or return the counter that is full, and count it for no loud limit."""
+    # Reads come first, so that a flood of refused calls is not a flood of writes.
+    loud = [counter for counter in all_counters if not counter.limit.silent]
+    full = next((counter for counter in loud if not counter.has_room()), None)
+    if full is None:
+        for number, counter in enumerate(all_counters):
+            if not counter.hit():
+                full = counter
+                if not full.limit.silent:  # parallel calls took the last places since the read
+                    with _harmless():
+                        for each in all_counters[:number]:
+                            each.take_back()
+                break
     if full:
         limit = full.limit
         record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
     return full
-
-
-def _hit(all_counters: list[_Counter]) -> _Counter | None:
-    for number, counter in enumerate(all_counters):
-        if not _limiter.hit(*counter.calls):
-            # Calls in other processes took the last places since the read.
-            with _harmless():
-                for each in all_counters[:number]:
-                    each.take_back()
-                # With room there, a new window has begun, and this call is not counted in it.
-                if not counter.has_room():
-                    counter.take_back()
-            return counter
-    return None
 
 
 def _settle(all_counters: list[_Counter], error: Exception | None) -> None:
