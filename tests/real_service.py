@@ -27,6 +27,8 @@ from sqlalchemy import URL, create_engine, text
 
 from config import ROOT, Settings
 
+# What a deployment says to glibc about memory.
+MEMORY = dict(re.findall(r"(MALLOC_\w+)=(\d+)", (ROOT / "Procfile").read_text()))
 SECRET = "a key of the real service, long enough for HS256"
 # Seconds; only a hang takes so long.
 PATIENCE = 40
@@ -55,7 +57,7 @@ def environment(**settings: str) -> dict[str, str]:
     # Set to nothing, so that a `.env` file cannot fill them in.
     unset = dict.fromkeys((name.upper() for name in Settings.__dataclass_fields__), "")
     ours = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    return {**ours, "LANG": "C.UTF-8", **unset, "WEB_CONCURRENCY": "2", **settings}
+    return {**ours, **MEMORY, "LANG": "C.UTF-8", **unset, "WEB_CONCURRENCY": "2", **settings}
 
 
 def production(url: URL, mail_port: int, port: int) -> dict[str, str]:

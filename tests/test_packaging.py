@@ -189,10 +189,12 @@ def test_the_license_is_mit() -> None:
 def test_the_procfile_migrates_and_then_serves() -> None:
     lines = (ROOT / "Procfile").read_text().splitlines()
     found = dict(line.split(": ", 1) for line in lines)
+    memory = "MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072"
     assert found == {
         "release": "flask db upgrade",
-        "web": "python -m config && exec gunicorn",
+        "web": f"python -m config && exec env {memory} gunicorn",
     }
+    assert f"\nMEMORY = {memory}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_a_hosted_application_gets_all_that_it_must_have() -> None:

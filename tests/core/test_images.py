@@ -1,4 +1,5 @@
 import io
+import os
 import random
 import struct
 import subprocess
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image, PngImagePlugin
 from PIL.JpegImagePlugin import JpegImageFile
+from real_service import MEMORY
 
 from config import ROOT
 from core.images import SIDE, Avatars, PictureInvalid, PicturesBusy
@@ -728,38 +730,9 @@ def test_a_lack_of_memory_is_not_blamed_on_the_picture(avatars, monkeypatch):
 
 def run(script, *arguments):
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-
-
-FORKED = """
-import io, os, signal, threading
-from PIL import Image
-from core.images import Avatars
-
-file = io.BytesIO()
-Image.new("RGB", (9, 9)).save(file, "PNG")
-picture = file.getvalue()
-avatars = Avatars(waiting=0)
-avatars.make(io.BytesIO(picture))
-started, go_on, usual = threading.Event(), threading.Event(), Image.open
-Image.open = lambda *args, **options: started.set() or go_on.wait() and usual(*args, **options)
-busy = threading.Thread(target=avatars.make, args=[io.BytesIO(picture)])
-busy.start()
-started.wait()
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    Image.open = usual
-    os._exit(0 if avatars.make(io.BytesIO(picture)) else 1)
-_, status = os.waitpid(child, 0)
-go_on.set()
-busy.join()
-print("the child ended with", status)
-"""
-
-
-def test_a_child_makes_pictures_while_its_parent_was_at_work():
-    assert run(FORKED).stdout == "the child ended with 0\n"
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | MEMORY, capture_output=True, text=True, timeout=60
+    )
 
 
 ODD = """
@@ -785,7 +758,7 @@ def test_odd_pictures_put_nothing_into_the_log(tmp_path):
     assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
 
 
-MEMORY = """
+PEAK = """
 import io, sys, threading
 from PIL import Image
 from core.images import Avatars, PictureInvalid
@@ -834,7 +807,7 @@ def test_the_largest_pictures_at_once_take_less_than_200_megabytes(tmp_path):
     ]
     for number, data in enumerate(files):
         (tmp_path / str(number)).write_bytes(data)
-    ran = run(MEMORY, *(str(path) for path in sorted(tmp_path.iterdir())))
+    ran = run(PEAK, *(str(path) for path in sorted(tmp_path.iterdir())))
     peak, rest = map(int, ran.stdout.split())
     assert peak < 200_000_000 / 1024
     assert rest < 20_000
