@@ -35,6 +35,8 @@ _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 _allowed = _FILES if _hard == resource.RLIM_INFINITY else min(_FILES, _hard)
 if _soft != resource.RLIM_INFINITY and _soft < _allowed:
     resource.setrlimit(resource.RLIMIT_NOFILE, (_allowed, _hard))
+# Written in pieces, each within the bounds of web/worker.py; sendfile() would know none of them.
+sendfile = False
 # No preloading: the thread that sends mails does not survive a fork, connections must not.
 preload_app = False
 
@@ -80,6 +82,12 @@ limit_request_field_size = 16380
 # Nobody sets the scheme or the path by a header. Links begin with PUBLIC_URL, and the
 # application itself finds the client's address, by TRUSTED_PROXIES.
 forwarded_allow_ips = ""
+
+
+def on_starting(server: Any) -> None:
+    """Refuse TLS, which the worker's socket cannot do, before anything starts."""
+    if server.cfg.is_ssl:
+        sys.exit("TLS ends at a proxy: start gunicorn without a certificate.")
 
 
 def post_worker_init(worker: Any) -> None:

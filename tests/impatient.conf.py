@@ -5,7 +5,6 @@ from runpy import run_path
 from config import ROOT
 from web import worker
 
-worker.PATIENCE = 0.7  # seconds
-worker.LINGER = 0.5
+worker.SILENCE, worker.LONGEST = 1.5, 4  # seconds
 
 globals().update(run_path(str(ROOT / "gunicorn.conf.py")))
