@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.headerregistry import Address
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
@@ -162,11 +163,6 @@ def _origins(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(origins))
 
 
-def _sender(raw: str) -> str:
-    parse_sender(raw)
-    return raw
-
-
 def _redis_url(raw: str) -> str:
     try:
         _split_url(raw, "redis", "rediss")
@@ -203,8 +199,8 @@ class Settings:
         None,
         "`smtp://user:password@host:587`, `smtps://…`, or `console:` to log mails. Unset: log.",
     )
-    mail_from: str = setting(
-        _sender, "", "Sender of the mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
+    mail_from: Address | None = setting(  # noqa: RUF009
+        parse_sender, None, "Sender of the mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
     )
     password_reset_url: str = setting(
         _web_url, "", "Page that the reset link opens. Unset: the built-in page."
@@ -262,9 +258,9 @@ class Settings:
         return max(1, cores // self.web_concurrency)
 
     @property
-    def sender(self) -> str:
+    def sender(self) -> Address:
         """The From address of the mails."""
-        return self.mail_from or f"no-reply@{mail_domain(self.public_url)}"
+        return self.mail_from or Address("", "no-reply", mail_domain(self.public_url))
 
     @property
     def reset_page(self) -> str:

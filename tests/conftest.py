@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -189,9 +188,6 @@ class Outbox:
         self._app = app
         self.delivered: list[EmailMessage] = []
 
-    def send(self, message: EmailMessage) -> None:
-        self.delivered.append(message)
-
     def waiting(self) -> list[tuple[str, str]]:
         """Return kind and address of each mail, oldest first."""
         query = select(OutboxMail.kind, OutboxMail.address).order_by(OutboxMail.created_at)
@@ -214,7 +210,7 @@ class Outbox:
 @pytest.fixture
 def outbox(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Outbox:
     memory = Outbox(app)
-    monkeypatch.setattr(outbox_service, "_transport", lambda: nullcontext(memory))
+    monkeypatch.setattr(outbox_service, "_send", memory.delivered.append)
     return memory
 
 

@@ -78,6 +78,7 @@ def test_what_was_acknowledged_outlives_a_killed_worker(
     for user in kept:
         body = {"email": user["email"], "password": user["password"]}
         assert service.call("POST", "/api/auth/login", body).status == 200
+    service.end_leases()
     mail_server.wait_for_addresses({user["email"] for user in kept})
     assert victim not in service.workers()
 

@@ -166,6 +166,7 @@ def test_killed_workers_and_a_killed_service_lose_no_write_and_no_mail(
         service.kill()
     service.start()
     writers.expect_all_that_was_acknowledged()
+    service.end_leases()
     wait_for_mails(mail_server, writers.mails())
 
 
@@ -183,4 +184,5 @@ def test_what_was_acknowledged_outlives_a_crash_of_postgres(
     soon(lambda: service.call("GET", "/readyz").status == 200)
     writers.wrong = [answer for answer in writers.wrong if answer.status != 503]
     writers.expect_all_that_was_acknowledged()
+    service.end_leases()
     wait_for_mails(mail_server, writers.mails())

@@ -1,5 +1,6 @@
 """Real SMTP servers on this machine, with certificates of an authority made for the test."""
 
+import asyncio
 import ssl
 import threading
 from collections import deque
@@ -37,6 +38,7 @@ class Postbox:
     to_recipient: deque[str] = field(default_factory=deque)
     to_data: deque[str] = field(default_factory=deque)
     drops: int = 0
+    delay: float = 0.0  # seconds before it takes a mail
     right_login: tuple[bytes, bytes] = (b"post", b"p@ss word")
     arrived: threading.Condition = field(default_factory=threading.Condition)
 
@@ -68,6 +70,7 @@ class Postbox:
         return "250 OK"
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        await asyncio.sleep(self.delay)
         if self.drops:
             self.drops -= 1
             server.transport.abort()

@@ -1,6 +1,4 @@
 import logging
-import os
-import socket
 import sqlite3
 import threading
 import time
@@ -8,13 +6,12 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from real_service import finish, free_port, production, python
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
-from core import smtp
 from database import reading, transaction
-from extensions import db
 from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import background, outbox, pruning
 from services.letters import MailKind
@@ -41,10 +38,10 @@ def polls_at_once(monkeypatch):
 
 
 @pytest.fixture
-def worker(app):
+def thread(app):
     background.start(app)
     yield
-    assert background.stop(app, PATIENCE)
+    assert app.extensions["background"].stop(PATIENCE)
 
 
 def queue(app):
@@ -60,13 +57,13 @@ def soon(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("never_polls", "worker")
-def test_commit_wakes_the_worker(app, server):
+@pytest.mark.usefixtures("never_polls", "thread")
+def test_commit_wakes_the_thread(app, server):
     queue(app)
     assert server.box.wait_for(1)[0]["To"] == STUDENT
 
 
-@pytest.mark.usefixtures("never_polls", "worker")
+@pytest.mark.usefixtures("never_polls", "thread")
 def test_rollback_does_not(app, monkeypatch):
     woken = threading.Event()
     monkeypatch.setattr(app.extensions["background"], "wake", woken.set)
@@ -84,24 +81,24 @@ def test_rollback_does_not(app, monkeypatch):
 def test_mails_that_a_dead_process_left_go_out_by_polling(app, server, request):
     queue(app)
     request.getfixturevalue("polls_at_once")
-    request.getfixturevalue("worker")
+    request.getfixturevalue("thread")
     server.box.wait_for(1)
 
 
 @pytest.mark.usefixtures("polls_at_once")
-def test_worker_survives_an_outage_of_the_database_and_says_so_once(
+def test_thread_survives_an_outage_of_the_database_and_says_so_once(
     app, server, monkeypatch, caplog, request
 ):
     real = outbox.deliver_due
     tries = []
 
-    def away(stopping, after_outage):
+    def unreachable(stopping):
         tries.append(1)
         raise OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
 
-    monkeypatch.setattr(outbox, "deliver_due", away)
+    monkeypatch.setattr(outbox, "deliver_due", unreachable)
     with caplog.at_level(logging.INFO, "accounts.background"):
-        request.getfixturevalue("worker")
+        request.getfixturevalue("thread")
         soon(lambda: len(tries) > 5)
         monkeypatch.setattr(outbox, "deliver_due", real)
         queue(app)
@@ -112,16 +109,16 @@ def test_worker_survives_an_outage_of_the_database_and_says_so_once(
 
 
 @pytest.mark.usefixtures("polls_at_once")
-def test_worker_survives_what_nobody_thought_of(app, server, monkeypatch, caplog, request):
+def test_thread_survives_what_nobody_thought_of(app, server, monkeypatch, caplog, request):
     real = outbox.deliver_due
     tries = []
 
-    def broken(stopping, after_outage):
+    def broken(stopping):
         tries.append(1)
         raise KeyError("surprise")
 
     monkeypatch.setattr(outbox, "deliver_due", broken)
-    request.getfixturevalue("worker")
+    request.getfixturevalue("thread")
     soon(lambda: len(tries) > 5)
     monkeypatch.setattr(outbox, "deliver_due", real)
     queue(app)
@@ -135,42 +132,18 @@ def test_worker_survives_what_nobody_thought_of(app, server, monkeypatch, caplog
 def test_a_server_that_is_down_is_left_alone_for_a_while(app, monkeypatch, request):
     tries = []
 
-    def down(stopping, after_outage):
+    def down(stopping):
         tries.append(1)
         return outbox.Tally(failed=1, server_down=True)
 
     looks = []
+    monkeypatch.setattr(background, "PAUSE", 0.5)
+    monkeypatch.setattr(background, "PRUNE_EVERY", 0)
     monkeypatch.setattr(outbox, "deliver_due", down)
-    monkeypatch.setattr(background.Worker, "_prune", lambda worker: looks.append(1))
-    request.getfixturevalue("worker")
-    soon(lambda: len(looks) > 20)
-    assert len(tries) == 1
-    app.extensions["background"]._resume_at = time.monotonic()
-    soon(lambda: len(tries) == 2)
-
-
-@pytest.mark.usefixtures("polls_at_once")
-def test_backlog_goes_out_as_soon_as_one_mail_does(
-    app, use_server, outbox_rows, monkeypatch, request
-):
-    monkeypatch.setattr(background, "PAUSE", 0.01)
-    monkeypatch.setattr(outbox, "FIRST_WAIT", 3600)
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        use_server(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
-        request.getfixturevalue("worker")
-        for _ in range(20):
-            queue(app)
-        soon(lambda: [row.attempts for row in rows(app, outbox_rows)] == [1] * 20)
-    live = request.getfixturevalue("serve")()
-    use_server(live.at())
-    queue(app)
-    assert len(live.box.wait_for(21)) == 21
-
-
-def rows(app, outbox_rows):
-    with app.app_context():
-        return outbox_rows()
+    monkeypatch.setattr(pruning, "prune", lambda now, stopping: looks.append(len(tries)))
+    request.getfixturevalue("thread")
+    soon(lambda: len(tries) == 3)
+    assert all(looks.count(tried) > 5 for tried in (1, 2))
 
 
 def test_a_mail_is_tried_again_within_thirty_seconds():
@@ -189,27 +162,27 @@ def test_two_applications_do_not_disturb_each_other(app, server, serve):
     background.start(Other)
     background.start(app)
     try:
-        assert background.stop(Other, PATIENCE)
+        assert Other.extensions["background"].stop(PATIENCE)
         queue(app)
         server.box.wait_for(1)
     finally:
-        assert background.stop(app, PATIENCE)
+        assert app.extensions["background"].stop(PATIENCE)
 
 
 def test_started_twice_there_is_one_thread(app):
     before = threading.active_count()
-    assert background.start(app) is background.start(app)
+    background.start(app)
+    background.start(app)
     assert threading.active_count() == before + 1
-    assert background.stop(app, PATIENCE)
-    assert background.stop(app, PATIENCE)
+    assert app.extensions["background"].stop(PATIENCE)
     assert threading.active_count() == before
 
 
-@pytest.mark.usefixtures("never_polls", "worker")
+@pytest.mark.usefixtures("never_polls", "thread")
 def test_stopping_waits_for_the_mail_in_flight(app, monkeypatch):
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(stopping, after_outage):
+    def slow(stopping):
         begun.set()
         assert go_on.wait(PATIENCE)
         assert stopping()
@@ -225,27 +198,38 @@ def test_stopping_waits_for_the_mail_in_flight(app, monkeypatch):
     assert done.is_set()
 
 
-@pytest.mark.usefixtures("never_polls", "worker")
-def test_child_of_a_fork_has_a_worker_of_its_own(app, server):
+# A process that queues a mail, and ends while the mail server takes its time.
+ENDING = """
+import sys
+from app import create_app
+from config import load
+from database import transaction
+from services import background, outbox
+app = create_app(load())
+background.start(app)
+with app.app_context(), transaction():
+    outbox.queue(outbox.MailKind.PASSWORD_CHANGED, "student@example.org")
+sys.stdin.readline()
+"""
+
+
+def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_url, outbox_rows):
+    running = serve()
+    running.box.delay = 1.0
+    env = production(database_url, running.port, free_port())
+    process = python("-c", ENDING, env=env)
+    soon(lambda: running.box.mail_commands == 1)
+    begun = time.monotonic()
+    ((status, output),) = finish([process])  # closes its input, so that it ends
+    assert status == 0, output
+    assert time.monotonic() - begun > 0.5
+    assert len(running.box.mails) == 1
+    assert rows(app, outbox_rows) == []
+
+
+def rows(app, outbox_rows):
     with app.app_context():
-        assert db.engine.pool.checkedin() > 0
-        child = os.fork()
-        if child == 0:  # no test machinery here: the exit status is the answer
-            good = False
-            try:
-                # The connections of the parent stay the parent's.
-                good = (
-                    db.engine.pool.checkedin() == 0
-                    and app.extensions["background"]._thread.is_alive()
-                )
-                queue(app)
-                good = app.extensions["background"].stop(PATIENCE) and good
-            finally:
-                os._exit(0 if good else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    queue(app)
-    soon(lambda: len(server.box.mails) >= 1)
+        return outbox_rows()
 
 
 # Pruning
@@ -308,9 +292,8 @@ def test_pruning_stops_when_told(app, make_user):
 
 
 @pytest.mark.usefixtures("polls_at_once")
-def test_worker_prunes_by_itself(app, make_user, monkeypatch, request):
-    monkeypatch.setattr(background, "FIRST_PRUNE_WITHIN", 0)
-    monkeypatch.setattr(outbox, "deliver_due", lambda stopping, after_outage: outbox.Tally())
+def test_thread_prunes_by_itself(app, make_user, monkeypatch, request):
+    monkeypatch.setattr(outbox, "deliver_due", lambda stopping: outbox.Tally())
     fill(app, make_user(), core_clock.utcnow(), spent=1, alive=1)
-    request.getfixturevalue("worker")
+    request.getfixturevalue("thread")
     soon(lambda: left(app) == [1, 1, 1, 1])

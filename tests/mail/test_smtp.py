@@ -2,7 +2,9 @@ import contextlib
 import socket
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
+from email.headerregistry import Address
 
 import pytest
 import trustme
@@ -16,7 +18,7 @@ LOGIN = (b"post", b"p@ss word")
 
 def a_mail(**changes):
     fields = {
-        "sender": "Accounts <accounts@example.org>",
+        "sender": Address("Accounts", "accounts", "example.org"),
         "recipient": "student@example.org",
         "subject": "Choose a new password",
         "text": "Open https://accounts.example.org/#token=abc\nGrüße",
@@ -27,10 +29,8 @@ def a_mail(**changes):
     return build(**fields | changes)
 
 
-def send(server, *mails):
-    with smtp.Connection(server) as connection:
-        for mail in mails or [a_mail()]:
-            connection.send(mail)
+def send(server, mail=None):
+    smtp.send(server, mail or a_mail())
 
 
 # The URL
@@ -46,7 +46,10 @@ def send(server, *mails):
             "smtp://me%40example.org:p%2F%23%25@mail.example.org:25",
             smtp.MailServer("mail.example.org", 25, False, "me@example.org", "p/#%"),
         ),
+        ("smtp://mail.example.org.", smtp.MailServer("mail.example.org.", 587, False)),
+        ("smtp://relay_1:25", smtp.MailServer("relay_1", 25, False)),
         ("console:", None),
+        ("CONSOLE:", None),
     ],
 )
 def test_mail_url_is_read(url, server):
@@ -60,6 +63,11 @@ def test_mail_url_is_read(url, server):
         "mail.example.org",
         "http://hunter22@mail.example.org",
         "smtp://",
+        "smtp://a..b",
+        "smtp://.example.org",
+        f"smtp://{'a' * 64}.example.org",
+        "smtp://[1::2::3]",
+        "smtp://mail.example.örg",
         "smtp://user@mail.example.org",
         "smtp://:hunter22@mail.example.org",
         "smtp://user:hunter22@mail.example.org:0",
@@ -137,15 +145,6 @@ def test_recipient_must_be_exactly_one_address(recipient):
         a_mail(recipient=recipient)
 
 
-@pytest.mark.parametrize(
-    "subject",
-    ["A\r\nBcc: b@example.org", "A\nB", "A\x00", "A\u2028B", "=?utf-8?q?=0d=0aBcc:_b?="],
-)
-def test_subject_with_control_characters_is_refused(subject):
-    with pytest.raises(ValueError, match="subject"):
-        a_mail(subject=subject)
-
-
 def test_longest_address_arrives_whole(serve):
     server = serve()
     longest = f"{'a' * 64}@{'.'.join(['b' * 61] * 3)}.org"
@@ -165,7 +164,7 @@ def test_longest_address_arrives_whole(serve):
 )
 def test_sender_may_have_a_name(sender, parts, serve):
     server = serve()
-    send(server.at(), a_mail(sender=sender))
+    send(server.at(), a_mail(sender=parse_sender(sender)))
     (mailbox,) = server.box.mails[0]["From"].addresses
     assert (mailbox.display_name, mailbox.addr_spec) == parts
     assert server.box.envelopes[0][0] == parts[1]
@@ -181,6 +180,9 @@ def test_sender_may_have_a_name(sender, parts, serve):
         "A <a@example.org",
         "A\r\nBcc: b@example.org <a@example.org>",
         "=?utf-8?q?=0d=0aBcc:_b?= <a@example.org>",
+        "=?utf-8?q?a?=@example.org",
+        "A <a@example.org>, b@example.org",
+        'A \\"B <a@example.org>',
         "a@[",
     ],
 )
@@ -190,25 +192,6 @@ def test_wrong_sender_is_refused(sender):
 
 
 # The conversation
-
-
-def test_one_connection_carries_many_mails(serve):
-    server = serve()
-    with smtp.Connection(server.at()) as connection:
-        connection.send(a_mail())
-        first = connection._smtp
-        connection.send(a_mail(recipient="other@example.org"))
-        assert connection._smtp is first
-    assert [to for _, (to,) in server.box.envelopes] == ["student@example.org", "other@example.org"]
-
-
-def test_conversation_that_the_server_ended_is_opened_anew(serve):
-    server = serve()
-    with smtp.Connection(server.at()) as connection:
-        connection.send(a_mail())
-        connection._smtp.sock.shutdown(socket.SHUT_RDWR)
-        connection.send(a_mail())
-    assert len(server.box.mails) == 2
 
 
 def test_starttls_is_used_where_offered(serve, certify):
@@ -246,7 +229,6 @@ def test_ipv4_address_is_a_host_too(serve, certify):
 def assert_down(server, at):
     with pytest.raises(smtp.ServerDown) as outage:
         send(at)
-    assert outage.value.connecting
     assert "p@ss" not in str(outage.value)
     assert server.box.logins == []
     assert server.box.mails == []
@@ -295,40 +277,37 @@ def test_refused_login_is_no_fault_of_the_mail(serve, certify):
         ("to_recipient", "450 4.2.0 student@example.org, later", smtp.MailDeferred),
         ("to_recipient", "451 Greylisted", smtp.MailDeferred),
         ("to_recipient", "530 5.7.0 Log in first", smtp.MailDeferred),
-        ("to_recipient", "421 Closing", smtp.ServerDown),
+        ("to_recipient", "421 Closing", smtp.MailDeferred),
         ("to_data", "554 5.6.0 Content refused", smtp.MailRefused),
         ("to_data", "452 Disk full", smtp.MailDeferred),
-        ("to_data", "421 Closing", smtp.ServerDown),
-        ("to_sender", "550 5.7.1 accounts@example.org may not send", smtp.ServerDown),
-        ("to_sender", "451 Later", smtp.ServerDown),
+        ("to_data", "421 Closing", smtp.MailDeferred),
+        ("to_sender", "550 5.7.1 accounts@example.org may not send", smtp.MailDeferred),
+        ("to_sender", "451 Later", smtp.MailDeferred),
     ],
 )
 def test_refusals_are_told_apart_by_their_codes(serve, box, answer, failure):
     server = serve()
     getattr(server.box, box).append(answer)
-    with smtp.Connection(server.at()) as connection:
-        with pytest.raises(Exception, match=answer[:3]) as refusal:
-            connection.send(a_mail())
-        assert type(refusal.value) is failure
-        assert "@" not in str(refusal.value)
-        connection.send(a_mail())  # the next mail of the same run
-    assert len(server.box.mails) == 1
+    with pytest.raises(Exception, match=answer[:3]) as refusal:
+        send(server.at())
+    assert type(refusal.value) is failure
+    assert "@" not in str(refusal.value)
+    assert server.box.mails == []
 
 
-def test_server_that_breaks_off_in_the_middle_is_down(serve):
+def test_server_that_breaks_off_in_the_middle_defers_the_mail(serve):
     server = serve()
     server.box.drops = 1
-    with pytest.raises(smtp.ServerDown) as outage:
+    with pytest.raises(smtp.MailDeferred) as failure:
         send(server.at())
-    assert not outage.value.connecting
+    assert type(failure.value) is smtp.MailDeferred
 
 
 def test_dead_server_is_down():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        with pytest.raises(smtp.ServerDown) as outage:
+        with pytest.raises(smtp.ServerDown, match="ConnectionRefusedError"):
             send(smtp.MailServer("127.0.0.1", unused.getsockname()[1], False))
-    assert outage.value.connecting
 
 
 @contextlib.contextmanager
@@ -348,103 +327,57 @@ def strange_server(talk):
         assert not thread.is_alive()
 
 
-def test_silent_server_does_not_hang_us(monkeypatch):
+@pytest.mark.parametrize("tls", [False, True])
+def test_silent_server_does_not_hang_us(monkeypatch, tls):
     monkeypatch.setattr(smtp, "TIMEOUT", 0.2)
     begun = time.monotonic()
-    with strange_server(lambda talk: talk.recv(1)) as server, pytest.raises(smtp.ServerDown):
+    with (
+        strange_server(lambda talk: talk.recv(1000) and talk.recv(1)) as server,
+        pytest.raises(smtp.ServerDown),
+    ):
+        send(replace(server, implicit_tls=tls))
+    assert time.monotonic() - begun < 5
+
+
+def talk_until(command, last):
+    """Return a server's part of a conversation that ends at a command, with these last words."""
+
+    def talk(conversation):
+        conversation.sendall(b"220 ready\r\n")
+        commands = conversation.makefile("rb")
+        in_mail = False
+        while (line := commands.readline()) and not line.startswith(command):
+            if not in_mail:
+                in_mail = line == b"data\r\n"
+                conversation.sendall(b"354 go\r\n" if in_mail else b"250 ok\r\n")
+        conversation.sendall(last)
+        if not last:
+            commands.readline()  # silence, until the other end gives up
+
+    return talk
+
+
+@pytest.mark.parametrize("command", [b"rcpt", b".\r\n"])
+def test_server_that_falls_silent_defers_the_mail(monkeypatch, command):
+    monkeypatch.setattr(smtp, "TIMEOUT", 0.2)
+    with strange_server(talk_until(command, b"")) as server:
+        with pytest.raises(smtp.MailDeferred, match="timed out") as failure:
+            send(server)
+        assert type(failure.value) is smtp.MailDeferred
+
+
+@pytest.mark.parametrize("goodbye", [b"421 Too many mails\r\n", b"", b"garbage\r\n"])
+def test_mail_that_was_taken_stays_taken_whatever_the_server_says_to_quit(monkeypatch, goodbye):
+    monkeypatch.setattr(smtp, "TIMEOUT", 0.2)
+
+    def take(conversation):
+        talk_until(b".\r\n", b"250 taken\r\n")(conversation)
+        conversation.recv(1000)
+        conversation.sendall(goodbye)
+        conversation.recv(1000)
+
+    with strange_server(take) as server:
         send(server)
-    assert time.monotonic() - begun < 10
-
-
-def test_server_that_is_slow_at_every_step_is_cut_off(monkeypatch):
-    def crawl(talk):
-        talk.sendall(b"220 slow\r\n")
-        while talk.recv(1000):
-            time.sleep(0.15)
-            talk.sendall(b"250 yes\r\n")
-
-    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.3)
-    with strange_server(crawl) as server, pytest.raises(smtp.ServerDown):
-        send(server)
-
-
-def drip(talk, piece):
-    while True:
-        talk.sendall(piece)
-        time.sleep(0.05)
-
-
-def test_deadline_ends_a_conversation_in_tls_too(monkeypatch, certify):
-    context = certify()
-
-    def talk_in_tls(talk):
-        with context.wrap_socket(talk, server_side=True) as encrypted:
-            drip(encrypted, b"220-wait\r\n")
-
-    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
-    with strange_server(talk_in_tls) as server, pytest.raises(smtp.ServerDown, match="too slow"):
-        send(smtp.MailServer("localhost", server.port, True))
-
-
-def test_deadline_ends_the_start_of_tls_too(monkeypatch):
-    def start_tls(talk):
-        for answer in b"220 ready", b"250-hi\r\n250 STARTTLS", b"220 go":
-            talk.sendall(answer + b"\r\n")
-            talk.recv(1000)
-        talk.sendall(b"\x16\x03\x03\x40\x00")  # the head of a long record
-        drip(talk, b"\x00")
-
-    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
-    begun = time.monotonic()
-    with strange_server(start_tls) as server, pytest.raises(smtp.ServerDown):
-        send(server)
-    assert time.monotonic() - begun < smtp.TIMEOUT - 2
-
-
-def test_asking_whether_a_conversation_still_stands_is_part_of_the_time(monkeypatch):
-    def talk_once(talk):
-        talk.sendall(b"220 ready\r\n")
-        while command := talk.recv(10000):
-            if command == b"noop\r\n":
-                drip(talk, b"250-wait\r\n")
-            talk.sendall(b"354 go\r\n" if command == b"data\r\n" else b"250 ok\r\n")
-
-    with strange_server(talk_once) as server, smtp.Connection(server) as connection:
-        connection.send(a_mail())
-        monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
-        begun = time.monotonic()
-        with pytest.raises(smtp.ServerDown, match="too slow"):
-            connection.send(a_mail())
-        assert time.monotonic() - begun < 10
-
-
-def test_answer_that_the_deadline_cut_off_is_no_answer(monkeypatch):
-    """Of a 550 that comes slowly, the first three bytes would read like a refusal for good."""
-
-    def refuse_slowly(talk):
-        talk.sendall(b"220 ready\r\n")
-        while command := talk.recv(1000):
-            if command.startswith(b"rcpt"):
-                talk.sendall(b"550")
-                talk.recv(1000)
-                return
-            talk.sendall(b"250 ok\r\n")
-
-    monkeypatch.setattr(smtp, "DELIVERY_TIMEOUT", 0.5)
-    with strange_server(refuse_slowly) as server, pytest.raises(smtp.ServerDown):
-        send(server)
-
-
-def test_no_timer_and_no_socket_outlives_its_mail(serve):
-    before = threading.active_count()
-    server = serve()
-    with_server = threading.active_count()
-    with smtp.Connection(server.at()) as connection:
-        connection.send(a_mail())
-        connection.send(a_mail())
-        assert threading.active_count() == with_server
-    server.stop()
-    assert threading.active_count() == before
 
 
 def test_mails_that_are_not_smtp_at_all_are_a_server_that_is_down():
