@@ -16,6 +16,7 @@ from sqlalchemy import URL
 
 import database
 from config import MIN_SECRET_BYTES, ConfigError
+from extensions import db
 
 DATABASE = "accounts.db"
 
@@ -56,6 +57,9 @@ def bring_up_schema(app: Flask, folder: Path) -> None:
             current = database.schema_is_current()
         if not current:
             database.upgrade(app)
+        with app.app_context():
+            # With `gunicorn --preload`, workers would inherit this connection from the master.
+            db.engine.dispose()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The entry point of gunicorn, `flask run`, and every `flask <command>`."""
 
 import click
+from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
 from config import ConfigError
@@ -16,8 +17,12 @@ except ConfigError as error:
         raise click.ClickException(str(error)) from None  # a message, not a traceback
     raise
 
-# Commands such as `flask db upgrade` migrate, and must not send mail beside that; servers do.
-if _command and _command.info_name != "run":
+# gunicorn.conf.py starts the background thread in gunicorn's workers. Commands such as
+# `flask db upgrade` migrate, and must not send mail meanwhile.
+if _command and _command.info_name == "run":
+    # The parent process of the reloader imports this file too, and serves nothing.
+    reloads = app.debug if _command.params["reload"] is None else _command.params["reload"]
+    if is_running_from_reloader() or not reloads:
+        background.start(app)
+elif _command:
     enable_migrations(app)
-else:
-    background.start(app)

@@ -75,6 +75,12 @@ def test_file_without_a_secret_stops_the_start(start: Any, folder: Path, content
     assert (folder / "secret_key").read_text() == content
 
 
+def test_workers_of_a_preloading_server_inherit_no_connection(start: Any) -> None:
+    for app in start(), start():  # the first one makes the database, the second one finds it
+        with app.app_context():
+            assert db.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
 def test_database_is_its_owners_alone(start: Any, folder: Path) -> None:
     folder.mkdir(mode=0o755, parents=True)
     app = start()

@@ -39,10 +39,12 @@ LAYERS = [
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
 # the schema needs it; langcodes costs 50 ms and 3 MB, and only a change of a language needs it.
+# The services load the database's libraries, which gunicorn's master process does not need.
 LATE_IMPORTS = {
     ("database.py", "flask_migrate"),
     ("database.py", "alembic"),
     ("core/locales.py", "langcodes"),
+    ("gunicorn.conf.py", "services"),
 }
 # Requirements that our code does not import, and what needs them.
 NOT_IMPORTED = {

@@ -1,0 +1,102 @@
+"""Each server starts the background thread in the processes that serve, and in no other."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+from real_service import (
+    PATIENCE,
+    MailServer,
+    Service,
+    deployed,
+    empty_database,
+    finish,
+    free_port,
+    production,
+    python,
+    registration,
+)
+from sqlalchemy import URL
+
+from config import ROOT
+
+SUBJECT = "Confirm your e-mail address"
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    server = MailServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+    return empty_database(request, tmp_path)
+
+
+def register(service: Service, name: str) -> str:
+    user = registration(name)
+    assert service.call("POST", "/api/auth/register", user).status == 201
+    return user["email"]
+
+
+@pytest.mark.parametrize("arguments", ["", "--preload"])
+def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(
+    new_database: URL, mail_server: MailServer, tmp_path: Path, arguments: str
+) -> None:
+    log = tmp_path / "service.log"
+    settings = {"GUNICORN_CMD_ARGS": arguments, "WEB_CONCURRENCY": "1"}
+    with deployed(new_database, mail_server.port, log, **settings) as service:
+        mail_server.wait_for(register(service, "first"), SUBJECT)
+        (worker,) = service.workers(1)
+        master = psutil.Process(worker).parent()
+        os.kill(worker, signal.SIGKILL)
+        while worker in service.workers(1):
+            time.sleep(0.05)
+        mail_server.wait_for(register(service, "second"), SUBJECT)  # by the next worker
+        assert master.num_threads() == 1
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "reloads"), [("--no-reload", False), ("--reload", True), ("--debug", True)]
+)
+def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
+    mail_server: MailServer, tmp_path: Path, option: str, reloads: bool
+) -> None:
+    port = free_port()
+    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
+    env = production(url, mail_server.port, port)
+    ((status, output),) = finish([python("-m", "flask", "db", "upgrade", env=env)])
+    assert status == 0, output
+    log = tmp_path / "service.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flask", "run", "--port", str(port), option],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,  # the reloader is two processes
+        )
+    try:
+        service = Service(env, port, log)
+        deadline = time.monotonic() + PATIENCE
+        while "Running on" not in service.log():
+            assert time.monotonic() < deadline, service.log()
+            time.sleep(0.05)
+        mail_server.wait_for(register(service, "user"), SUBJECT)
+        if reloads:
+            assert psutil.Process(process.pid).num_threads() == 1
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
