@@ -13,7 +13,7 @@ import time
 from flask import Flask
 
 from core import clock
-from database import is_unavailable
+from database import is_unavailable, schema_is_current
 from services import outbox, pruning
 
 # Seconds between two looks at the outbox, give or take a fifth, so that processes spread out.
@@ -27,6 +27,10 @@ FAREWELL = 5.0
 _log = logging.getLogger("accounts.background")
 
 
+class SchemaMissing(Exception):
+    """The database's schema is not the one that this code was written for."""
+
+
 class BackgroundThread:
     """The background work of one application in this process."""
 
@@ -35,7 +39,7 @@ class BackgroundThread:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._resume_at = self._prune_at = time.monotonic()
-        self._failing = False
+        self._failing = self._migrated = False
         self._thread = threading.Thread(target=self._run, name="accounts-background", daemon=True)
         self._thread.start()
 
@@ -61,7 +65,9 @@ class BackgroundThread:
                 if self._failing:
                     continue  # said once in an outage
                 self._failing = True
-                if is_unavailable(error):
+                if isinstance(error, SchemaMissing):
+                    _log.warning("Background work waits for the schema. Run: flask db upgrade")
+                elif is_unavailable(error):
                     _log.warning("The database is unreachable; background work waits for it.")
                 else:
                     _log.exception("Background work failed; it will be tried again.")
@@ -71,6 +77,9 @@ class BackgroundThread:
                 self._failing = False
 
     def _work(self) -> None:
+        self._migrated = self._migrated or schema_is_current()
+        if not self._migrated:
+            raise SchemaMissing
         now = time.monotonic()
         if now >= self._resume_at and outbox.deliver_due(self._stopping.is_set).server_down:
             self._resume_at = time.monotonic() + PAUSE
