@@ -43,6 +43,7 @@ _SCANS = 32
 _FORMATS = [kind.format for kind in (JpegImageFile, PngImageFile, WebPImageFile, GifImageFile)]
 _EXIF = re.compile(rb"Exif\0\0")
 _PACKED_CHUNK = re.compile(rb"zTXt|iTXt|iCCP")
+_PNG_END = re.compile(rb"\0\0\0\0IEND\xaeB`\x82")
 _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_ARITHMETIC = b"\xc9\xca\xcb\xcd\xce\xcf"
@@ -154,6 +155,9 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
         head = bytes(content[:12])
         if head.endswith(b"WEBP"):
             _check_chunks(content)
+        # Pillow accepts a PNG that lacks its end.
+        if head.startswith(b"\x89PNG") and not _PNG_END.search(content):
+            raise PictureInvalid(_DAMAGED)
         if head.startswith(b"\xff\xd8"):
             _check_scans(content)
             # Pillow reads EXIF as soon as it opens a JPEG, with lists of a million fractions if

@@ -131,10 +131,10 @@ class TokenCodec:
             )
         except (jwt.PyJWTError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise TokenInvalid from error
-        texts = ("sub", "jti", *EXTRA_CLAIMS[purpose])
-        if claims.get("type") != purpose.value or not all(
-            isinstance(claims.get(name), str) for name in texts
-        ):
+        texts = [claims.get(name) for name in ("sub", "jti", *EXTRA_CLAIMS[purpose])]
+        if not all(isinstance(text, str) and text.isprintable() for text in texts):
+            raise TokenInvalid
+        if claims.get("type") != purpose.value:
             raise TokenInvalid
         if not all(ids.is_row_id(claims[name]) for name in ("sub", "sid") if name in claims):
             raise TokenInvalid

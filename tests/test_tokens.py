@@ -75,6 +75,7 @@ FORGERIES = {
     "no issue time": lambda token: forge(token, drop=["iat"]),
     "an issue time to come": lambda token: forge(token, iat=99999999999),
     "no jti": lambda token: forge(token, drop=["jti"]),
+    "a jti with NUL": lambda token: forge(token, jti="\x00"),
     "a number for a jti": lambda token: forge(token, jti=7),
     "no subject": lambda token: forge(token, drop=["sub"]),
     "a number for a subject": lambda token: forge(token, sub=7),
