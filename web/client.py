@@ -2,20 +2,22 @@
 
 import functools
 import ipaddress
+from typing import Any
 
 from flask import request
 
 from models import USER_AGENT_LENGTH
 
 
-def address() -> str:
-    """Return the client's IP address, or an empty text where it is not known.
+def address(environ: dict[str, Any] | None = None) -> str:
+    """Return the IP address of a request's client, of this one's by default; "" if not known.
 
     With TRUSTED_PROXIES it comes from a header, so it is checked before it is stored. The zone of
     an IPv6 address is left out: it means nothing elsewhere, and may be any text. So is the port
     that some proxies add.
     """
-    return _plain(request.remote_addr or "")
+    environ = request.environ if environ is None else environ
+    return _plain(environ.get("REMOTE_ADDR") or "")
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Logs: one line an event, as text or JSON, with the id of the request that caused it.
+"""Logs: one line for each event, as text or JSON, with the id of the request that caused it.
 
 Nothing that a client sends can end a line or begin another: values are quoted, and the lines of
 a traceback are indented behind a bar.
@@ -10,43 +10,47 @@ import re
 import sys
 import time
 import traceback
-from typing import Any, cast
+from functools import lru_cache, partial
+from typing import Any
 
 import orjson
-from flask import Flask, Response, g, has_request_context, request
+from flask import Flask, g, has_request_context, request
 
 from config import Settings
-from core import clock
 from web import client
 
 _access = logging.getLogger("accounts.access")
 _DATABASES = ("sqlalchemy", "psycopg", "sqlite3")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:=+/@-]{1,128}")
-# Where in the WSGI environment it is kept.
-_ID = "accounts.request_id"
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 
 
-def request_id(environ: dict[str, Any] | None = None) -> str:
-    """Return the id of a request, of this one by default: its X-Request-ID when that is sane."""
-    environ = request.environ if environ is None else environ
-    found = environ.get(_ID)
-    if found is None:
-        sent = environ.get("HTTP_X_REQUEST_ID", "")
-        found = environ[_ID] = sent if _SANE_ID.fullmatch(sent) else new_request_id()
-    return cast("str", found)
+def request_id(environ: dict[str, Any]) -> str:
+    """Return the id of a request: its X-Request-ID, or a new one in its place when not sane."""
+    found: str = environ.get("HTTP_X_REQUEST_ID", "")
+    if not _SANE_ID.fullmatch(found):
+        found = environ["HTTP_X_REQUEST_ID"] = new_request_id()
+    return found
 
 
 def new_request_id() -> str:
-    """Return an id for a request that brings none. It guards nothing, so any number will do."""
+    """Return an id for a request that brings none. Not a secret: any random number will do."""
     return f"{random.getrandbits(128):032x}"
 
 
+@lru_cache(maxsize=1)
+def _time(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+
+
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    fields = dict(getattr(record, "fields", {}))
-    if has_request_context():
-        fields |= {"address": client.address() or "-", "request": request_id()}
-    return fields
+    fields: dict[str, object] = getattr(record, "fields", {})
+    outside = "request" in fields or not has_request_context()
+    return fields if outside else fields | _caller(request.environ)
+
+
+def _caller(environ: dict[str, Any]) -> dict[str, object]:
+    return {"address": client.address(environ) or "-", "request": request_id(environ)}
 
 
 class TextFormatter(logging.Formatter):
@@ -56,17 +60,19 @@ class TextFormatter(logging.Formatter):
         message, *more = record.getMessage().splitlines() or [""]
         if record.exc_info and record.exc_info[1]:
             more += _trace(record.exc_info[1]).splitlines()
-        parts = [clock.rfc3339(clock.utcnow()), record.levelname, record.name, _printable(message)]
-        parts += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
-        return "\n  | ".join([" ".join(parts), *map(_printable, more)])
+        start = f"{_time(int(record.created))} {record.levelname} {record.name}"
+        line = f"{start} {_printable(message)}"
+        for name, value in _fields(record).items():
+            line += f" {name}={_quoted(value)}"
+        return "\n  | ".join([line, *map(_printable, more)])
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object on each line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": clock.rfc3339(clock.utcnow()),
+            "time": _time(int(record.created)),
             "level": record.levelname,
             "logger": record.name,
             "message": _printable(record.getMessage(), keep="\n"),
@@ -83,8 +89,7 @@ def _trace(error: BaseException) -> str:
     before = f"{_trace(cause)}\nThat led to:\n" if cause else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
     words = "" if type(error).__module__.partition(".")[0] in _DATABASES else f": {error}"
-    heading = "Traceback (most recent call last):"
-    return f"{before}{heading}\n{frames}{type(error).__name__}{words}"
+    return f"{before}Traceback (most recent call last):\n{frames}{type(error).__name__}{words}"
 
 
 def _printable(text: str, keep: str = "") -> str:
@@ -101,11 +106,6 @@ def _quoted(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else orjson.dumps(_printable(text)).decode()
 
 
-def formatter(log_format: str) -> logging.Formatter:
-    """Return the formatter that LOG_FORMAT names."""
-    return JsonFormatter() if log_format == "json" else TextFormatter()
-
-
 def _tidy(record: logging.LogRecord) -> bool:
     """Keep `flask run` from logging requests itself, with their query strings, and in colours."""
     message = record.getMessage()
@@ -116,37 +116,43 @@ def _tidy(record: logging.LogRecord) -> bool:
 def init_app(app: Flask, settings: Settings) -> None:
     """Send all logs to standard error, and a line there for each request."""
     configure(settings)
-    app.before_request(_start)
-    app.after_request(_finish)
+    inner = app.wsgi_app
+
+    def logged(environ: Any, start_response: Any) -> Any:
+        return inner(environ, partial(_start, environ, start_response, time.perf_counter()))
+
+    # Here, where a request is a plain dict: each look at Flask's `request` takes a microsecond.
+    app.wsgi_app = logged  # type: ignore[method-assign]
 
 
 def configure(settings: Settings) -> None:
     """Send the logs of this process to standard error, as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name("accounts")
-    handler.setFormatter(formatter(settings.log_format))
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     root = logging.getLogger()
     # An application made later in the same process replaces the handler, and adds no second one.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
+    # Our lines show neither thread nor process, so logging need not look them up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("werkzeug").addFilter(_tidy)
-    logging.getLogger("PIL").setLevel(logging.WARNING)  # else a line for each part of a picture
-    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # a line for each
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _start() -> None:
-    g.started = time.perf_counter()
-
-
-def _finish(response: Response) -> Response:
-    if not _access.isEnabledFor(logging.INFO):
-        return response
-    fields = {
-        "method": request.method,
-        "path": request.path,  # without the query, where a client may have put anything
-        "status": response.status_code,
-        "ms": round((time.perf_counter() - g.get("started", time.perf_counter())) * 1000, 1),
-        "user": g.get("user_id", "-"),
-    }
-    _access.info("request", extra={"fields": fields})
-    return response
+def _start(environ: Any, start_response: Any, begin: float, status: str, *more: Any) -> Any:
+    """Log the request, and start its response."""
+    if _access.isEnabledFor(logging.INFO):
+        fields = {
+            "method": environ["REQUEST_METHOD"],
+            # Without the query, where a client may have put anything.
+            "path": environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace"),
+            "status": int(status[:3]),
+            "ms": round((time.perf_counter() - begin) * 1000, 1),
+            "user": g.get("user_id", "-"),
+            **_caller(environ),
+        }
+        # `Logger.info` would also search the stack for the calling line, which no line shows.
+        record = {"levelno": logging.INFO, "levelname": "INFO", "msg": "request", "fields": fields}
+        _access.handle(logging.makeLogRecord({"name": _access.name, **record}))
+    return start_response(status, *more)
