@@ -142,7 +142,7 @@ class User(Base):
     avatar_digest: Mapped[str | None] = mapped_column(String(64), index=True)
     # Case is folded here, since databases differ in which letters they can fold.
     search_key: Mapped[str] = mapped_column(
-        Text, default=lambda context: _search_key_of_insert(context), server_default=""
+        Text, default=lambda context: _search_key_of_insert(context)
     )
 
     theme: Mapped[str] = mapped_column(String(16), server_default="light")

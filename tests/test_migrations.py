@@ -1,7 +1,6 @@
 """Migrations: they make what the models say, on both databases, and can be taken back."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ from models import (
     Lesson,
     User,
     UserSession,
-    search_key,
 )
 
 USER = {
@@ -158,49 +156,6 @@ def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine)
     database.upgrade(app)
     with engine.connect() as connection:
         assert connection.scalar(select(User.email)) == USER["email"]
-
-
-def test_accounts_and_their_sessions_live_through_the_upgrade(app: Flask, engine: Engine) -> None:
-    """From the first schema, with what was in it, and what an older version still adds."""
-    moment = datetime(2026, 11, 20, tzinfo=UTC)
-    with app.app_context():
-        command.upgrade(database.enable_migrations(app).get_config(), "0001")
-    before = MetaData()
-    before.reflect(engine)
-    user = USER | {
-        "id": "1",
-        "first_name": "\u00c4da",
-        "password_version": 1,
-        "role": "student",
-        "is_active": True,
-        "created_at": moment,
-    }
-    session = {
-        "id": "s",
-        "user_id": "1",
-        "refresh_token_id": "x",
-        "user_agent": "",
-        "ip_address": "",
-    }
-    moments = ("created_at", "last_used_at", "expires_at", "access_expires_at")
-    with engine.begin() as connection:
-        connection.execute(insert(before.tables["users"]), user)
-        connection.execute(
-            insert(before.tables["sessions"]), session | dict.fromkeys(moments, moment)
-        )
-    database.upgrade(app)
-    older = {"id": "2", "username": "older", "username_key": "older", "email": "older@example.org"}
-    with engine.begin() as connection:
-        connection.execute(insert(before.tables["users"]), user | older)
-    with app.app_context(), database.reading() as connection:
-        first, second = connection.execute(select(User.__table__).order_by(User.id)).all()
-        assert connection.scalars(select(UserSession.id)).all() == ["s"]
-    assert first.search_key == search_key("Student", "student@example.org", "\u00c4da", "Last")
-    for row in (first, second):
-        assert (row.bio, row.theme, row.language, row.timezone) == ("", "light", "en", "UTC")
-        assert (row.email_notifications, row.push_notifications) == (True, True)
-        assert (row.profile_visible, row.progress_visible) == (True, False)
-        assert row.avatar_digest is None
 
 
 @pytest.mark.parametrize(
