@@ -136,7 +136,8 @@ def update_settings(body: dict[str, Any]) -> dict[str, Any]:
 @endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
 def get_progress() -> dict[str, Any]:
     """Read what the caller has learned so far; achievements newest first."""
-    return learning.own_progress(bearer.user().id, now=clock.utcnow())
+    user = bearer.user()
+    return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
 @endpoint(bp, "GET", "/certificates", role=Role.STUDENT, answer=schemas.Certificates)

@@ -1,1 +1,4 @@
-"""What the program does. A service never commits and never sees the request."""
+"""What the program does. A service never sees the request.
+
+It takes part in its caller's transaction; the outbox and pruning are jobs that commit their own.
+"""

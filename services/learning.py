@@ -7,27 +7,21 @@ same deliveries make the same records.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Delete,
     Row,
-    Select,
-    String,
     Table,
     Update,
-    bindparam,
-    case,
+    and_,
     delete,
     func,
     select,
-    true,
     type_coerce,
     update,
 )
-from sqlalchemy import cast as sql_cast
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -37,7 +31,6 @@ from database import change, insert_new, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User
 
-Query: TypeAlias = Select[*tuple[Any, ...]]
 Statement = TypeVar("Statement", Update, Delete)
 
 
@@ -106,99 +99,41 @@ def _missing(user_id: str) -> errors.ApiError:
     return errors.NotFound("There is no such course. Deliver it first, then this lesson again.")
 
 
-def with_progress(user: Query, shown: ColumnElement[bool]) -> Query:
-    """Return a query for one user, `:user_id`, that brings the progress as well, where `shown`.
+def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, Any]:
+    """Return what a user has learned so far; `timezone` decides which days the streak counts.
 
-    Rows differ in their achievement only; one that has none is there at least.
+    A delivery between the statements may be in one number and not yet in another; the next call
+    counts it everywhere. A user who was deleted meanwhile has not begun.
     """
-    user_id: ColumnElement[str] = bindparam("user_id", type_=String)
-    moments = sql_cast(type_coerce(Lesson.completed_at, BigInteger), String)
-    by_course = (
+    courses = (
         select(
-            Lesson.course_id,
-            func.count().label("lessons"),
-            func.sum(Lesson.minutes).label("minutes"),
-            func.aggregate_strings(moments, ",").label("moments"),
+            Course.lessons,
+            func.count(Lesson.id).label("completed"),
+            func.coalesce(func.sum(Lesson.minutes), 0).label("minutes"),
         )
-        .where(Lesson.user_id == user_id, shown)
-        .group_by(Lesson.course_id)
-        .subquery("by_course")
+        .outerjoin(Lesson, and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id))
+        .where(Course.user_id == user_id)
+        .group_by(Course.id, Course.lessons)
     )
-    totals = (
-        select(
-            func.count().label("total_courses"),
-            func.count(case((by_course.c.lessons >= Course.lessons, 1))).label("completed_courses"),
-            func.sum(Course.lessons).label("total_lessons"),
-            func.sum(by_course.c.lessons).label("completed_lessons"),
-            func.sum(by_course.c.minutes).label("minutes"),
-            func.aggregate_strings(by_course.c.moments, ",").label("moments"),
-        )
-        .select_from(Course)
-        .outerjoin(by_course, by_course.c.course_id == Course.id)
-        .where(Course.user_id == user_id, shown)
-        .subquery("totals")
+    # As the numbers that they are in the database: there may be thousands.
+    moments = select(type_coerce(Lesson.completed_at, BigInteger)).where(Lesson.user_id == user_id)
+    achievements = (
+        select(Achievement.__table__)
+        .where(Achievement.user_id == user_id)
+        .order_by(Achievement.earned_at.desc(), Achievement.id.desc())
     )
-    newest_first = (Achievement.earned_at.desc(), Achievement.id.desc())
-    achievement = (
-        select(
-            Achievement.id,
-            Achievement.name,
-            Achievement.earned_at,
-            func.row_number().over(order_by=newest_first).label("place"),
-        )
-        .where(Achievement.user_id == user_id, shown)
-        .subquery("achievement")
-    )
-    place = func.coalesce(achievement.c.place, 1)
-    return (
-        user.add_columns(
-            *totals.c,
-            achievement.c.id.label("achievement_id"),
-            achievement.c.name.label("achievement_name"),
-            achievement.c.earned_at.label("achievement_earned_at"),
-        )
-        .select_from(User)
-        .outerjoin(achievement, true())
-        # The totals come once: their list of moments is long, and there may be many achievements.
-        .outerjoin(totals, place == 1)
-        .where(User.id == user_id)
-        .order_by(place)
-    )
-
-
-_OWN_PROGRESS = with_progress(select(User.timezone), true())
-
-
-def own_progress(user_id: str, *, now: datetime) -> dict[str, Any]:
-    """Return the progress of a user, by a single query."""
     with reading() as connection:
-        rows = connection.execute(_OWN_PROGRESS, {"user_id": user_id}).all()
-    if not rows:  # deleted since the token was checked
-        raise errors.TokenRevoked
-    return summary(rows, now=now)
-
-
-def summary(rows: Sequence[Row[Any]], *, now: datetime) -> dict[str, Any]:
-    """Return what the rows of `with_progress` say; they hold the user's `timezone` too."""
-    first = rows[0]
-    moments = map(int, first.moments.split(",")) if first.moments else ()
-    return {
-        "total_courses": first.total_courses,
-        "completed_courses": first.completed_courses,
-        "total_lessons": int(first.total_lessons or 0),
-        "completed_lessons": int(first.completed_lessons or 0),
-        "total_hours": round(int(first.minutes or 0) / 60, 1),
-        "achievements": [
-            {
-                "id": row.achievement_id,
-                "name": row.achievement_name,
-                "earned_at": row.achievement_earned_at,
-            }
-            for row in rows
-            if row.achievement_id is not None
-        ],
-        "current_streak": streak(moments, locales.time_zone(first.timezone), now),
-    }
+        taken = connection.execute(courses).all()
+        days = streak(connection.scalars(moments), locales.time_zone(timezone), now)
+        return {
+            "total_courses": len(taken),
+            "completed_courses": sum(course.completed >= course.lessons for course in taken),
+            "total_lessons": sum(course.lessons for course in taken),
+            "completed_lessons": sum(course.completed for course in taken),
+            "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
+            "achievements": connection.execute(achievements).all(),
+            "current_streak": days,
+        }
 
 
 def list_certificates(user_id: str) -> Sequence[Row[Any]]:

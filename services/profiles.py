@@ -6,8 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Boolean, bindparam, delete, exists, insert, or_, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy import delete, insert, select, update
 
 import errors
 from config import ROOT
@@ -27,30 +26,6 @@ def _digest(picture: bytes) -> str:
 
 _DEFAULT_DIGEST = _digest(_DEFAULT_PICTURE)
 
-# Their column `progress_visible` decides for those who may not see everything.
-_someone = aliased(User)
-_PUBLIC = learning.with_progress(
-    select(
-        User.id,
-        User.username,
-        User.first_name,
-        User.last_name,
-        User.avatar_digest,
-        User.bio,
-        User.location,
-        User.website,
-        User.role,
-        User.created_at,
-        User.timezone,
-        User.profile_visible,
-        User.progress_visible,
-    ).where(User.is_active),
-    exists().where(
-        _someone.id == bindparam("user_id"),
-        or_(_someone.progress_visible, bindparam("sees_all", type_=Boolean)),
-    ),
-)
-
 
 def profile(user: UserRow) -> dict[str, Any]:
     """Return what a user sees of the own account."""
@@ -58,21 +33,21 @@ def profile(user: UserRow) -> dict[str, Any]:
 
 
 def public_record(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, Any]:
-    """Return what one user may see of another, by a single query; with `progress` if allowed.
+    """Return what one user may see of another; with `progress` if allowed.
 
     Raises UserNotFound, also for an inactive user, and ProfilePrivate.
     """
     sees_all = viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
+    query = select(User.__table__).where(User.id == user_id, User.is_active)
     with reading() as connection:
-        found = connection.execute(_PUBLIC, {"user_id": user_id, "sees_all": sees_all}).all()
-    if not found:
+        user = connection.execute(query).one_or_none()
+    if user is None:
         raise errors.UserNotFound
-    user = found[0]
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
     record = profile(user)
     if user.progress_visible or sees_all:
-        record["progress"] = learning.summary(found, now=now)
+        record["progress"] = learning.progress(user.id, user.timezone, now=now)
     return record
 
 

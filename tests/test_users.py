@@ -213,25 +213,6 @@ def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, 
     assert own.keys() == PUBLIC | {"progress"}
 
 
-def test_private_profile_shows_no_progress_either(auth, put, view):
-    success(put("settings", privacy={"profileVisible": False, "progressVisible": True}))
-    response = view(auth.user)
-    failure(response, 403, "profile_private")
-    assert "totalCourses" not in response.text
-
-
-@pytest.mark.parametrize("visible", [False, True])
-@pytest.mark.parametrize("role", Role)
-def test_progress_is_shown_to_whom_the_settings_or_the_role_say(
-    client, auth, put, view, role, visible
-):
-    success(put("settings", privacy={"progressVisible": visible}))
-    shown = visible or role is not Role.STUDENT
-    assert ("progress" in success(view(auth.user, role))) == shown
-    own = success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
-    assert own["progress"] == success(client.get("/api/users/progress", headers=auth.headers))
-
-
 @pytest.mark.parametrize(
     "user_id",
     [
