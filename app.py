@@ -16,8 +16,7 @@ from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import sessions
-from web import answers, api, bearer, bodies, errors, headers, limits, logs, openapi
-from web.lean import LeanFlask
+from web import api, bearer, bodies, errors, headers, limits, logs, openapi
 
 _log = logging.getLogger("accounts")
 
@@ -32,7 +31,8 @@ def create_app(
     """
     # 1. Settings
     settings = settings or config.load()
-    app = LeanFlask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
+    # With no secret of Flask's own, its sessions stay closed, and no cookie is ever sent.
+    app = Flask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
     folder = Path(app.instance_path)
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))
@@ -50,10 +50,9 @@ def create_app(
     database.init_app(app)
 
     # 3. The web layer
-    logs.init_app(app, settings)
+    logs.configure(settings)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
-    answers.init_app(app)
     bodies.init_app(app)
     # A path with a doubled slash is unknown, like any other; a redirect would be no JSON.
     app.url_map.merge_slashes = False

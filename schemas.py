@@ -1,12 +1,11 @@
 """The shapes of the API, in and out. No database, no current user.
 
-Every limit here stands in models.py too: here for a good answer, there for the truth.
+Every limit stands in models.py too: here for a helpful error, there as a constraint.
 """
 
-import functools
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, fields, missing, validate
+from marshmallow import EXCLUDE, Schema, fields, validate
 from marshmallow.fields import Field
 
 from core.roles import Role
@@ -49,7 +48,7 @@ class Shape(Schema):
 class Answer(Shape):
     """Every field of an answer is always there; clients ignore those that they do not know."""
 
-    # But for these.
+    # Except these, which are left out where there is no value.
     sometimes: ClassVar[frozenset[str]] = frozenset()
 
     class Meta:
@@ -59,40 +58,16 @@ class Answer(Shape):
         super().on_bind_field(field_name, field_obj)
         field_obj.required = field_name not in self.sometimes
 
-    def dump(self, obj: Any, *, many: bool | None = None) -> Any:
-        """Return the answer for a dict or an object; of the fields, those that it has.
+    def get_attribute(self, obj: Any, attr: str, default: Any) -> Any:
+        """Read a field. marshmallow's own way raises and catches an error for each one of a row."""
+        return obj.get(attr, default) if isinstance(obj, dict) else getattr(obj, attr, default)
 
-        What marshmallow does, without the hooks and the guesses that it makes at each value: an
-        answer has neither hooks nor callables, and its texts are texts already.
-        """
-        if self.many if many is None else many:
-            return [self.dump(each, many=False) for each in obj]
-        read = obj.get if type(obj) is dict else functools.partial(getattr, obj)
-        answer = {}
-        for key, name, field in self._plan:
-            value = read(name, missing)
-            if value is not missing:
-                answer[key] = field._serialize(value, name, obj) if field else value
-        return answer
-
-    @functools.cached_property
-    def _plan(self) -> list[tuple[str, str, Field[Any] | None]]:
-        return [
-            (
-                str(field.data_key),
-                field.attribute or name,
-                None if type(field) in AS_IT_IS else field,
-            )
-            for name, field in self.dump_fields.items()
-        ]
-
-
-# Fields whose values are in JSON as they are here; ids are texts in the database too.
-AS_IT_IS = {fields.String, fields.UUID, fields.Boolean, fields.Integer}
 
 NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}
 ROLE: dict[str, Any] = {"validate": validate.OneOf([*Role]), "metadata": example("instructor")}
+A_TOKEN: dict[str, Any] = {"required": True, "validate": validate.Length(max=TOKEN_LENGTH)}
+A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
     "required": True,
     "validate": validate.Length(max=LOGIN_LENGTH),
@@ -134,11 +109,7 @@ class Login(Shape):
 
 
 class Refresh(Shape):
-    refresh_token = Text(
-        required=True,
-        validate=validate.Length(max=TOKEN_LENGTH),
-        metadata=example("<REFRESH_TOKEN>"),
-    )
+    refresh_token = Text(**A_TOKEN, metadata=example("<REFRESH_TOKEN>"))
 
 
 class Address(Shape):
@@ -146,11 +117,7 @@ class Address(Shape):
 
 
 class MailToken(Shape):
-    token = Text(
-        required=True,
-        validate=validate.Length(max=TOKEN_LENGTH),
-        metadata=example("<TOKEN_OF_THE_MAIL>"),
-    )
+    token = Text(**A_TOKEN, metadata=example("<TOKEN_OF_THE_MAIL>"))
 
 
 class ResetPassword(MailToken):
@@ -318,7 +285,7 @@ class Certificates(Answer):
     certificates = fields.List(fields.Nested(CertificateRecord))
 
 
-# The ids that the course system chooses. In a path, nothing is trimmed, nor is a line end let by.
+# The ids that the course system chooses. In a path they are not trimmed: a newline is refused.
 RECORD_ID: dict[str, Any] = {
     "required": True,
     "validate": validate.Regexp(
@@ -346,16 +313,12 @@ class CertificatePath(Shape):
 
 class CourseDelivery(Shape):
     name = Text(**TITLE, metadata=example("Python for beginners"))
-    lessons = fields.Integer(
-        required=True, strict=True, validate=validate.Range(1, 10_000), metadata=example(12)
-    )
+    lessons = fields.Integer(**A_NUMBER, validate=validate.Range(1, 10_000), metadata=example(12))
 
 
 class LessonDelivery(Shape):
     completed_at = Time(past=True)
-    minutes = fields.Integer(
-        required=True, strict=True, validate=validate.Range(0, 1440), metadata=example(25)
-    )
+    minutes = fields.Integer(**A_NUMBER, validate=validate.Range(0, 1440), metadata=example(25))
 
 
 class AchievementDelivery(Shape):
