@@ -39,17 +39,17 @@ class Endpoint:
         """A body that has the right shape."""
         return {
             field.data_key: field.metadata["examples"][0]
-            for field in self.operation.body.fields.values()
+            for field in self.operation.body().fields.values()
         }
 
     @property
     def required(self):
-        return {field.data_key for field in self.operation.body.fields.values() if field.required}
+        return {field.data_key for field in self.operation.body().fields.values() if field.required}
 
     @property
     def texts(self):
         """The names of the fields that hold text."""
-        body = self.operation.body.fields.values()
+        body = self.operation.body().fields.values()
         return [field.data_key for field in body if isinstance(field, fields.String)]
 
     def open(self, client, path=None, **options):

@@ -256,7 +256,7 @@ def test_each_missing_field_is_named(endpoint, send):
 @every_json_endpoint
 @on_one_database
 def test_value_of_another_type_is_named(endpoint, send):
-    for field in endpoint.operation.body.fields.values():
+    for field in endpoint.operation.body().fields.values():
         takes = next((kind for cls, kind in TAKES.items() if isinstance(field, cls)), str)
         for value in VALUES:
             if type(value) is not takes:

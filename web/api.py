@@ -1,30 +1,28 @@
 """Endpoints as declarations: guard, body, answer and possible errors stand above the view.
 
-`endpoint` does the same for each of them: the token and the role are checked before anything else
-is looked at; path, query and body are read strictly and validated; the result is dumped by a
-schema and put in the envelope. The declaration stays on the view, and `web.openapi` makes the
-document from it.
+`endpoint` does the same for each of them: it checks the token and the role before anything else;
+it reads path, query and body strictly and validates them; it dumps the result by a schema and puts
+it in the envelope. The declaration stays on the view, and `web.openapi` makes the document from it.
 """
 
 import functools
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from flask import Blueprint, Flask, Response, request
 from marshmallow import Schema, ValidationError
 from werkzeug.routing import BaseConverter
 
-import errors
 from core import ids
 from core.roles import Role
+from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
-from web import bearer, bodies
-from web import limits as limiting
-from web.answers import answer as answer_with
+from web import answers, bearer, bodies
+from web.limits import Limit, within
 
 View = Callable[..., Any]
 # Seconds after which a token is checked again before the body that it came with is acted on.
@@ -32,33 +30,14 @@ STALE_AFTER = 1.0
 
 
 @dataclass(frozen=True)
-class Operation:
-    """What an endpoint takes and answers."""
-
-    path: Schema | None
-    query: Schema | None
-    body: Schema | None
-    # The form field of the file, where the body is multipart/form-data.
-    upload: str | None
-    answer: Schema | None
-    status: int
-    creates: bool
-    message: str | None
-    # The least role that may call it; None for everybody, also without a token.
-    role: Role | None
-    errors: tuple[type[errors.ApiError], ...]
-    limits: tuple[limiting.Limit, ...]
-
-
-@dataclass(frozen=True)
 class Created:
-    """What a view returns when it made something new that was to be made or replaced: a 201."""
+    """What a view returns when it created what otherwise would have been replaced: a 201."""
 
     content: Any
 
 
 class UserId(BaseConverter):
-    """`<user:user_id>`: any path segment but those that are paths of their own below /users.
+    """`<user:user_id>`: any path segment, except those that are paths of their own below /users.
 
     Without it, a wrong method on one of those would be taken for a call about a user.
     """
@@ -79,66 +58,61 @@ def init_app(app: Flask) -> None:
     app.url_map.converters |= {"user": UserId, "id": AnyId}
 
 
-def endpoint(
-    blueprint: Blueprint,
-    method: str,
-    path: str,
-    *,
-    path_shape: type[Schema] | None = None,
-    query: type[Schema] | None = None,
-    body: type[Schema] | None = None,
-    upload: str | None = None,
-    answer: type[Schema] | None = None,
-    status: int = 200,
-    creates: bool = False,
-    message: str | None = None,
-    role: Role | None = None,
-    errors: tuple[type[errors.ApiError], ...] = (),
-    limits: tuple[limiting.Limit, ...] = (),
-) -> Callable[[View], View]:
-    """Declare a view of the API.
+@dataclass(frozen=True)
+class Operation:
+    """What an endpoint takes and answers; used as a decorator, it makes a view that endpoint.
 
     The view gets the path's parameters, those of `path_shape` validated; and where they are
     declared the validated `query` and `body` as dictionaries, and `file`, what was uploaded. What
-    it returns is dumped by `answer` into the envelope's `data`. One that `creates` may return
-    Created, which is answered with 201. `limits` count the calls whose shape is right.
+    it returns is dumped by `answer` into the envelope's `data`.
     """
-    operation = Operation(
-        path=path_shape() if path_shape else None,
-        query=query() if query else None,
-        body=body() if body else None,
-        upload=upload,
-        answer=answer() if answer else None,
-        status=status,
-        creates=creates,
-        message=message,
-        role=role,
-        errors=errors,
-        limits=limits,
-    )
 
-    def declare(view: View) -> View:
-        act = limiting.within(limits, view) if limits else view
+    blueprint: Blueprint
+    method: str
+    url: str
+    _: KW_ONLY
+    path_shape: type[Schema] | None = None
+    query: type[Schema] | None = None
+    body: type[Schema] | None = None
+    # The form field of the file, where the body is multipart/form-data.
+    upload: str | None = None
+    answer: type[Schema] | None = None
+    status: int = 200
+    # Whether the view may return Created, which is answered with 201.
+    creates: bool = False
+    message: str | None = None
+    # The lowest role that may call it; None for everybody, also without a token.
+    role: Role | None = None
+    errors: tuple[type[ApiError], ...] = ()
+    # These count the calls whose shape is right.
+    limits: tuple[Limit, ...] = ()
+
+    def __call__(self, view: View) -> View:
+        """Add the view to the blueprint, and return what is called in its place."""
+        act = within(self.limits, view) if self.limits else view
 
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
-            if operation.role:
-                bearer.require(operation.role)
+            if self.role:
+                bearer.require(self.role)
             _check_user_id(**arguments)
-            if operation.path:
-                sent = {camel_case(name): arguments[name] for name in operation.path.fields}
-                arguments |= _load(operation.path, sent)
-            if operation.query:
-                arguments["query"] = _load(operation.query, _query())
-            if operation.body or operation.upload:
-                return _with_body(operation, act, arguments)
-            return _envelope(operation, act(**arguments))
+            if self.path_shape:
+                fields = _made(self.path_shape).fields
+                sent = {camel_case(name): arguments[name] for name in fields}
+                arguments |= _load(self.path_shape, sent)
+            if self.query:
+                arguments["query"] = _load(self.query, _query())
+            if self.body or self.upload:
+                return _with_body(self, act, arguments)
+            return _envelope(self, act(**arguments))
 
-        handle.operation = operation  # type: ignore[attr-defined]
-        blueprint.add_url_rule(path, view_func=handle, methods=[method])
+        handle.operation = self  # type: ignore[attr-defined]
+        self.blueprint.add_url_rule(self.url, view_func=handle, methods=[self.method])
         return handle
 
-    return declare
+
+# `@endpoint(bp, "GET", "/profile", role=…, answer=…)` stands above a view.
+endpoint = Operation
 
 
 def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
@@ -148,7 +122,7 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
             arguments["body"] = _load(operation.body, bodies.json_object())
         if operation.upload:
             arguments["file"] = file
-        # Who sends a body slowly may have lost the right to by the time it is there.
+        # While a slow body arrives, the caller's session may end: check the token again.
         if operation.role and time.monotonic() - start > STALE_AFTER:
             bearer.require(operation.role)
         return _envelope(operation, act(**arguments))
@@ -157,18 +131,23 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
 def _check_user_id(*, user_id: str | None = None, **_others: str) -> None:
     """Find nobody at an id that no user can have. Raises UserNotFound."""
     if user_id is not None and not ids.is_row_id(user_id):
-        raise errors.UserNotFound
+        raise UserNotFound
 
 
 def _upload(name: str | None) -> AbstractContextManager[Any]:
     return bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
 
 
-def _load(schema: Schema, sent: Any) -> Any:
+@functools.cache
+def _made(schema: type[Schema]) -> Schema:
+    return schema()  # once, since it takes longer than to load or dump something
+
+
+def _load(schema: type[Schema], sent: Any) -> Any:
     try:
-        return schema.load(sent)
+        return _made(schema).load(sent)
     except ValidationError as error:
-        raise errors.InvalidRequest(fields=_named(error.messages_dict)) from None
+        raise InvalidRequest(fields=_named(error.messages_dict)) from None
 
 
 def _named(found: dict[str, Any]) -> dict[str, Any]:
@@ -192,5 +171,5 @@ def _envelope(operation: Operation, result: Any) -> Response:
     content: dict[str, Any] = {"success": True}
     if operation.message:
         content["message"] = operation.message
-    content["data"] = operation.answer.dump(result) if operation.answer else {}
-    return answer_with(content, status)
+    content["data"] = _made(operation.answer).dump(result) if operation.answer else {}
+    return answers.answer(content, status)

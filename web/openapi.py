@@ -79,10 +79,10 @@ def build(app: Flask) -> dict[str, Any]:
         path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", rule.rule)
         described = _describe(operation, inspect.getdoc(view) or "")
         described |= {"operationId": camel_case(name), "tags": [tag]}
-        shaped = operation.path.fields if operation.path else {}
+        shaped = operation.path_shape().fields if operation.path_shape else {}
         parameters: list[Any] = [_row_id(name) for name in sorted(rule.arguments - {*shaped})]
-        if operation.path:
-            parameters.append({"in": "path", "schema": operation.path})
+        if operation.path_shape:
+            parameters.append({"in": "path", "schema": operation.path_shape})
         if operation.query:
             parameters.append({"in": "query", "schema": operation.query})
         if parameters:
@@ -164,7 +164,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     kinds = [*operation.errors]
     if operation.body or operation.upload:
         kinds += [errors.TooLarge, errors.UnsupportedMediaType]
-    if operation.path or operation.query or operation.body or operation.upload:
+    if operation.path_shape or operation.query or operation.body or operation.upload:
         kinds.append(errors.InvalidRequest)
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
