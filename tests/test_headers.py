@@ -4,6 +4,7 @@ import io
 import re
 
 import pytest
+from flask import session
 from helpers import failure, success
 from PIL import Image
 from sqlalchemy import make_url
@@ -55,6 +56,21 @@ def test_every_answer_has_a_request_id_and_is_not_sniffed(client, path):
         assert "Content-Security-Policy" in response.headers
         assert "Set-Cookie" not in response.headers
     assert first.headers["X-Request-ID"] != second.headers["X-Request-ID"]
+
+
+def test_no_session_can_be_opened_and_no_cookie_is_ever_set(make_app):
+    app = make_app()
+    seen = []
+
+    def misuse():
+        seen.append(session.get("user"))
+        session["user"] = "me"
+
+    app.add_url_rule("/misuse", view_func=misuse)
+    response = app.test_client().get("/misuse", headers={"Cookie": "session=eyJ1c2VyIjoibWUifQ"})
+    failure(response, 500, "internal_error")
+    assert "Set-Cookie" not in response.headers
+    assert seen == [None]
 
 
 @pytest.mark.parametrize(

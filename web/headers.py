@@ -1,13 +1,14 @@
 """Headers that every answer carries, and CORS for the origins that are allowed."""
 
 import functools
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 
 from config import Settings
-from web.logs import request_id
+from web.logs import log_request, request_id
 
 # An answer that says nothing else is data: not to be kept, framed, sniffed or run, nor to be taken
 # for a picture or a script by a page of another origin. (CORS asks for it in another way.)
@@ -29,14 +30,17 @@ PREFLIGHT = {
 
 
 def init_app(app: Flask, settings: Settings) -> None:
-    """Set the headers after every request, whatever answered it."""
+    """Set the headers of every response, and log its request."""
     origins = frozenset(settings.cors_origins)
     fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
 
     inner = app.wsgi_app
 
     def add_fixed(environ: Any, start_response: Any) -> Any:
+        begin = time.perf_counter()
+
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            log_request(environ, status, time.perf_counter() - begin)
             there = {name.lower() for name, _ in headers}
             missing = [(name, value) for name, lower, value in fixed if lower not in there]
             named = ("X-Request-ID", request_id(environ))
