@@ -129,6 +129,7 @@ def configure(settings: Settings) -> None:
     root.setLevel(settings.log_level)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not shown
     logging.getLogger("werkzeug").addFilter(_tidy)
+    for name in ("PIL", "alembic.runtime.plugins"):  # these write many lines
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
