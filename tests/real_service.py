@@ -23,13 +23,17 @@ from uuid import uuid4
 import psutil  # type: ignore[import-untyped]
 import pytest
 from aiosmtpd.controller import Controller
+from helpers import SECRET
+from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
 
+import database
+from app import create_app
 from config import ROOT, Settings
+from extensions import db
 
 # What a deployment says to glibc about memory.
 MEMORY = dict(re.findall(r"(MALLOC_\w+)=(\d+)", (ROOT / "Procfile").read_text()))
-SECRET = "a key of the real service, long enough for HS256"
 # Seconds; only a hang takes so long.
 PATIENCE = 40
 
@@ -158,11 +162,11 @@ class Service:
         except OSError:
             return False
 
-    def stop(self) -> None:
+    def stop(self, how: int = signal.SIGTERM) -> None:
         """End it as a supervisor does: by asking, and by force if that does not help."""
         if self._process is None:
             return
-        self._process.terminate()
+        self._process.send_signal(how)
         try:
             assert self._process.wait(PATIENCE) == 0
         except BaseException:
@@ -247,14 +251,20 @@ class _Crowd(http.client.HTTPConnection):
         super().request(method, url, body, sent, **more)
 
 
+def migrate(url: URL) -> None:
+    """Bring a database up to date: in this process, since a command of its own takes seconds."""
+    app = create_app(Settings(database_url=url, secret_key=SECRET))
+    database.upgrade(app)
+    with app.app_context():
+        db.engine.dispose()
+
+
 @contextmanager
 def deployed(url: URL, mail_port: int, log: Path, **more: str) -> Iterator[Service]:
     """Run the service as a deployment does: migrate, then serve. `more` joins its environment."""
     port = free_port()
-    env = production(url, mail_port, port) | more
-    ((status, output),) = finish([python("-m", "flask", "db", "upgrade", env=env)])
-    assert status == 0, output
-    service = Service(env, port, log)
+    migrate(url)
+    service = Service(production(url, mail_port, port) | more, port, log)
     try:
         service.start()
         yield service
@@ -323,13 +333,3 @@ def link_in(mail: EmailMessage) -> str:
     assert body is not None
     (link,) = re.findall(r"https?://\S+#token=\S+", body.get_content())
     return str(link)
-
-
-def registration(username: str) -> dict[str, str]:
-    return {
-        "username": username,
-        "email": f"{username}@example.org",
-        "password": "Tr4vel-Mug-Blue-42",
-        "firstName": "First",
-        "lastName": "Last",
-    }

@@ -386,10 +386,7 @@ def test_security_events_name_the_account(app, run, caplog):
     run("delete", "--yes", user.id)
     found = [record for record in caplog.records if record.name == "accounts.security"]
     assert [record.getMessage() for record in found] == [
-        "registered",
-        "role_changed",
-        "account_deactivated",
-        "account_activated",
+        *("registered", "role_changed", "account_deactivated", "account_activated"),
         "account_deleted",
     ]
     assert all(record.fields == {"user": user.id} for record in found)

@@ -93,19 +93,14 @@ def test_postgres_urls_keep_their_options(scheme: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "nonsense",
-        "mysql://db.example.org/accounts",
+        *("nonsense", "mysql://db.example.org/accounts"),
         "postgresql+psycopg2://db.example.org/accounts",
-        "postgresql://db.example.org:port/accounts",
-        "postgresql://db.example.org:0/accounts",
+        *("postgresql://db.example.org:port/accounts", "postgresql://db.example.org:0/accounts"),
         "postgresql://db.example.org:65536/accounts",
         "postgresql://user:%00@db.example.org/accounts",
-        "postgresql://db.example.org/accounts?pgbouncer=true",
-        "sqlite://",
-        "sqlite:///:memory:",
+        *("postgresql://db.example.org/accounts?pgbouncer=true", "sqlite://", "sqlite:///:memory:"),
         "sqlite:///file:accounts?mode=memory&uri=true",
-        "sqlite:///accounts.db?mode=memory&uri=true",
-        "sqlite://host/accounts.db",
+        *("sqlite:///accounts.db?mode=memory&uri=true", "sqlite://host/accounts.db"),
     ],
 )
 def test_other_databases_are_refused(url: str) -> None:
@@ -133,12 +128,9 @@ def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused() -> None:
 @pytest.mark.parametrize(
     "placeholder",
     [
-        "changeme-changeme-changeme-changeme",
-        "CHANGE_ME_to_something_long_and_random",
-        "<change this before you go to production>",
-        "replace-me-with-32-random-bytes-please",
-        "your-secret-key-goes-here-0123456789",
-        "Your Secret Key Must Be Set In Production",
+        *("changeme-changeme-changeme-changeme", "CHANGE_ME_to_something_long_and_random"),
+        *("<change this before you go to production>", "replace-me-with-32-random-bytes-please"),
+        *("your-secret-key-goes-here-0123456789", "Your Secret Key Must Be Set In Production"),
     ],
 )
 def test_a_key_that_every_template_has_is_refused(placeholder: str) -> None:
@@ -149,10 +141,8 @@ def test_a_key_that_every_template_has_is_refused(placeholder: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "x" * 32,
-        "a key for the tests, long enough for HS256",
-        "a secret, and the words change me in its middle",
-        "exchangemechangemechangemechangeme",
+        *("x" * 32, "a key for the tests, long enough for HS256"),
+        *("a secret, and the words change me in its middle", "exchangemechangemechangemechangeme"),
     ],
 )
 def test_a_key_is_not_judged_beyond_that(key: str) -> None:
@@ -170,21 +160,12 @@ def test_older_keys_come_after_the_key() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "accounts.example.org",
-        "ftp://accounts.example.org",
-        "https://",
-        "https://:443",
-        "https://user:password@accounts.example.org",
-        "https://accounts.example.org:",
-        "https://accounts.example.org:0",
-        "https://accounts.example.org:65536",
-        "https://accounts.example.org/#top",
-        "https://accounts.example.org/#",
-        "https://accounts.example.org/<b>",
-        "https://accounts.example.org/a b",
-        "https://accounts.example.org\\@example.com",
-        "https://bücher.example",
-        "https://[::1",
+        *("accounts.example.org", "ftp://accounts.example.org", "https://", "https://:443"),
+        *("https://user:password@accounts.example.org", "https://accounts.example.org:"),
+        *("https://accounts.example.org:0", "https://accounts.example.org:65536"),
+        *("https://accounts.example.org/#top", "https://accounts.example.org/#"),
+        *("https://accounts.example.org/<b>", "https://accounts.example.org/a b"),
+        *("https://accounts.example.org\\@example.com", "https://bücher.example", "https://[::1"),
         "https://[zz]",
     ],
 )
@@ -252,13 +233,7 @@ def test_counts_and_lifetimes_are_positive_whole_numbers() -> None:
         for wrong in (
             str(low - 1),
             str(high + 1),
-            "1.5",
-            "1e3",
-            "+5",
-            "٣",
-            "1_0",
-            "ten",
-            "9" * 5000,
+            *("1.5", "1e3", "+5", "٣", "1_0", "ten", "9" * 5000),
         ):
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
 
