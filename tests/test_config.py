@@ -99,6 +99,7 @@ def test_postgres_urls_keep_their_options(scheme: str) -> None:
         "postgresql://db.example.org:65536/accounts",
         "postgresql://user:%00@db.example.org/accounts",
         *("postgresql://db.example.org/accounts?pgbouncer=true", "sqlite://", "sqlite:///:memory:"),
+        "sqlite:///file:accounts",
         "sqlite:///file:accounts?mode=memory&uri=true",
         *("sqlite:///accounts.db?mode=memory&uri=true", "sqlite://host/accounts.db"),
     ],

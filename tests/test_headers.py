@@ -5,9 +5,8 @@ import re
 
 import pytest
 from flask import session
-from helpers import failure, success
+from helpers import UNREACHABLE, bearer, failure, success
 from PIL import Image
-from sqlalchemy import make_url
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -16,11 +15,9 @@ OTHER = "https://evil.example.org"
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
 
 # One path of each kind: JSON in both forms, errors, files, pages, a redirect.
-PATHS = [
-    *("/", "/healthz", "/readyz", "/openapi.json", "/docs", "/reset-password", "/static/pages.css"),
-    *("/docs/assets/swagger-ui.css", "/api/auth/verify", "/auth/verify", "/api/auth/login"),
-    *("/nothing", "/api/nothing"),
-]
+PATHS = ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/reset-password", "/nothing"]
+PATHS += ["/static/pages.css", "/docs/assets/swagger-ui.css", "/api/auth/verify", "/auth/verify"]
+PATHS += ["/api/auth/login", "/api/nothing"]
 
 
 @pytest.fixture
@@ -64,7 +61,7 @@ def test_no_session_can_be_opened_and_no_cookie_is_ever_set(make_app):
 
 
 @pytest.mark.parametrize(
-    "sent", ["a", "0190a6e0-0000-7000-8000-000000000000", "Root=1-67891233-abcdef", "a.b_c:d/e+f@g"]
+    "sent", ["a", "Root=1-67891233-abcdef", "a.b_c:d/e+f@g", "0190a6e0-0000-7000", "x" * 128]
 )
 def test_sane_request_id_is_kept(client, sent):
     for path in ("/healthz", "/nothing", "/docs"):
@@ -84,11 +81,6 @@ def test_any_other_request_id_is_replaced(client, sent):
     response = client.get("/healthz", environ_overrides={"HTTP_X_REQUEST_ID": sent})
     assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
     assert "Set-Cookie" not in response.headers
-
-
-def test_longest_request_id_is_kept_whole(client):
-    response = client.get("/healthz", headers={"X-Request-ID": "x" * 128})
-    assert response.headers["X-Request-ID"] == "x" * 128
 
 
 @pytest.mark.parametrize("prefix", ["/api", ""])
@@ -125,25 +117,30 @@ def avatar(client, headers):
 # How each kind of answer comes about, with its status.
 ANSWERS = {
     "success": (200, lambda client, auth: client.get("/api/auth/verify", headers=auth.headers)),
-    "no token": (401, lambda client, _: client.get("/api/auth/verify")),
-    "wrong body": (400, lambda client, _: client.post("/api/auth/login", json={})),
     "wrong role": (403, lambda client, auth: client.get("/api/users", headers=auth.headers)),
-    "nothing": (404, lambda client, _: client.get("/api/nothing")),
-    "no page": (404, lambda client, _: client.get("/nothing")),
-    "no picture": (404, lambda client, _: client.get("/avatars/nothing.webp")),
-    "no file": (404, lambda client, _: client.get("/static/nothing.css")),
-    "wrong method": (405, lambda client, _: client.get("/api/auth/login")),
     "too large": (413, lambda client, _: client.post("/api/auth/login", data=b"x" * 70_000)),
     "wrong type": (415, lambda client, _: client.post("/api/auth/login", data=b"x")),
-    "fault": (500, lambda client, _: client.get("/fails")),
-    "home": (302, lambda client, _: client.get("/")),
-    "reset page": (200, lambda client, _: client.get("/reset-password")),
-    "verification page": (200, lambda client, _: client.get("/verify-email")),
-    "docs": (200, lambda client, _: client.get("/docs")),
-    "document": (200, lambda client, _: client.get("/openapi.json")),
-    "style": (200, lambda client, _: client.get("/static/pages.css")),
-    "icon": (200, lambda client, _: client.get("/static/icon.svg")),
-    "library": (200, lambda client, _: client.get("/docs/assets/swagger-ui.css")),
+    "wrong body": (400, lambda client, _: client.post("/api/auth/login", json={})),
+    **{
+        kind: (status, lambda client, _, path=path: client.get(path))
+        for kind, status, path in (
+            ("no token", 401, "/api/auth/verify"),
+            ("nothing", 404, "/api/nothing"),
+            ("no page", 404, "/nothing"),
+            ("no picture", 404, "/avatars/nothing.webp"),
+            ("no file", 404, "/static/nothing.css"),
+            ("wrong method", 405, "/api/auth/login"),
+            ("fault", 500, "/fails"),
+            ("home", 302, "/"),
+            ("reset page", 200, "/reset-password"),
+            ("verification page", 200, "/verify-email"),
+            ("docs", 200, "/docs"),
+            ("document", 200, "/openapi.json"),
+            ("style", 200, "/static/pages.css"),
+            ("icon", 200, "/static/icon.svg"),
+            ("library", 200, "/docs/assets/swagger-ui.css"),
+        )
+    },
     "picture": (200, lambda client, auth: client.get(avatar(client, auth.headers))),
     "same picture": (
         304,
@@ -188,8 +185,7 @@ def test_no_answer_can_be_framed_sniffed_run_or_kept_beyond_its_purpose(failing_
 
 
 def test_answer_without_a_database_is_no_exception(make_app):
-    closed = make_url("postgresql+psycopg://nobody@127.0.0.1:1/accounts")
-    response = make_app(database_url=closed).test_client().get("/readyz")
+    response = make_app(database_url=UNREACHABLE).test_client().get("/readyz")
     failure(response, 503, "unavailable")
     check_for_browsers(response)
 
@@ -287,9 +283,8 @@ def test_preflight_allows_what_the_api_needs(make_app, path):
     assert (response.status_code, response.data) == (200, b"")
     headers = response.headers
     assert headers["Access-Control-Allow-Origin"] == APP
-    assert {*headers["Access-Control-Allow-Methods"].split(", ")} >= {
-        *("GET", "POST", "PUT", "PATCH", "DELETE"),
-    }
+    methods = {*headers["Access-Control-Allow-Methods"].split(", ")}
+    assert methods >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
     allowed = {*headers["Access-Control-Allow-Headers"].lower().split(", ")}
     assert allowed >= {"authorization", "content-type"}
     assert "*" not in headers["Access-Control-Allow-Headers"]
@@ -308,24 +303,21 @@ def test_options_without_a_question_is_no_preflight(make_app):
 def address_of(make_app, make_user):
     """Log in with some headers and return the address that the sessions list shows."""
 
+    user = make_user()
+
     def address_of(trusted_proxies, forwarded, **overrides):
         client = make_app(trusted_proxies=trusted_proxies).test_client()
-        user = make_user(f"user{len(seen)}")
-        seen.append(user)
-        body = {"email": user.email, "password": user.password}
         headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
         response = client.post(
             "/api/auth/login",
-            json=body,
+            json={"email": user.email, "password": user.password},
             headers={**headers, "Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"},
             environ_overrides={"REMOTE_ADDR": "192.0.2.1", **overrides},
         )
         token = success(response)["accessToken"]
-        response = client.get("/api/auth/sessions", headers={"Authorization": f"Bearer {token}"})
-        (session,) = success(response)["sessions"]
-        return session["ipAddress"]
+        response = client.get("/api/auth/sessions", headers=bearer(token))
+        return success(response)["sessions"][0]["ipAddress"]
 
-    seen = []
     return address_of
 
 

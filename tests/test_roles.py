@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 from endpoints import ENDPOINTS, UNKNOWN_ID
-from helpers import failure, success
-from sqlalchemy import select, update
+from helpers import bearer, failure, on_one_database, rows, success
+from sqlalchemy import update
 
 from core import clock, ids
 from core.tokens import Purpose
-from database import reading, transaction
+from database import transaction
 from models import Course, User
 
 # Nobody, and the roles; each may do what those before may, too.
@@ -81,8 +81,6 @@ def callers_of(endpoint):
 
 RESTRICTED = [each for each in ENDPOINTS if LEAST.get(name_of(each)) in ("instructor", "admin")]
 every_restricted_endpoint = pytest.mark.parametrize("endpoint", RESTRICTED, ids=str)
-# For what no database has a view of.
-on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 COURSE = {"name": "Python for beginners", "lessons": 12}
 
 
@@ -100,7 +98,7 @@ def headers_of(app):
             sid=ids.new_row_id(),
             role=claimed,
         )
-        return {"Authorization": f"Bearer {token}"}
+        return bearer(token)
 
     return headers_of
 
@@ -108,11 +106,6 @@ def headers_of(app):
 def make_role(app, user, role):
     with app.app_context(), transaction() as session:
         session.execute(update(User).where(User.id == user.id).values(role=role))
-
-
-def rows(app, table):
-    with app.app_context(), reading() as connection:
-        return connection.execute(select(table.__table__)).all()
 
 
 def put_course(client, user_id, headers):

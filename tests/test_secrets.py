@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
-from helpers import PASSWORD, SECRET, Log, failure, success, token_in
+from helpers import PASSWORD, SECRET, Log, failure, on_one_database, registration, success, token_in
 from PIL import Image
 from sqlalchemy import MetaData, select, update
 
@@ -144,15 +144,6 @@ def watch(request, make_app, outbox):
     return Watch(make_app(log_format=request.param, log_level="DEBUG"), outbox)
 
 
-def registration(name, password):
-    person = {"username": name, "email": f"{name}@example.org", "password": password}
-    return {**person, "firstName": "First", "lastName": "Last"}
-
-
-def credentials(user):
-    return {"email": user.email, "password": user.password}
-
-
 def picture():
     file = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(file, "PNG")
@@ -164,7 +155,7 @@ def joined(watch, name, password):
     user = SimpleNamespace(email=f"{name}@example.org", password=password, access=None)
     watch.learn("password", password)
     watch.learn("address", user.email)
-    body = registration(name, password)
+    body = registration(name, password=password)
     user.id = success(watch.post("/api/auth/register", body, of=user), 201)["userId"]
     failure(watch.post("/api/auth/register", body), 409, "username_taken")
     token = watch.deliver()
@@ -174,7 +165,8 @@ def joined(watch, name, password):
 
 
 def log_in(watch, user):
-    data = success(watch.post("/api/auth/login", credentials(user), of=user))
+    body = {"email": user.email, "password": user.password}
+    data = success(watch.post("/api/auth/login", body, of=user))
     user.access, user.refresh = data["accessToken"], data["refreshToken"]
     return user
 
@@ -208,7 +200,7 @@ def refresh_is_rotated_and_replayed(watch, user):
     wrong = {"email": PASSWORD, "password": PASSWORD}
     failure(watch.post(login, wrong), 401, "invalid_credentials")
     failure(watch.post(login, {**wrong, "password": [PASSWORD]}), 400, "invalid_request")
-    wrong = registration("other", user.email)
+    wrong = registration("other", password=user.email)
     failure(watch.post("/api/auth/register", wrong | {"email": PASSWORD}), 400, "invalid_request")
     path = f"{login}?email={quote(user.email)}&password={quote(PASSWORD)}"
     failure(watch.get(path), 405, "method_not_allowed")
@@ -311,34 +303,31 @@ def account_is_deleted(watch, user):
     failure(watch.get("/api/users/profile", of=user), 401, "token_revoked")
 
 
-# Mistakes that somebody could make.
-PLANTS = {
-    "a password in a cell": lambda it: it.store(it.user.password),
-    "a password in a cell, encoded": lambda it: it.store(quote(it.user.password)),
-    "a digest of a password in a cell": lambda it: it.store(
-        hashlib.sha256(it.user.password.encode()).hexdigest()
-    ),
-    "half a signature in a cell": lambda it: it.store(it.user.access.rpartition(".")[2][:20]),
-    "a hash in another cell": lambda it: it.store(it.hash),
-    "an address in another cell": lambda it: it.store(it.user.email),
-    "a token in the log": lambda it: logging.getLogger("accounts").info(it.user.refresh),
-    "an address in the log": lambda it: logging.getLogger("accounts").info(it.user.email),
-    "a link in the log": lambda it: logging.getLogger("accounts").info("/reset-password#token=a"),
-    "the key in the log": lambda it: logging.getLogger("accounts").info(SECRET),
-    "a password in an answer": lambda it: it.answer(it.user.password),
-    "a hash in an answer": lambda it: it.answer(it.hash),
-    "a token in an answer": lambda it: it.answer(it.user.access),
-    "a token that nobody knows of in an answer": lambda it: it.answer(
-        "eyJhbGciOiJI.eyJzdWIiOiIx.x"
-    ),
-    "a stranger's address in an answer": lambda it: it.answer(it.user.email),
-    "a password in a header": lambda it: it.answer("", {"X-Debug": it.user.password}),
+# Mistakes that somebody could make: where a secret gets to, and which.
+PLACES = {
+    "cell": lambda it, text: it.store(text),
+    "log": lambda it, text: logging.getLogger("accounts").info(text),
+    "answer": lambda it, text: it.answer(text),
+    "header": lambda it, text: it.answer("", {"X-Debug": text}),
 }
+PLANTS = [
+    *((place, "password", lambda it: it.user.password) for place in ("cell", "answer", "header")),
+    ("cell", "encoded password", lambda it: quote(it.user.password)),
+    ("cell", "digest", lambda it: hashlib.sha256(it.user.password.encode()).hexdigest()),
+    ("cell", "half a signature", lambda it: it.user.access.rpartition(".")[2][:20]),
+    *((place, "hash", lambda it: it.hash) for place in ("cell", "answer")),
+    *((place, "address", lambda it: it.user.email) for place in ("cell", "log", "answer")),
+    ("log", "refresh token", lambda it: it.user.refresh),
+    ("log", "link", lambda _: "/reset-password#token=a"),
+    ("log", "key", lambda _: SECRET),
+    ("answer", "token", lambda it: it.user.access),
+    ("answer", "unknown token", lambda _: "eyJhbGciOiJI.eyJzdWIiOiIx.x"),
+]
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_planted_secret_is_found(make_app, make_user, outbox, plant):
+@pytest.mark.parametrize(("place", "kind", "secret"), PLANTS)
+@on_one_database
+def test_a_planted_secret_is_found(make_app, make_user, outbox, place, kind, secret):
     app = make_app()
     content = {"text": "", "headers": {}}
     app.add_url_rule("/leak", view_func=lambda: (content["text"], content["headers"]))
@@ -358,6 +347,6 @@ def test_a_planted_secret_is_found(make_app, make_user, outbox, plant):
 
     garden = SimpleNamespace(user=user, hash=made.password_hash, answer=answer, store=store)
     watch.get("/leak")
-    PLANTS[plant](garden)
+    PLACES[place](garden, secret(garden))
     with pytest.raises(Leak):
         watch.get("/leak")

@@ -182,7 +182,8 @@ def expect_refusal_while(
             household.wait_for_a_read()
             assert service.call("GET", "/readyz").status == 200
         household.expect_done(household.write())
-    assert "Traceback" not in service.log()
+    # Ours stand behind a bar. Python's logging adds one of its own where the log cannot grow.
+    assert "| Traceback" not in service.log()
 
 
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_FSIZE"), reason="Linux alone limits others' files")
