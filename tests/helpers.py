@@ -4,18 +4,13 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from email.message import EmailMessage
-from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import event, insert, make_url, select, text
 from werkzeug.exceptions import HTTPException
-from werkzeug.test import TestResponse
 
 from database import DriverSelect, reading, transaction
 from extensions import db
@@ -34,13 +29,13 @@ UNREACHABLE = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
 class DeclaredClient(FlaskClient):
     """A client that fails the test when an endpoint answers what it does not declare."""
 
-    def open(self, *arguments: Any, **options: Any) -> TestResponse:
+    def open(self, *arguments, **options):
         response = super().open(*arguments, **options)
         check_declared(self.application, response)
         return response
 
 
-def check_declared(app: Flask, response: TestResponse) -> None:
+def check_declared(app, response):
     """Assert that the endpoint declares this status, and the code of an error."""
     request = response.request
     try:
@@ -57,7 +52,7 @@ def check_declared(app: Flask, response: TestResponse) -> None:
         assert code in {kind.code for kind in possible_errors(operation)}, f"{name} {code}"
 
 
-def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
+def success(response, status=200):
     """Assert the shape of a success and return its data."""
     assert response.status_code == status, response.text
     _check_headers(response)
@@ -69,7 +64,7 @@ def success(response: TestResponse, status: int = 200) -> dict[str, Any]:
     return content["data"]
 
 
-def failure(response: TestResponse, status: int, code: str) -> dict[str, Any]:
+def failure(response, status, code):
     """Assert the shape of an error and return its fields."""
     assert response.status_code == status, response.text
     _check_headers(response)
@@ -82,20 +77,20 @@ def failure(response: TestResponse, status: int, code: str) -> dict[str, Any]:
     return content["error"].get("fields", {})
 
 
-def _check_headers(response: TestResponse) -> None:
+def _check_headers(response):
     assert response.mimetype == "application/json"
     assert response.headers["Cache-Control"] == "no-store"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["X-Request-ID"]
 
 
-def registration(username: str = "newcomer", **changes: Any) -> dict[str, Any]:
+def registration(username="newcomer", **changes):
     """Return the body of a registration."""
     names = {"username": username, "firstName": "First", "lastName": "Last"}
     return {**names, "email": f"{username}@example.org", "password": PASSWORD, **changes}
 
 
-def login(client: FlaskClient, user: Any, password: str = "") -> TestResponse:
+def login(client, user, password=""):
     """Log in a user, or whoever has this e-mail address."""
     body = {
         "email": getattr(user, "email", user),
@@ -104,39 +99,39 @@ def login(client: FlaskClient, user: Any, password: str = "") -> TestResponse:
     return client.post("/api/auth/login", json=body)
 
 
-def bearer(token: Any) -> dict[str, str]:
+def bearer(token):
     """Return the headers of a call with this access token, or with that of this session."""
     return {"Authorization": f"Bearer {getattr(token, 'access', token)}"}
 
 
-def verify(client: FlaskClient, token: Any) -> TestResponse:
+def verify(client, token):
     return client.get("/api/auth/verify", headers=bearer(token))
 
 
-def refresh(client: FlaskClient, token: Any) -> TestResponse:
+def refresh(client, token):
     body = {"refreshToken": getattr(token, "refresh", token)}
     return client.post("/api/auth/refresh", json=body)
 
 
-def assert_ended(client: FlaskClient, session: Any) -> None:
+def assert_ended(client, session):
     """Assert that neither token of a session is accepted any more."""
     failure(verify(client, session), 401, "token_revoked")
     failure(refresh(client, session), 401, "token_revoked")
 
 
-def rows(app: Flask, model: Any, **columns: Any) -> list[Any]:
+def rows(app, model, **columns):
     """Return the stored rows with these values, oldest first where they have a UUID."""
     with app.app_context(), reading() as connection:
         query = select(model.__table__).filter_by(**columns)
         return list(connection.execute(query.order_by(*model.__table__.primary_key)))
 
 
-def stored(app: Flask, user: Any) -> Any:
+def stored(app, user):
     """Return the row of a user, or None."""
     return next(iter(rows(app, User, id=user.id)), None)
 
 
-def wait_for_a_lock(request: Future[Any]) -> None:
+def wait_for_a_lock(request):
     """Return when a connection to Postgres waits for a lock; fail if the request ends before."""
     query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     with reading() as connection:
@@ -144,11 +139,11 @@ def wait_for_a_lock(request: Future[Any]) -> None:
             assert not request.done(), "it did not wait"
 
 
-def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
+def race(act, count=RACERS):
     """Run `act(0)`, `act(1)`, … at the same moment in threads; return their results."""
     barrier = threading.Barrier(count)
 
-    def run(number: int) -> Any:
+    def run(number):
         barrier.wait()
         return act(number)
 
@@ -156,18 +151,16 @@ def race(act: Callable[[int], Any], count: int = RACERS) -> list[Any]:
         return list(threads.map(run, range(count)))
 
 
-def connections_held(
-    app: Flask, monkeypatch: pytest.MonkeyPatch, owner: type, *methods: str
-) -> list[int]:
+def connections_held(app, monkeypatch, owner, *methods):
     """Return the list that will tell, at each call of these methods, how many connections to the
     database were held."""
-    held: list[int] = []
+    held = []
     with app.app_context():
-        pool: Any = db.engine.pool
+        pool = db.engine.pool
     for name in methods:
         original = getattr(owner, name)
 
-        def watch(*arguments: Any, original: Callable[..., Any] = original) -> Any:
+        def watch(*arguments, original=original):
             held.append(pool.checkedout())
             return original(*arguments)
 
@@ -176,13 +169,13 @@ def connections_held(
 
 
 @contextmanager
-def statements_of(app: Flask) -> Iterator[list[str]]:
+def statements_of(app):
     """Lend the list of the SQL statements that the application sends meanwhile."""
     with app.app_context():
         engine = db.engine
-    sent: list[str] = []
+    sent = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+    def note(_connection, _cursor, statement, *_more):
         sent.append(statement)
 
     # The guard's query passes SQLAlchemy's events by.
@@ -199,7 +192,7 @@ def statements_of(app: Flask) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def crowd(app: Flask, number: int) -> None:
+def crowd(app, number):
     """Add so many accounts, `user1` the oldest of them."""
     rows = [
         {
@@ -217,7 +210,7 @@ def crowd(app: Flask, number: int) -> None:
         session.execute(insert(User), rows)
 
 
-def token_in(mail: EmailMessage) -> str:
+def token_in(mail):
     body = mail.get_body(("plain",))
     assert body is not None
     return body.get_content().partition("#token=")[2].split()[0]
@@ -226,25 +219,25 @@ def token_in(mail: EmailMessage) -> str:
 class Log:
     """What the application wrote to its log since it was last asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         (handler,) = (h for h in logging.getLogger().handlers if h.get_name() == "accounts")
         assert isinstance(handler, logging.StreamHandler)
         self._stream = io.StringIO()
         handler.setStream(self._stream)
 
-    def text(self) -> str:
+    def text(self):
         text = self._stream.getvalue()
         self._stream.seek(0)
         self._stream.truncate()
         return text
 
-    def lines(self) -> list[str]:
+    def lines(self):
         text = self.text()
         assert text.endswith("\n") or not text
         return text.split("\n")[:-1]
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self):
         return [json.loads(line) for line in self.lines()]
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self):
         return [line for line in self.records() if line["logger"] == "accounts.security"]

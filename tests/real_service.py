@@ -11,17 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psutil  # type: ignore[import-untyped]
-import pytest
+import psutil
 from aiosmtpd.controller import Controller
 from helpers import SECRET
 from helpers import registration as registration
@@ -38,16 +35,16 @@ MEMORY = dict(re.findall(r"(MALLOC_\w+)=(\d+)", (ROOT / "Procfile").read_text())
 PATIENCE = 40
 
 
-def free_port() -> int:
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
 
-def empty_database(request: pytest.FixtureRequest, folder: Path) -> URL:
+def empty_database(request, folder):
     """Make a database with nothing in it, of the kind that the fixture's parameter names."""
     if request.param == "sqlite":
         return URL.create("sqlite", database=str(folder / "service.db"))
-    server: URL = request.getfixturevalue("postgres_url")
+    server = request.getfixturevalue("postgres_url")
     name = f"test-{uuid4().hex}"  # never dropped, since the whole server is thrown away
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -56,7 +53,7 @@ def empty_database(request: pytest.FixtureRequest, folder: Path) -> URL:
     return server.set(database=name)
 
 
-def environment(**settings: str) -> dict[str, str]:
+def environment(**settings):
     """Return an environment that has these settings and no others, whatever ours has."""
     # Set to nothing, so that a `.env` file cannot fill them in.
     unset = dict.fromkeys((name.upper() for name in Settings.__dataclass_fields__), "")
@@ -64,7 +61,7 @@ def environment(**settings: str) -> dict[str, str]:
     return {**ours, **MEMORY, "LANG": "C.UTF-8", **unset, "WEB_CONCURRENCY": "2", **settings}
 
 
-def production(url: URL, mail_port: int, port: int) -> dict[str, str]:
+def production(url, mail_port, port):
     """Return the environment of a deployment, with the database's URL as hosts give it."""
     name = url.get_backend_name()
     given = url.set(drivername="postgres" if name == "postgresql" else name)
@@ -78,7 +75,7 @@ def production(url: URL, mail_port: int, port: int) -> dict[str, str]:
     )
 
 
-def python(*arguments: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess.Popen[str]:
+def python(*arguments, env, cwd=ROOT):
     """Start Python; both of its outputs come back as one."""
     return subprocess.Popen(
         [sys.executable, *arguments],
@@ -91,7 +88,7 @@ def python(*arguments: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess
     )
 
 
-def finish(processes: Iterable[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+def finish(processes):
     """Wait for processes to end by themselves; return the exit code and output of each."""
     waiting, ended = list(processes), []
     try:
@@ -113,14 +110,13 @@ class Answer:
     content: Any
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self):
         """The data of a success."""
         assert self.content["success"] is True, self.content
-        data: dict[str, Any] = self.content["data"]
-        return data
+        return self.content["data"]
 
     @property
-    def code(self) -> str:
+    def code(self):
         """The code of an error."""
         assert self.content["success"] is False, self.content
         return str(self.content["error"]["code"])
@@ -129,15 +125,15 @@ class Answer:
 class Service:
     """gunicorn and its workers, with a log that is shown when a test fails."""
 
-    def __init__(self, env: dict[str, str], port: int, log: Path, tree: Path = ROOT) -> None:
+    def __init__(self, env, port, log, tree=ROOT):
         self.url = f"http://127.0.0.1:{port}"
         self.port = port
         self.env = env
         self._log = log
         self._tree = tree
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
 
-    def start(self, until: str = "/readyz") -> None:
+    def start(self, until="/readyz"):
         """Start, and return when the service answers 200 there."""
         command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
         with open(self._log, "ab") as log:
@@ -156,13 +152,13 @@ class Service:
             assert time.monotonic() < deadline, f"it is not ready:\n{self.log()}"
             time.sleep(0.05)
 
-    def _well(self, path: str) -> bool:
+    def _well(self, path):
         try:
             return self.call("GET", path).status == 200
         except OSError:
             return False
 
-    def stop(self, how: int = signal.SIGTERM) -> None:
+    def stop(self, how=signal.SIGTERM):
         """End it as a supervisor does: by asking, and by force if that does not help."""
         if self._process is None:
             return
@@ -174,7 +170,7 @@ class Service:
             raise
         self._process = None
 
-    def kill(self) -> None:
+    def kill(self):
         """End all of its processes at once, as the end of the machine does."""
         if self._process is None:
             return
@@ -183,7 +179,7 @@ class Service:
         self._process.wait()
         self._process = None
 
-    def log(self) -> str:
+    def log(self):
         return self._log.read_text()
 
     def end_leases(self) -> None:
@@ -210,7 +206,7 @@ class Service:
             time.sleep(0.05)
 
     @contextmanager
-    def answered_by(self, worker: int) -> Iterator[None]:
+    def answered_by(self, worker):
         """Stop the other workers for a while, so that this one answers."""
         assert self._process is not None
         children = psutil.Process(self._process.pid).children()
@@ -223,7 +219,7 @@ class Service:
             for pid in others:
                 os.kill(pid, signal.SIGCONT)
 
-    def call(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Answer:
+    def call(self, method, path, body=None, *, token=None):
         """Ask on a connection of its own."""
         connection = self.connect()
         try:
@@ -236,22 +232,20 @@ class Service:
         finally:
             connection.close()
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self):
         return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
 
 
 class _Crowd(http.client.HTTPConnection):
     """A connection whose requests come from many addresses, if the service trusts this proxy."""
 
-    def request(
-        self, method: str, url: str, body: Any = None, headers: Any = None, **more: Any
-    ) -> None:
+    def request(self, method, url, body=None, headers=None, **more):
         address = f"2001:db8:{random.getrandbits(16):x}:{random.getrandbits(16):x}::1"
         sent = {"X-Forwarded-For": address, **(headers or {})}
         super().request(method, url, body, sent, **more)
 
 
-def migrate(url: URL) -> None:
+def migrate(url):
     """Bring a database up to date: in this process, since a command of its own takes seconds."""
     app = create_app(Settings(database_url=url, secret_key=SECRET))
     database.upgrade(app)
@@ -260,7 +254,7 @@ def migrate(url: URL) -> None:
 
 
 @contextmanager
-def deployed(url: URL, mail_port: int, log: Path, **more: str) -> Iterator[Service]:
+def deployed(url, mail_port, log, **more):
     """Run the service as a deployment does: migrate, then serve. `more` joins its environment."""
     port = free_port()
     migrate(url)
@@ -272,7 +266,7 @@ def deployed(url: URL, mail_port: int, log: Path, **more: str) -> Iterator[Servi
         service.stop()
 
 
-def read_answer(connection: http.client.HTTPConnection) -> Answer:
+def read_answer(connection):
     response = connection.getresponse()
     return Answer(response.status, response.headers, json.loads(response.read()))
 
@@ -286,16 +280,16 @@ class MailServer:
     _arrived: threading.Condition = field(default_factory=threading.Condition)
     _controller: Controller | None = None
 
-    def start(self) -> None:
+    def start(self):
         self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
         self._controller.start()
 
-    def stop(self) -> None:
+    def stop(self):
         if self._controller:
             self._controller.stop()
             self._controller = None
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server, session, envelope):
         mail = message_from_bytes(envelope.content, policy=policy.default)
         assert isinstance(mail, EmailMessage)
         with self._arrived:
@@ -303,7 +297,7 @@ class MailServer:
             self._arrived.notify_all()
         return "250 OK"
 
-    def wait_for(self, address: str, subject: str) -> EmailMessage:
+    def wait_for(self, address, subject):
         """Take the first such mail out of the memory, when it is there."""
         with self._arrived:
             found = self._arrived.wait_for(lambda: self._find(address, subject), PATIENCE)
@@ -311,23 +305,23 @@ class MailServer:
             self.mails.remove(found)
         return found
 
-    def _find(self, address: str, subject: str) -> EmailMessage | None:
+    def _find(self, address, subject):
         for mail in self.mails:
             if mail["To"] == address and mail["Subject"] == subject:
                 return mail
         return None
 
-    def wait_for_addresses(self, addresses: set[str]) -> None:
+    def wait_for_addresses(self, addresses):
         """Return when each of these has got a mail; it may be more than one."""
         with self._arrived:
             all_there = self._arrived.wait_for(lambda: addresses <= self._addresses(), PATIENCE)
             assert all_there, f"no mail to {addresses - self._addresses()}"
 
-    def _addresses(self) -> set[str]:
+    def _addresses(self):
         return {str(mail["To"]) for mail in self.mails}
 
 
-def link_in(mail: EmailMessage) -> str:
+def link_in(mail):
     """Return the link of a mail."""
     body = mail.get_body(("plain",))
     assert body is not None

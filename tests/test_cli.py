@@ -5,47 +5,25 @@ from datetime import timedelta
 
 import pytest
 from alembic.config import Config
-from helpers import SECRET
+from helpers import PASSWORD, SECRET, UNREACHABLE, registration, rows, success
 from real_service import MailServer, finish, free_port, production, python
-from sqlalchemy import URL, func, insert, make_url, select, update
+from sqlalchemy import URL, insert, update
 
 import database
 from app import create_app
 from config import Settings
 from core import clock
 from core.smtp import parse_mail_url
-from database import reading, transaction
+from database import transaction
 from models import DeniedSession, OutboxMail, UserSession
 
 
-@pytest.fixture
-def run(app):
-    """Run `flask …` within this process; return what it printed and its exit code."""
-    database.enable_migrations(app)
-    runner = app.test_cli_runner()
-
-    def run(*arguments):
-        result = runner.invoke(args=arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-        return result.output, result.exit_code
-
-    return run
-
-
-def count(app, table):
-    with app.app_context(), reading() as connection:
-        return connection.scalar(select(func.count()).select_from(table))
+def count(app, model):
+    return len(rows(app, model))
 
 
 def register(client, username):
-    body = {
-        "username": username,
-        "email": f"{username}@example.org",
-        "password": "Tr4vel-Mug-Blue-42",
-        "firstName": "First",
-        "lastName": "Last",
-    }
-    assert client.post("/api/auth/register", json=body).status_code == 201
+    success(client.post("/api/auth/register", json=registration(username)), 201)
 
 
 def test_mail_send_tries_all_mails_also_those_not_yet_due(app, client, outbox, run):
@@ -60,10 +38,8 @@ def test_mail_send_tries_all_mails_also_those_not_yet_due(app, client, outbox, r
     assert outbox.deliver()[0]["To"] == "first@example.org"
     register(client, "third")
     assert run("mail", "send") == ("2 sent, 0 failed, 0 dropped\n", 0)
-    assert {mail["To"] for mail in outbox.delivered[1:]} == {
-        "second@example.org",
-        "third@example.org",
-    }
+    told = {mail["To"] for mail in outbox.delivered[1:]}
+    assert told == {"second@example.org", "third@example.org"}
     assert outbox.waiting() == []
     assert run("mail", "send") == ("0 sent, 0 failed, 0 dropped\n", 0)
 
@@ -92,15 +68,16 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     clock.move(minutes=14)
     log_in(auth.user)
     register(client, "other")
+    left = (UserSession, DeniedSession, OutboxMail)
     spent = "sessions: {} removed\ndenylist: {} removed\ncounters: 0 removed\noutbox: {} removed\n"
     assert run("prune") == (spent.format(0, 0, 0), 0)
-    assert (count(app, UserSession), count(app, DeniedSession), count(app, OutboxMail)) == (1, 1, 1)
+    assert [count(app, model) for model in left] == [1, 1, 1]
 
     clock.move(minutes=2)
     assert run("prune") == (spent.format(0, 1, 0), 0)
     clock.move(days=2)
     assert run("prune") == (spent.format(0, 0, 1), 0)
-    assert (count(app, UserSession), count(app, DeniedSession), count(app, OutboxMail)) == (1, 0, 0)
+    assert [count(app, model) for model in left] == [1, 0, 0]
     clock.move(days=28)
     assert run("prune") == (spent.format(1, 0, 0), 0)
     assert count(app, UserSession) == 0
@@ -116,7 +93,8 @@ def test_prune_takes_more_than_one_batch(app, run):
     assert status == 0
 
 
-def test_db_commands_tell_that_the_schema_is_current(run, monkeypatch):
+def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
+    database.enable_migrations(app)
     printed = []  # past click, to the standard output of the moment when Alembic was imported
     monkeypatch.setattr(Config, "print_stdout", lambda _self, line, *_more: printed.append(line))
     assert run("db", "upgrade")[1] == 0
@@ -140,10 +118,17 @@ def test_mail_send_works_as_a_scheduler_calls_it(database_url: URL, make_app):
     assert count(app, OutboxMail) == 0
 
 
-@pytest.mark.parametrize("command", [["mail", "send"], ["prune"]])
-def test_command_says_plainly_that_the_database_is_away(command):
-    url = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
-    app = create_app(Settings(database_url=url, secret_key=SECRET))
-    result = app.test_cli_runner().invoke(args=command)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("mail send", "prune", "users list", "users set-role somebody admin"),
+        *("users activate somebody", "users deactivate somebody", "users delete somebody --yes"),
+        "users create --username ada --email a@example.org --first-name A --last-name B",
+    ],
+)
+def test_command_says_plainly_that_the_database_cannot_be_reached(command):
+    app = create_app(Settings(database_url=UNREACHABLE, secret_key=SECRET, bcrypt_rounds=4))
+    result = app.test_cli_runner().invoke(args=command.split(), input=f"{PASSWORD}\n")
     assert result.exit_code == 1
-    assert result.output == "Error: The database cannot be reached or used.\n"
+    assert result.output.splitlines()[-1] == "Error: The database cannot be reached or used."
+    assert "secret" not in result.output

@@ -1,26 +1,35 @@
 """`flask users …`: accounts, for the operator of the service."""
 
+import functools
 import os
 import pty
 import re
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
-from select import POLLIN, poll
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import PASSWORD, SECRET, crowd, failure, success
+from helpers import (
+    PASSWORD,
+    assert_ended,
+    bearer,
+    crowd,
+    failure,
+    login,
+    on_one_database,
+    rows,
+    success,
+    verify,
+)
 from real_service import PATIENCE, finish, free_port, production, python
-from sqlalchemy import URL, make_url, select
+from sqlalchemy import URL
 
 import cli
 import errors
-from app import create_app
-from config import ROOT, Settings
-from database import reading
+from config import ROOT
 from models import User
 
 GIVEN = {
@@ -33,20 +42,9 @@ ALL_GIVEN = [text for option in GIVEN.items() for text in option]
 
 
 @pytest.fixture
-def run(app):
-    """Run `flask users …` within this process, with what somebody types; return output and code.
-
-    Nobody is at a terminal: what is typed comes from a pipe.
-    """
-    runner = app.test_cli_runner()
-
-    def run(*arguments, typed=""):
-        result = runner.invoke(args=["users", *arguments], input=typed)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-        assert PASSWORD not in result.output
-        return result.output, result.exit_code
-
-    return run
+def run(run):
+    """Run `flask users …`."""
+    return functools.partial(run, "users")
 
 
 def create(run, *more, password=PASSWORD, **changes):
@@ -56,26 +54,9 @@ def create(run, *more, password=PASSWORD, **changes):
 
 
 def stored(app, **columns):
-    with app.app_context(), reading() as connection:
-        query = select(User.__table__).filter_by(**columns)
-        return connection.execute(query).one_or_none()
-
-
-def login(client, email, password=PASSWORD):
-    return client.post("/api/auth/login", json={"email": email, "password": password})
-
-
-def verify(client, session):
-    return client.get("/api/auth/verify", headers=session.headers)
-
-
-def refresh(client, session):
-    return client.post("/api/auth/refresh", json={"refreshToken": session.refresh})
-
-
-def assert_ended(client, session):
-    failure(verify(client, session), 401, "token_revoked")
-    failure(refresh(client, session), 401, "token_revoked")
+    found = rows(app, User, **columns)
+    assert len(found) < 2
+    return found[0] if found else None
 
 
 # users create
@@ -105,20 +86,11 @@ def test_create_asks_for_what_is_not_given(app, client, run):
     success(login(client, "me@example.org"))
 
 
-def test_create_asks_only_for_the_rest(app, run):
-    options = ("--email", "me@example.org", "--last-name", "Last")
-    output, code = run("create", *options, typed=f"newcomer\nFirst\n{PASSWORD}\n")
-    assert code == 0, output
-    assert "Email" not in output
-    assert stored(app, username="newcomer").first_name == "First"
-
-
 def test_created_admin_can_log_in_where_addresses_must_be_verified(app, make_app, run):
     client = make_app(require_verified_email=True).test_client()
     assert create(run, "--role", "admin")[1] == 0
     data = success(login(client, "ada@example.org"))
-    headers = {"Authorization": f"Bearer {data['accessToken']}"}
-    assert success(client.get("/api/users", headers=headers))["total"] == 1
+    assert success(client.get("/api/users", headers=bearer(data["accessToken"])))["total"] == 1
 
 
 @pytest.mark.parametrize("password", ["  two words and spaces  ", "Blåbærsyltetøy på loftet"])
@@ -327,21 +299,6 @@ def test_sessions_end(client, run, auth, log_in, make_user, command):
     success(verify(client, other))
 
 
-@pytest.mark.parametrize("command", [["set-role", "student"], ["activate"]])
-def test_what_is_so_already_ends_no_session(client, run, auth, command):
-    name, *more = command
-    assert run(name, "student", *more)[1] == 0
-    success(verify(client, auth))
-    success(refresh(client, auth))
-
-
-def test_deactivated_account_is_out_until_it_is_activated(client, run, auth):
-    run("deactivate", "student")
-    failure(login(client, auth.user.email), 403, "account_inactive")
-    run("activate", "student")
-    success(login(client, auth.user.email))
-
-
 def test_delete_asks_first(app, run, make_user, outbox):
     user = make_user("Ada")
     question = "Delete Ada (ada@example.org) for good? [y/N]: "
@@ -354,20 +311,19 @@ def test_delete_asks_first(app, run, make_user, outbox):
     assert outbox.waiting() == [("account_deleted", "ada@example.org")]
 
 
-@pytest.mark.parametrize("command", ["list --search", "deactivate", "delete --yes"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("list --search", "deactivate", "delete --yes"),
+        "create --username ada --email a@example.org --last-name L --first-name",
+    ],
+)
 def test_bytes_that_are_no_text_are_told(run, command):
     output, code = run(*command.split(), "\udcff")  # as Python hands on what is not UTF-8
     assert (code, output.splitlines()[-1]) == (
         2,
         "Error: What was typed in is not valid UTF-8.",
     )
-
-
-@pytest.mark.parametrize("changes", [{"first_name": "\udcff"}, {"username": "\udcff" * 3}])
-def test_create_refuses_bytes_that_are_no_text(app, run, changes):
-    output, code = create(run, **changes)
-    assert code == 2
-    assert "Traceback" not in output
 
 
 def test_deleted_while_the_question_is_open_is_told(app, run, make_user, monkeypatch):
@@ -392,7 +348,7 @@ def test_security_events_name_the_account(app, run, caplog):
     assert all(record.fields == {"user": user.id} for record in found)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@on_one_database
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -424,24 +380,6 @@ def test_wrong_use_is_told_before_anything_is_done(app, run, make_user, argument
     assert stored(app) == before
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["create", *ALL_GIVEN],
-        ["list"],
-        *(on(command, "somebody") for command in COMMANDS.values()),
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_command_says_plainly_that_the_database_is_away(arguments):
-    url = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
-    app = create_app(Settings(database_url=url, secret_key=SECRET, bcrypt_rounds=4))
-    result = app.test_cli_runner().invoke(args=["users", *arguments], input=f"{PASSWORD}\n")
-    assert result.exit_code == 1
-    assert result.output.splitlines()[-1] == "Error: The database cannot be reached or used."
-    assert "secret" not in result.output
-
-
 # As an operator calls it
 
 
@@ -462,66 +400,48 @@ IN_A_TERMINAL = (
 )
 
 
-class Terminal:
-    """A screen, and a person who reads and types."""
-
-    def __init__(self, end):
-        self._end = end
-        self._poll = poll()
-        self._poll.register(end, POLLIN)
-        self.screen = ""
-
-    def answer(self, prompt, typed):
-        """Wait for this prompt, which is not on the screen yet, and type a line."""
-        start, deadline = len(self.screen), time.monotonic() + PATIENCE
-        while prompt not in self.screen[start:]:
-            assert self.read(), self.screen
-            assert time.monotonic() < deadline, self.screen
-        os.write(self._end, f"{typed}\n".encode())
-
-    def read(self):
-        """Wait for more to come; False when nothing more does."""
-        if not self._poll.poll(PATIENCE * 1000):
-            return False
-        try:
-            self.screen += os.read(self._end, 4096).decode()
-        except OSError:  # the command has ended, and with it the other end
-            return False
-        return True
-
-
-@contextmanager
-def terminal(*arguments, env):
-    """Run Python with a person at its terminal; it must end well."""
+def type_in_a_terminal(*arguments, env, dialogue):
+    """Run Python in a terminal, and type a line after each prompt; return all that was seen."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", IN_A_TERMINAL, str(theirs), sys.executable, *arguments]
     process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[theirs])
     os.close(theirs)
+    patience = threading.Timer(PATIENCE, process.kill)
+    patience.start()
+    screen = ""
     try:
-        person = Terminal(ours)
-        yield person
-        while person.read():
-            pass
-        assert process.wait(PATIENCE) == 0, person.screen
+        for prompt, typed in dialogue:
+            start = len(screen)
+            while prompt not in screen[start:]:
+                screen += os.read(ours, 4096).decode()
+            os.write(ours, f"{typed}\n".encode())
+        with suppress(OSError):  # the command has ended, and with it the other end
+            while True:
+                screen += os.read(ours, 4096).decode()
+        assert process.wait() == 0, screen
     finally:
+        patience.cancel()
         process.kill()
         process.wait()
         os.close(ours)
+    return screen
 
 
 def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(database_url: URL, client):
-    env = production(database_url, free_port(), free_port())
-    with terminal("-m", "flask", "users", "create", "--role", "admin", env=env) as person:
-        person.answer("Username: ", "boss")
-        person.answer("Email: ", "boss@example.org")
-        person.answer("First name: ", "First")
-        person.answer("Last name: ", "Last")
-        person.answer("Password: ", PASSWORD)
-        person.answer("Repeat for confirmation: ", f"{PASSWORD}x")
-        person.answer("Password: ", PASSWORD)
-        person.answer("Repeat for confirmation: ", PASSWORD)
-    assert "boss is there, with the role admin." in person.screen
+    screen = type_in_a_terminal(
+        *("-m", "flask", "users", "create", "--role", "admin"),
+        env=production(database_url, free_port(), free_port()),
+        dialogue=[
+            ("Username: ", "boss"),
+            ("Email: ", "boss@example.org"),
+            ("First name: ", "First"),
+            ("Last name: ", "Last"),
+            *(("Password: ", PASSWORD), ("Repeat for confirmation: ", f"{PASSWORD}x")),
+            *(("Password: ", PASSWORD), ("Repeat for confirmation: ", PASSWORD)),
+        ],
+    )
+    assert "boss is there, with the role admin." in screen
     # What is typed is seen, but for the passwords.
-    assert "Username: boss" in person.screen
-    assert PASSWORD not in person.screen
+    assert "Username: boss" in screen
+    assert PASSWORD not in screen
     success(login(client, "boss@example.org"))

@@ -5,8 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from dotenv import dotenv_values
@@ -25,31 +23,31 @@ ROWS = dataclasses.fields(Settings)
 NAMES = [row.name.upper() for row in ROWS]
 
 
-def refusal(**environ: str) -> str:
+def refusal(**environ):
     with pytest.raises(ConfigError) as caught:
         load(environ)
     return str(caught.value)
 
 
-def shown(value: Any) -> str:
+def shown(value):
     """Write a default the way the environment would."""
     if value in (None, "", ()):
         return ""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def test_nothing_needs_to_be_set() -> None:
+def test_nothing_needs_to_be_set():
     settings = load({})
     assert settings.embedded
     assert settings.public_url == "http://127.0.0.1:5000"
     assert str(settings.sender) == "no-reply@localhost"
 
 
-def test_an_empty_value_counts_as_unset() -> None:
+def test_an_empty_value_counts_as_unset():
     assert vars(load(dict.fromkeys(NAMES, " "))) == vars(load({}))
 
 
-def test_everything_wrong_is_listed_at_once() -> None:
+def test_everything_wrong_is_listed_at_once():
     found = refusal(
         DATABASE_URL="mysql://h/db", SECRET_KEY="short", PORT="0", LOG_FORMAT="xml", MAIL_URL=" "
     )
@@ -58,30 +56,30 @@ def test_everything_wrong_is_listed_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["SECRET_KEY", "PUBLIC_URL", "MAIL_URL"])
-def test_a_production_deployment_must_name(name: str) -> None:
+def test_a_production_deployment_must_name(name):
     assert refusal(**{**PRODUCTION, name: ""}).count(f"- {name} is missing") == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_refused_value_is_not_repeated(name: str) -> None:
+def test_a_refused_value_is_not_repeated(name):
     for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#"):
         message = refusal(**{name: value})
         assert name in message
         assert "s3cr3t" not in message
 
 
-def test_settings_do_not_print_their_secrets() -> None:
+def test_settings_do_not_print_their_secrets():
     settings = load({**PRODUCTION, "MAIL_URL": "smtp://user:password@mail.example.org"})
     assert KEY not in repr(settings)
     assert "password" not in repr(settings)
 
 
-def test_broken_utf8_is_refused() -> None:
+def test_broken_utf8_is_refused():
     assert "SECRET_KEY must be printable" in refusal(SECRET_KEY="\udcff" * 32)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgres_urls_keep_their_options(scheme: str) -> None:
+def test_postgres_urls_keep_their_options(scheme):
     url = f"{scheme}://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
     found = load({**PRODUCTION, "DATABASE_URL": url}).database_url
     assert found is not None
@@ -104,17 +102,17 @@ def test_postgres_urls_keep_their_options(scheme: str) -> None:
         *("sqlite:///accounts.db?mode=memory&uri=true", "sqlite://host/accounts.db"),
     ],
 )
-def test_other_databases_are_refused(url: str) -> None:
+def test_other_databases_are_refused(url):
     assert "DATABASE_URL" in refusal(**{**PRODUCTION, "DATABASE_URL": url})
 
 
-def test_a_sqlite_file_may_be_named() -> None:
+def test_a_sqlite_file_may_be_named():
     found = load({**PRODUCTION, "DATABASE_URL": "sqlite:////srv/accounts.db"}).database_url
     assert found is not None
     assert found.database == "/srv/accounts.db"
 
 
-def test_a_key_has_32_bytes_or_more() -> None:
+def test_a_key_has_32_bytes_or_more():
     assert "SECRET_KEY must have 32 bytes" in refusal(SECRET_KEY=KEY[:31])
     assert "SECRET_KEY must have 32 bytes" in refusal(SECRET_KEY=f" {KEY[:31]} ")
     assert load({"SECRET_KEY": KEY}).secret_key == KEY
@@ -134,7 +132,7 @@ def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused() -> None:
         *("your-secret-key-goes-here-0123456789", "Your Secret Key Must Be Set In Production"),
     ],
 )
-def test_a_key_that_every_template_has_is_refused(placeholder: str) -> None:
+def test_a_key_that_every_template_has_is_refused(placeholder):
     for name in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         assert f"{name} is a placeholder" in refusal(**{**PRODUCTION, name: placeholder})
 
@@ -146,11 +144,11 @@ def test_a_key_that_every_template_has_is_refused(placeholder: str) -> None:
         *("a secret, and the words change me in its middle", "exchangemechangemechangemechangeme"),
     ],
 )
-def test_a_key_is_not_judged_beyond_that(key: str) -> None:
+def test_a_key_is_not_judged_beyond_that(key):
     assert load({"SECRET_KEY": key}).secret_key == key
 
 
-def test_older_keys_come_after_the_key() -> None:
+def test_older_keys_come_after_the_key():
     older = [KEY[::-1], KEY.upper()]
     settings = load({"SECRET_KEY": KEY, "SECRET_KEY_FALLBACKS": f"{older[0]} , {older[1]},"})
     assert settings.signing_keys == (KEY, *older)
@@ -170,11 +168,11 @@ def test_older_keys_come_after_the_key() -> None:
         "https://[zz]",
     ],
 )
-def test_urls_that_no_mail_should_carry_are_refused(name: str, url: str) -> None:
+def test_urls_that_no_mail_should_carry_are_refused(name, url):
     assert name in refusal(**{name: url})
 
 
-def test_links_begin_with_the_public_url() -> None:
+def test_links_begin_with_the_public_url():
     settings = load({"PUBLIC_URL": "https://example.org/accounts/"})
     assert settings.reset_page == "https://example.org/accounts/reset-password"
     assert settings.verification_page == "https://example.org/accounts/verify-email"
@@ -182,7 +180,7 @@ def test_links_begin_with_the_public_url() -> None:
     assert "PUBLIC_URL" in refusal(PUBLIC_URL="https://example.org/?a=b")
 
 
-def test_own_pages_may_be_named() -> None:
+def test_own_pages_may_be_named():
     page = "https://app.example.org/reset?from=mail"
     assert load({"PASSWORD_RESET_URL": page}).reset_page == page
     assert load({"EMAIL_VERIFICATION_URL": page}).verification_page == page
@@ -193,36 +191,36 @@ def test_a_bare_ip_address_is_no_mail_domain(host: str) -> None:
     assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"
 
 
-def test_links_follow_the_port_where_nobody_set_them() -> None:
+def test_links_follow_the_port_where_nobody_set_them():
     assert load({"PORT": "8000"}).public_url == "http://127.0.0.1:8000"
     assert load({**PRODUCTION, "PORT": "8000"}).public_url == PRODUCTION["PUBLIC_URL"]
 
 
-def test_origins_are_kept_as_browsers_send_them() -> None:
+def test_origins_are_kept_as_browsers_send_them():
     given = "https://App.example.org:443, http://[::1]:3000/,https://app.example.org,"
     found = load({"CORS_ORIGINS": given}).cors_origins
     assert found == ("https://app.example.org", "http://[::1]:3000")
 
 
 @pytest.mark.parametrize("origin", ["*", "null", "app.example.org", "https://example.org/app"])
-def test_what_is_no_origin_is_refused(origin: str) -> None:
+def test_what_is_no_origin_is_refused(origin):
     assert "CORS_ORIGINS" in refusal(CORS_ORIGINS=f"https://example.org,{origin}")
 
 
 @pytest.mark.parametrize("sender", ["nobody", "a@example.org, b@example.org", "a@@example.org"])
-def test_a_sender_is_one_address(sender: str) -> None:
+def test_a_sender_is_one_address(sender):
     assert "MAIL_FROM" in refusal(MAIL_FROM=sender)
     found = load({"MAIL_FROM": "Accounts <a@example.org>"}).sender
     assert (found.display_name, found.addr_spec) == ("Accounts", "a@example.org")
 
 
 @pytest.mark.parametrize("uri", ["memory://", "redis://", "http://example.org"])
-def test_limits_are_counted_in_redis_or_the_database(uri: str) -> None:
+def test_limits_are_counted_in_redis_or_the_database(uri):
     assert "RATELIMIT_STORAGE_URI" in refusal(RATELIMIT_STORAGE_URI=uri)
     assert load({"RATELIMIT_STORAGE_URI": "rediss://:pw@example.org:6379/0"})
 
 
-def test_counts_and_lifetimes_are_positive_whole_numbers() -> None:
+def test_counts_and_lifetimes_are_positive_whole_numbers():
     numbers = [row for row in ROWS if "whole number" in allowed(row)]
     assert len(numbers) == 10
     for row in numbers:
@@ -239,11 +237,11 @@ def test_counts_and_lifetimes_are_positive_whole_numbers() -> None:
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
 
 
-def test_the_cost_of_a_hash_is_4_to_16() -> None:
+def test_the_cost_of_a_hash_is_4_to_16():
     assert "from 4 to 16" in refusal(BCRYPT_ROUNDS="3")
 
 
-def test_switches_and_choices_are_read_whatever_their_case() -> None:
+def test_switches_and_choices_are_read_whatever_their_case():
     settings = load({"REQUIRE_VERIFIED_EMAIL": "TRUE", "LOG_LEVEL": "debug", "LOG_FORMAT": "JSON"})
     assert settings.require_verified_email
     assert (settings.log_level, settings.log_format) == ("DEBUG", "json")
@@ -251,9 +249,7 @@ def test_switches_and_choices_are_read_whatever_their_case() -> None:
     assert "RATELIMIT_ENABLED" in refusal(RATELIMIT_ENABLED="maybe")
 
 
-def test_the_environment_goes_before_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_goes_before_the_file(tmp_path, monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(config, "ROOT", tmp_path)
@@ -268,13 +264,13 @@ def test_the_environment_goes_before_the_file(
         load()
 
 
-def test_a_process_shares_the_cores_with_its_siblings() -> None:
+def test_a_process_shares_the_cores_with_its_siblings():
     alone = load({"WEB_CONCURRENCY": "1"}).hashes_at_once
     assert alone >= 1
     assert load({"WEB_CONCURRENCY": "256"}).hashes_at_once == max(1, alone // 256)
 
 
-def test_a_check_of_the_settings_says_all_and_shows_no_traceback() -> None:
+def test_a_check_of_the_settings_says_all_and_shows_no_traceback():
     environ = {**os.environ, **dict.fromkeys(NAMES, ""), "WEB_CONCURRENCY": "abc", "PORT": "x"}
     check = [sys.executable, "-m", "config"]
     done = subprocess.run(check, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
@@ -285,7 +281,7 @@ def test_a_check_of_the_settings_says_all_and_shows_no_traceback() -> None:
     assert subprocess.run(check, cwd=ROOT, env=environ, timeout=60).returncode == 0
 
 
-def allowed(row: dataclasses.Field[Any]) -> str:
+def allowed(row):
     """Return what a setting says about a value that is certainly wrong."""
     try:
         row.metadata["parse"]("?")
@@ -294,7 +290,7 @@ def allowed(row: dataclasses.Field[Any]) -> str:
     raise AssertionError(f"{row.name} takes everything")
 
 
-def test_the_template_names_every_setting() -> None:
+def test_the_template_names_every_setting():
     text = (ROOT / ".env.example").read_text()
     entries = [
         f"\n# {row.metadata['help']}\n#{row.name.upper()}={shown(row.default)}\n" for row in ROWS
@@ -303,7 +299,7 @@ def test_the_template_names_every_setting() -> None:
     assert text == head + "".join(entries)
 
 
-def test_the_template_changes_nothing_when_it_is_used(tmp_path: Path) -> None:
+def test_the_template_changes_nothing_when_it_is_used(tmp_path):
     text = (ROOT / ".env.example").read_text()
     (tmp_path / ".env").write_text(re.sub(r"^#([A-Z_]+=)", r"\1", text, flags=re.M))
     values = {name: value or "" for name, value in dotenv_values(tmp_path / ".env").items()}
@@ -311,7 +307,7 @@ def test_the_template_changes_nothing_when_it_is_used(tmp_path: Path) -> None:
     assert vars(load(values)) == vars(load({}))
 
 
-def test_the_docs_name_every_setting() -> None:
+def test_the_docs_name_every_setting():
     text = (ROOT / "docs" / "settings.md").read_text()
     table = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*?) \| (.*) \|$", text, re.M)
     assert [name for name, *_ in table] == NAMES

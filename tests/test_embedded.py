@@ -1,12 +1,8 @@
 """The embedded default: a database and a secret in a folder, made when they are missing."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from flask import Flask
 from helpers import race
 from sqlalchemy import URL, delete
 
@@ -19,16 +15,16 @@ from models import User
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return tmp_path / "not yet" / "instance"
 
 
 @pytest.fixture
-def start(folder: Path) -> Iterator[Any]:
+def start(folder):
     """Start applications on the folder, with settings of the test's own."""
-    started: list[Flask] = []
+    started = []
 
-    def start(**settings: Any) -> Flask:
+    def start(**settings):
         app = create_app(Settings(bcrypt_rounds=4, **settings), instance_path=folder)
         started.append(app)
         return app
@@ -39,11 +35,11 @@ def start(folder: Path) -> Iterator[Any]:
             db.engine.dispose()
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_secret_is_made_once_and_nobody_else_can_read_it(folder: Path) -> None:
+def test_secret_is_made_once_and_nobody_else_can_read_it(folder):
     secret = embedded.secret_key(folder)
     assert re.fullmatch(r"[\w-]{64}", secret)
     assert (mode(folder), mode(folder / "secret_key")) == (0o700, 0o600)
@@ -51,11 +47,11 @@ def test_secret_is_made_once_and_nobody_else_can_read_it(folder: Path) -> None:
     assert embedded.secret_key(folder.with_name("other")) != secret
 
 
-def test_secret_is_one_for_all_that_ask_at_once(folder: Path) -> None:
+def test_secret_is_one_for_all_that_ask_at_once(folder):
     assert len(set(race(lambda _: embedded.secret_key(folder)))) == 1
 
 
-def test_crash_before_the_secret_is_in_place_does_no_harm(folder: Path) -> None:
+def test_crash_before_the_secret_is_in_place_does_no_harm(folder):
     folder.mkdir(parents=True)
     draft = folder / "secret_key.new"
     draft.write_text("half a sec")
@@ -67,7 +63,7 @@ def test_crash_before_the_secret_is_in_place_does_no_harm(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "too short"])
-def test_file_without_a_secret_stops_the_start(start: Any, folder: Path, content: str) -> None:
+def test_file_without_a_secret_stops_the_start(start, folder, content):
     folder.mkdir(parents=True)
     (folder / "secret_key").write_text(content)
     with pytest.raises(ConfigError, match="holds no secret"):
@@ -93,7 +89,7 @@ def test_database_is_its_owners_alone(start: Any, folder: Path) -> None:
         }
 
 
-def test_database_is_made_and_kept(start: Any, folder: Path) -> None:
+def test_database_is_made_and_kept(start, folder):
     app = start()
     body = {
         "username": "first",
@@ -113,15 +109,13 @@ def test_database_is_made_and_kept(start: Any, folder: Path) -> None:
     assert mode(folder) == 0o700
 
 
-def test_current_database_starts_without_migrating(
-    start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_current_database_starts_without_migrating(start, monkeypatch):
     start()
     monkeypatch.setattr(database, "upgrade", None)  # cannot be called
     start()
 
 
-def test_secret_of_the_settings_goes_before_the_file(start: Any, folder: Path) -> None:
+def test_secret_of_the_settings_goes_before_the_file(start, folder):
     key = "a key of the settings, long enough for HS256"
     app = start(secret_key=key)
     assert app.extensions["settings"].secret_key == key
@@ -131,7 +125,7 @@ def test_secret_of_the_settings_goes_before_the_file(start: Any, folder: Path) -
     assert start(secret_key=key).extensions["settings"].secret_key == key
 
 
-def test_production_database_leaves_the_folder_alone(folder: Path, tmp_path: Path) -> None:
+def test_production_database_leaves_the_folder_alone(folder, tmp_path):
     url = URL.create("sqlite", database=str(tmp_path / "production.db"))
     create_app(Settings(database_url=url, secret_key="x" * 32), instance_path=folder)
     assert not folder.exists()

@@ -2,12 +2,10 @@
 
 import random
 import time
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from core.streaks import streak
 
@@ -200,76 +198,3 @@ def test_one_moment_of_each_day_for_years_is_one_long_streak():
     assert days("Europe/Berlin", now, *every_day) == 4000
     assert days("Europe/Berlin", now + DAY, *every_day) == 4000
     assert days("Europe/Berlin", now + DAY * 2, *every_day) == 0
-
-
-def naive(moments, zone, now):
-    """Say the same in the words of the contract, and ask the clock on the wall for each hour."""
-
-    def calendar(moment):
-        return datetime.fromtimestamp(moment, UTC).astimezone(zone).date()
-
-    def there_was(day):
-        noon = int(datetime(day.year, day.month, day.day, 12, tzinfo=UTC).timestamp())
-        return any(calendar(noon + 3600 * hours) == day for hours in range(-48, 49))
-
-    def day_before(day):
-        day -= timedelta(days=1)
-        return day if there_was(day) else day_before(day)
-
-    learned = set(map(calendar, moments))
-    day = calendar(now.timestamp())
-    if day not in learned:
-        day = day_before(day)
-    count = 0
-    while day in learned:
-        count += 1
-        day = day_before(day)
-    return count
-
-
-# Each with a time that has something to tell.
-PLACES = [
-    ("UTC", date(2026, 11, 20)),
-    ("Europe/Berlin", date(2026, 3, 29)),
-    ("Europe/Berlin", date(2026, 10, 25)),
-    ("America/Sao_Paulo", date(2018, 2, 18)),
-    ("America/Sao_Paulo", date(2018, 11, 4)),
-    ("Asia/Beirut", date(2024, 3, 31)),
-    ("Asia/Beirut", date(2024, 10, 27)),
-    ("America/Havana", date(2024, 3, 10)),
-    ("America/Havana", date(2024, 11, 3)),
-    ("Africa/Cairo", date(2024, 4, 26)),
-    ("Asia/Kathmandu", date(2026, 1, 1)),
-    ("Pacific/Chatham", date(2026, 4, 5)),
-    ("Pacific/Kiritimati", date(1994, 12, 31)),
-    ("Pacific/Pago_Pago", date(2026, 11, 20)),
-    ("Pacific/Apia", date(2011, 12, 30)),
-    ("Pacific/Kwajalein", date(1993, 8, 21)),
-]
-
-
-@st.composite
-def histories(draw):
-    name, eve = draw(st.sampled_from(PLACES))
-    middle = int(datetime(eve.year, eve.month, eve.day, 12, tzinfo=UTC).timestamp()) // QUARTER
-    reach = 5 * DAY // QUARTER
-    quarters = st.integers(middle - reach, middle + reach)
-    off = st.sampled_from([0, 0, 0, -1, 1, 59, -720, 333])
-    seconds = st.builds(lambda quarter, more: quarter * QUARTER + more, quarters, off)
-    moments = draw(st.lists(seconds, max_size=12))
-    if draw(st.booleans()):  # most of the days, so that streaks get long
-        hour = draw(st.integers(0, 23)) * 3600
-        missing = draw(st.sets(st.integers(-5, 5), max_size=2))
-        moments += [
-            middle * QUARTER + DAY * day + hour for day in range(-5, 6) if day not in missing
-        ]
-    return name, draw(st.permutations(moments)), draw(seconds)
-
-
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
-@given(histories())
-@example(("Pacific/Apia", [at("2011-12-29T12:00:00-10:00")], at("2011-12-31T12:00:00+14:00")))
-def test_streak_is_what_the_contract_says_wherever_one_lives(history):
-    name, moments, now = history
-    zone, now = ZoneInfo(name), datetime.fromtimestamp(now, UTC)
-    assert streak(moments, zone, now) == naive(moments, zone, now)

@@ -6,8 +6,8 @@ Each page is watched: nothing on it may break, and no other host may be asked.
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
-from real_service import MailServer, Service, link_in, registration
+from playwright.sync_api import expect
+from real_service import link_in, registration
 
 pytestmark = pytest.mark.browser
 
@@ -15,21 +15,19 @@ NEW_PASSWORD = "seven green lamps by the door"
 
 
 @pytest.fixture
-def base_url(service: Service) -> str:
+def base_url(service):
     """Where `page` looks: nothing on it may break, and no other host may be asked."""
     return service.url
 
 
 @pytest.fixture
-def user(service: Service) -> dict[str, str]:
+def user(service):
     user = registration(f"user-{uuid4().hex[:8]}")
     assert service.call("POST", "/api/auth/register", user).status == 201
     return user
 
 
-def test_a_forgotten_password_is_replaced_in_the_browser(
-    page: Page, service: Service, mail_server: MailServer, user: dict[str, str]
-) -> None:
+def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_server, user):
     login = {"email": user["email"], "password": user["password"]}
     before = service.call("POST", "/api/auth/login", login).data
     service.call("POST", "/api/auth/forgot-password", {"email": user["email"]})
@@ -64,9 +62,7 @@ def test_a_forgotten_password_is_replaced_in_the_browser(
     assert link_in(mail_server.wait_for(user["email"], "Choose a new password")) != link
 
 
-def test_an_address_is_confirmed_in_the_browser(
-    page: Page, service: Service, mail_server: MailServer, user: dict[str, str]
-) -> None:
+def test_an_address_is_confirmed_in_the_browser(page, service, mail_server, user):
     link = link_in(mail_server.wait_for(user["email"], "Confirm your e-mail address"))
     page.goto(link)
     page.get_by_role("button", name="Confirm my address").click()
@@ -75,9 +71,8 @@ def test_an_address_is_confirmed_in_the_browser(
     assert service.call("POST", "/api/auth/verify-email", body).code == "invalid_token"
 
 
-def test_the_docs_show_every_operation_and_call_the_service(
-    page: Page, service: Service, user: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_the_docs_show_every_operation_and_call_the_service(page, service, user):
     document = service.call("GET", "/openapi.json").content
     operations = sum(len(path) for path in document["paths"].values())
     page.goto(service.url)

@@ -7,11 +7,9 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPException
-from pathlib import Path
 
 import pytest
 from real_service import (
@@ -27,7 +25,7 @@ from real_service import (
     python,
     registration,
 )
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import URL, create_engine, text
 
 import database
 from config import ROOT
@@ -45,14 +43,12 @@ create_app(instance_path=sys.argv[1])
 """
 
 
-def test_what_was_acknowledged_outlives_a_killed_worker(
-    service: Service, mail_server: MailServer
-) -> None:
-    kept: list[dict[str, str]] = []
-    refused: list[int] = []
+def test_what_was_acknowledged_outlives_a_killed_worker(service, mail_server):
+    kept = []
+    refused = []
     some_kept = threading.Event()
 
-    def register(number: int) -> None:
+    def register(number):
         user = registration(f"user{number}")
         try:
             answer = service.call("POST", "/api/auth/register", user)
@@ -83,7 +79,7 @@ def test_what_was_acknowledged_outlives_a_killed_worker(
     assert victim not in service.workers()
 
 
-def wait_until_no_mail_is_being_tried(path: Path) -> None:
+def wait_until_no_mail_is_being_tried(path):
     deadline = time.monotonic() + PATIENCE
     with closing(sqlite3.connect(path)) as connection:
         while connection.execute("SELECT 1 FROM outbox WHERE claimed").fetchone():
@@ -91,7 +87,7 @@ def wait_until_no_mail_is_being_tried(path: Path) -> None:
             time.sleep(0.02)
 
 
-def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path: Path) -> None:
+def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path):
     mail_server = MailServer()  # not started, so nobody listens there
     url = URL.create("sqlite", database=str(tmp_path / "service.db"))
     with deployed(url, mail_server.port, tmp_path / "service.log") as service:
@@ -114,7 +110,7 @@ def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path: Pa
 
 
 @contextmanager
-def gate(engine: Engine, count: int) -> Iterator[None]:
+def gate(engine, count):
     """On Postgres, hold migrations up at their first table until so many wait, then let all go."""
     if engine.dialect.name == "sqlite":
         yield
@@ -135,11 +131,11 @@ def gate(engine: Engine, count: int) -> Iterator[None]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+def new_database(request, tmp_path):
     return empty_database(request, tmp_path)
 
 
-def test_upgrades_at_once_all_succeed(new_database: URL) -> None:
+def test_upgrades_at_once_all_succeed(new_database):
     env = production(new_database, free_port(), free_port())
     engine = create_engine(new_database)
     with gate(engine, UPGRADES):
@@ -153,13 +149,13 @@ def test_upgrades_at_once_all_succeed(new_database: URL) -> None:
     assert found == [database.SCHEMA_REVISION]
 
 
-def schema_of(folder: Path) -> str:
+def schema_of(folder):
     with closing(sqlite3.connect(folder / "accounts.db")) as connection:
         (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return str(revision)
 
 
-def test_processes_that_start_at_once_share_one_fresh_database(tmp_path: Path) -> None:
+def test_processes_that_start_at_once_share_one_fresh_database(tmp_path):
     folder = tmp_path / "instance"
     env = environment(LOG_LEVEL="WARNING")
     starts = [python("-c", START, str(folder), env=env) for _ in range(AT_ONCE)]
@@ -178,7 +174,7 @@ def test_processes_that_start_at_once_share_one_fresh_database(tmp_path: Path) -
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """A copy of the program, whose `instance` folder is not that of whoever runs the tests."""
     copy = tmp_path / "program"
     ignored = shutil.ignore_patterns(".*", "__pycache__", "instance", "tests", "bench")
@@ -187,7 +183,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def newcomer(tree: Path, tmp_path: Path) -> Iterator[Service]:
+def newcomer(tree, tmp_path):
     """The service with nothing set but the number of its workers; not started yet."""
     env = environment(WEB_CONCURRENCY="4")
     service = Service(env, free_port(), tmp_path / "service.log", tree)
@@ -195,9 +191,7 @@ def newcomer(tree: Path, tmp_path: Path) -> Iterator[Service]:
     service.stop()
 
 
-def test_the_embedded_default_starts_with_nothing_and_keeps_its_secret(
-    newcomer: Service, tree: Path
-) -> None:
+def test_the_embedded_default_starts_with_nothing_and_keeps_its_secret(newcomer, tree):
     newcomer.start()
     newcomer.workers(4)
     user = registration("newcomer")

@@ -8,20 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_service import PATIENCE, Service
+from real_service import PATIENCE
 
 from config import ROOT
 
 PASSWORD = "try something new"
 
 
-def scripts() -> tuple[str, str]:
+def scripts():
     walk = (ROOT / "README.md").read_text().partition("## A walk")[2].partition("\n## ")[0]
     making_an_admin, the_rest = re.findall(r"^```sh\n(.*?)^```", walk, re.M | re.S)
     return making_an_admin, the_rest
 
 
-def paste(script: str, service: Service, typed: str = "") -> str:
+def paste(script, service, typed=""):
     """Run a script in the project's folder, with this service in the default's place."""
     here = script.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     here = here.replace("http://127.0.0.1:5000", service.url)
@@ -40,7 +40,7 @@ def paste(script: str, service: Service, typed: str = "") -> str:
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-def test_the_walk_in_the_readme_leads_where_it_says(service: Service) -> None:
+def test_the_walk_in_the_readme_leads_where_it_says(service):
     making_an_admin, the_rest = scripts()
     assert "with the role admin" in paste(making_an_admin, service, f"{PASSWORD}\n{PASSWORD}\n")
     printed = paste(the_rest, service)

@@ -3,13 +3,13 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
-from typing import Any
+from itertools import count
+from random import choice
 
-from real_service import Answer, MailServer, Service, finish, python, read_answer, registration
+from real_service import finish, python, read_answer, registration
 
 # What a client sees when the process that it talks to is killed. Nothing was promised then.
 LOST = (OSError, EOFError, HTTPException)
@@ -22,14 +22,14 @@ RESET = "Choose a new password"
 class Client:
     """Somebody who keeps a connection, and the tokens of a login."""
 
-    def __init__(self, service: Service, user: dict[str, str] | None = None) -> None:
+    def __init__(self, service, user=None):
         self._connection = service.connect()
         self.user = user or {}
         self.id = ""
         self.access = ""
         self.refresh = ""
 
-    def call(self, method: str, path: str, body: Any = None) -> Answer:
+    def call(self, method, path, body=None):
         """Ask on the connection; one that broke is opened anew by the next call."""
         headers = {"Authorization": f"Bearer {self.access}"} if self.access else {}
         if body is not None:
@@ -42,17 +42,17 @@ class Client:
             self.hang_up()
             raise
 
-    def hang_up(self) -> None:
+    def hang_up(self):
         """Give the connection up; the next call opens another."""
         self._connection.close()
 
-    def __del__(self) -> None:
+    def __del__(self):
         self.hang_up()
 
-    def register(self) -> Answer:
+    def register(self):
         return self.call("POST", "/api/auth/register", self.user)
 
-    def log_in(self) -> Answer:
+    def log_in(self):
         body = {"email": self.user["email"], "password": self.user["password"]}
         answer = self.call("POST", "/api/auth/login", body)
         if answer.status == 200:
@@ -60,19 +60,19 @@ class Client:
             self._keep(answer)
         return answer
 
-    def move_on(self) -> Answer:
+    def move_on(self):
         """Refresh, and keep the new tokens if there are any."""
         answer = self.call("POST", "/api/auth/refresh", {"refreshToken": self.refresh})
         if answer.status == 200:
             self._keep(answer)
         return answer
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self, answer):
         self.access = answer.data["accessToken"]
         self.refresh = answer.data["refreshToken"]
 
 
-def newcomer(service: Service, name: str) -> Client:
+def newcomer(service, name):
     """Return somebody who has just registered and logged in."""
     client = Client(service, registration(name))
     assert client.register().status == 201
@@ -80,7 +80,7 @@ def newcomer(service: Service, name: str) -> Client:
     return client
 
 
-def admin(service: Service) -> Client:
+def admin(service):
     """Return the operator, who may do what the course system does as well."""
     user = registration("operator")
     command = ["-m", "flask", "users", "create", "--role", "admin"]
@@ -97,12 +97,117 @@ def admin(service: Service) -> Client:
     return client
 
 
+class Writers:
+    """Clients that write four kinds of things, and remember what was acknowledged."""
+
+    def __init__(self, service, crowds=1):
+        self._service = service
+        self._crowds = crowds
+        self._numbers = count()
+        self._course_system = admin(service)
+        self.student = newcomer(service, "student")
+        self.sessions = [newcomer(service, f"visitor{number}") for number in range(3 * crowds)]
+        self.registered = []
+        self.reset_asked = []
+        self.delivered = []
+        self.recorded = []
+        self.refreshed = []
+        self.wrong = []
+        self.lost = 0
+        path = f"/api/users/{self.student.id}/courses/piano"
+        assert self._course_system.call("PUT", path, {"name": "Piano", "lessons": 9}).status == 201
+
+    def acts(self):
+        kinds = [self._register, self._register, self._forget_password, self._record, self._record]
+        return [
+            *(self._act(kind) for kind in kinds * self._crowds),
+            *(self._act(self._refresh, session) for session in self.sessions),
+        ]
+
+    def _act(self, write, client=None):
+        client = client or Client(self._service)
+
+        def act():
+            try:
+                write(client)
+            except LOST:
+                self.lost += 1
+                time.sleep(0.05)
+
+        return act
+
+    def _promised(self, answer, status):
+        if answer.status != status:
+            self.wrong.append(answer)
+        return answer.status == status
+
+    def _register(self, client):
+        client.user = registration(f"user{next(self._numbers)}")
+        if self._promised(client.register(), 201):
+            self.registered.append(client.user)
+
+    def _forget_password(self, client):
+        if not self.registered:
+            return
+        address = choice(self.registered)["email"]
+        answer = client.call("POST", "/api/auth/forgot-password", {"email": address})
+        if self._promised(answer, 200):
+            self.reset_asked.append(address)
+        time.sleep(0.01)  # mails take longer to deliver than to ask for
+
+    def _refresh(self, client):
+        # Who lost the answer asks again with the same token, and gets the same successor.
+        if self._promised(client.move_on(), 200):
+            self.refreshed.append(client.refresh)
+
+    def _record(self, client):
+        client.access = self._course_system.access
+        lesson = f"lesson-{next(self._numbers)}"
+        self.delivered.append(lesson)
+        if self._promised(self.deliver(lesson, client), 201):
+            self.recorded.append(lesson)
+
+    def deliver(self, lesson, client=None):
+        path = f"/api/users/{self.student.id}/courses/piano/lessons/{lesson}"
+        return (client or self._course_system).call("PUT", path, {"minutes": 1})
+
+    def wait_for_more(self, number):
+        """Return when so many more of each kind are acknowledged."""
+        wanted = [done + number for done in self._done()]
+        soon(lambda: all(map(int.__ge__, self._done(), wanted)))
+
+    def _done(self):
+        return [*map(len, (self.registered, self.reset_asked, self.recorded, self.refreshed))]
+
+    def expect_all_that_was_acknowledged(self):
+        assert self.wrong == []
+        for client in (*self.sessions, self.student, self._course_system):
+            client.hang_up()  # the other end may have been killed
+        # Sessions first, before the time is over in which a lost answer is given again.
+        for session in self.sessions:
+            for _ in range(2):
+                last = session.refresh
+                assert session.move_on().status == 200
+                assert session.refresh != last
+        for user in self.registered:
+            assert Client(self._service, user).log_in().status == 200
+        progress = self.student.call("GET", "/api/users/progress").data
+        assert len(self.recorded) <= progress["completedLessons"] <= len(self.delivered)
+        for lesson in self.recorded:
+            assert self.deliver(lesson).status == 200  # and not 201: it was there
+        print("acknowledged:", self._done())
+
+    def mails(self):
+        confirmations = {(user["email"], CONFIRM) for user in self.registered}
+        return confirmations | {(address, RESET) for address in self.reset_asked}
+
+
 @contextmanager
-def meanwhile(acts: Iterable[Callable[[], None]]) -> Iterator[None]:
+def meanwhile(acts):
     """Do each of these again and again in a thread of its own; at the end raise what one raised."""
     over = threading.Event()
 
-    def again(act: Callable[[], None]) -> None:
+    def again(act):
         while not over.is_set():
             act()
 
@@ -117,7 +222,7 @@ def meanwhile(acts: Iterable[Callable[[], None]]) -> Iterator[None]:
         done.result()
 
 
-def soon(condition: Callable[[], object], patience: float = PATIENCE) -> None:
+def soon(condition, patience=PATIENCE):
     """Wait for something that others do."""
     deadline = time.monotonic() + patience
     while not condition():
@@ -125,11 +230,9 @@ def soon(condition: Callable[[], object], patience: float = PATIENCE) -> None:
         time.sleep(0.05)
 
 
-def wait_for_mails(
-    mail_server: MailServer, expected: set[tuple[str, str]], *, but: int = 0
-) -> None:
+def wait_for_mails(mail_server, expected, *, but=0):
     """Return when all of these mails, (address, subject), are there, but for so many."""
-    known: set[tuple[str, str]] = set()
+    known = set()
     seen = 0
     deadline = time.monotonic() + PATIENCE
     while len(expected - known) > but:

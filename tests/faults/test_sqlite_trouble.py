@@ -5,24 +5,22 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import closing, contextmanager, suppress
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from clients import CONFIRM, RESET, Client, meanwhile, newcomer, soon, wait_for_mails
-from real_service import Answer, MailServer, Service, registration
+from real_service import registration
 from sqlalchemy import URL
 
 
-def file_in(folder: Path) -> URL:
+def file_in(folder):
     return URL.create("sqlite", database=str(folder / "service.db"))
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder):
     """Hold the lock of the writers, as a shell does that somebody has left open."""
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -32,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
 class Household:
     """Some who read, and one for each kind of write."""
 
-    def __init__(self, service: Service, mail_server: MailServer) -> None:
+    def __init__(self, service, mail_server):
         self._mail_server = mail_server
         self._new = [Client(service, registration(f"user{number}")) for number in range(3)]
         names = ("reader", "refresher", "forgetter", "writer", "setter")
@@ -44,10 +42,10 @@ class Household:
         self._before = {(client.user["email"], CONFIRM) for client in somebody.values()}
         self._was_read = threading.Event()
 
-    def write(self) -> list[Answer]:
+    def write(self):
         """Try all at once; return the answers."""
         body = {"email": self._forgetter.user["email"]}
-        acts: list[Callable[[], Answer]] = [
+        acts = [
             *(client.register for client in self._new),
             self._refresher.move_on,
             lambda: self._forgetter.call("POST", "/api/auth/forgot-password", body),
@@ -57,20 +55,20 @@ class Household:
         with ThreadPoolExecutor(len(acts)) as threads:
             return [done.result() for done in [threads.submit(act) for act in acts]]
 
-    def hang_up(self) -> None:
+    def hang_up(self):
         for client in self._all:
             client.hang_up()
 
-    def read(self) -> None:
+    def read(self):
         for path in ("/api/auth/verify", "/api/users/profile", "/api/users/progress"):
             assert self._reader.call("GET", path).status == 200
         self._was_read.set()
 
-    def wait_for_a_read(self) -> None:
+    def wait_for_a_read(self):
         self._was_read.clear()
         assert self._was_read.wait(5)
 
-    def expect_refused(self, answers: list[Answer]) -> None:
+    def expect_refused(self, answers):
         """Each of them was, with a word on when to try again, and nothing is half done."""
         for answer in answers:
             assert (answer.status, answer.code) == (503, "unavailable")
@@ -78,7 +76,7 @@ class Household:
         assert self._writer.call("GET", "/api/users/profile").data["bio"] == ""
         assert self._setter.call("GET", "/api/users/settings").data["theme"] == "light"
 
-    def expect_done(self, answers: list[Answer]) -> None:
+    def expect_done(self, answers):
         """All was done, and once: also what was refused before."""
         assert [answer.status for answer in answers] == [201, 201, 201, 200, 200, 200, 200]
         assert self._writer.call("GET", "/api/users/profile").data["bio"] == "New"
@@ -92,9 +90,7 @@ class Household:
         assert len(self._mail_server.mails) == len(mails)
 
 
-def test_writers_wait_for_a_short_lock_and_readers_do_not(
-    run: Callable[..., Service], mail_server: MailServer, tmp_path: Path
-) -> None:
+def test_writers_wait_for_a_short_lock_and_readers_do_not(run, mail_server, tmp_path):
     household = Household(run(file_in(tmp_path)), mail_server)
     with meanwhile([household.read]), ThreadPoolExecutor(1) as aside:
         with locked(tmp_path):
@@ -106,9 +102,7 @@ def test_writers_wait_for_a_short_lock_and_readers_do_not(
 
 
 @pytest.mark.faults
-def test_writers_behind_a_long_lock_are_refused_whole(
-    run: Callable[..., Service], mail_server: MailServer, tmp_path: Path
-) -> None:
+def test_writers_behind_a_long_lock_are_refused_whole(run, mail_server, tmp_path):
     household = Household(run(file_in(tmp_path)), mail_server)
     with meanwhile([household.read]):
         with locked(tmp_path):
@@ -123,20 +117,20 @@ def test_writers_behind_a_long_lock_are_refused_whole(
 class SmallDisk:
     """A disk of a few megabytes in memory."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self._filler = folder / "filler"
 
-    def mount(self, options: str) -> str:
+    def mount(self, options):
         """Mount it, or mount it anew; return what is in the way, if anything is."""
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.folder)]
         return subprocess.run(command, capture_output=True, text=True).stderr
 
-    def unmount(self) -> None:
+    def unmount(self):
         subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
 
     @contextmanager
-    def full(self, _service: Service) -> Iterator[None]:
+    def full(self, _service):
         """Leave no byte free."""
         with suppress(OSError), open(self._filler, "wb", buffering=0) as filler:
             while True:
@@ -146,7 +140,7 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+def small_disk(tmp_path):
     if not shutil.which("mount"):
         pytest.skip("there is no mount on this system")
     disk = SmallDisk(tmp_path / "disk")
@@ -158,7 +152,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @contextmanager
-def no_file_may_grow(service: Service) -> Iterator[None]:
+def no_file_may_grow(service):
     """Take from the workers the right to write to files, the log included."""
     workers = [psutil.Process(pid) for pid in service.workers()]
     before = [worker.rlimit(psutil.RLIMIT_FSIZE) for worker in workers]
@@ -169,11 +163,7 @@ def no_file_may_grow(service: Service) -> Iterator[None]:
         worker.rlimit(psutil.RLIMIT_FSIZE, limits)
 
 
-def expect_refusal_while(
-    trouble: Callable[[Service], AbstractContextManager[None]],
-    service: Service,
-    mail_server: MailServer,
-) -> None:
+def expect_refusal_while(trouble, service, mail_server):
     household = Household(service, mail_server)
     with meanwhile([household.read]):
         with trouble(service):
@@ -187,23 +177,19 @@ def expect_refusal_while(
 
 
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_FSIZE"), reason="Linux alone limits others' files")
-def test_writes_that_fail_are_refused_whole_and_work_again(
-    run: Callable[..., Service], mail_server: MailServer, tmp_path: Path
-) -> None:
+def test_writes_that_fail_are_refused_whole_and_work_again(run, mail_server, tmp_path):
     expect_refusal_while(no_file_may_grow, run(file_in(tmp_path)), mail_server)
 
 
 @pytest.mark.faults
 def test_a_full_disk_refuses_writes_whole_and_serves_again_when_there_is_room(
-    small_disk: SmallDisk, run: Callable[..., Service], mail_server: MailServer
-) -> None:
+    small_disk, run, mail_server
+):
     expect_refusal_while(small_disk.full, run(file_in(small_disk.folder)), mail_server)
 
 
 @pytest.mark.faults
-def test_a_disk_that_takes_no_writes_is_unavailable_until_it_does(
-    small_disk: SmallDisk, run: Callable[..., Service], mail_server: MailServer
-) -> None:
+def test_a_disk_that_takes_no_writes_is_unavailable_until_it_does(small_disk, run, mail_server):
     service = run(file_in(small_disk.folder))
     household = Household(service, mail_server)
     with closing(sqlite3.connect(small_disk.folder / "service.db")) as connection:

@@ -1,7 +1,6 @@
 """A small application with the pages, and a fake API behind them that remembers."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def fake_api() -> FakeApi:
+def fake_api():
     return FakeApi()
 
 
 @pytest.fixture
-def site_app(fake_api: FakeApi) -> Flask:
+def site_app(fake_api):
     app = Flask("accounts", root_path=str(ROOT))
     app.extensions["settings"] = Settings(public_url="https://school.test/accounts")
     app.register_blueprint(site.bp)
@@ -33,7 +32,7 @@ def site_app(fake_api: FakeApi) -> Flask:
 
 
 @pytest.fixture
-def base_url(site_app: Flask) -> Iterator[str]:
+def base_url(site_app):
     """Serve the pages on a port of this machine; return the address, with no slash at its end."""
     server = make_server("127.0.0.1", 0, site_app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))

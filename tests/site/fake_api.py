@@ -1,9 +1,6 @@
 """What the pages need of the API, with a memory."""
 
-from typing import Any
-
 from flask import request
-from flask.typing import ResponseReturnValue
 
 OPENAPI = {
     "openapi": "3.1.0",
@@ -39,16 +36,16 @@ OPENAPI = {
 class FakeApi:
     """What the pages need of the API: tokens that work once, and every request remembered."""
 
-    def __init__(self) -> None:
-        self.live_tokens: set[str] = set()
-        self.password: str | None = None
+    def __init__(self):
+        self.live_tokens = set()
+        self.password = None
         self.verified = False
-        self.mailed: list[str] = []
-        self.requests: list[tuple[str, Any]] = []
+        self.mailed = []
+        self.requests = []
         # An answer that comes instead of the API's own, such as a proxy's error page.
-        self.instead: ResponseReturnValue | None = None
+        self.instead = None
 
-    def answer(self, name: str) -> ResponseReturnValue:
+    def answer(self, name):
         body = request.get_json(silent=True)
         self.requests.append((name, body))
         if self.instead is not None:
@@ -61,7 +58,7 @@ class FakeApi:
             "verify": lambda _body: good("The token is good."),
         }[name](body)
 
-    def _reset(self, body: dict[str, str]) -> ResponseReturnValue:
+    def _reset(self, body):
         if len(body["newPassword"]) < 8:
             reasons = ["It has fewer than 8 characters.", "Add a word or two."]
             return bad("weak_password", "This password is too easy to guess.", newPassword=reasons)
@@ -71,22 +68,22 @@ class FakeApi:
         self.password = body["newPassword"]
         return good("The password is changed.")
 
-    def _verify(self, body: dict[str, str]) -> ResponseReturnValue:
+    def _verify(self, body):
         if body["token"] not in self.live_tokens:
             return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
         self.live_tokens.remove(body["token"])
         self.verified = True
         return good("The address is confirmed.")
 
-    def _mail(self, body: dict[str, str]) -> ResponseReturnValue:
+    def _mail(self, body):
         self.mailed.append(body["email"])
         return good("If there is an account with this address, a mail is on its way.")
 
 
-def good(message: str) -> ResponseReturnValue:
+def good(message):
     return {"success": True, "message": message, "data": {}}
 
 
-def bad(code: str, message: str, status: int = 400, **fields: list[str]) -> ResponseReturnValue:
+def bad(code, message, status=400, **fields):
     error = {"code": code, **({"fields": fields} if fields else {})}
     return {"success": False, "message": message, "error": error}, status

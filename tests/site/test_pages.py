@@ -2,12 +2,9 @@
 
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
 
 from config import Settings
 
@@ -18,27 +15,27 @@ TOKEN_PAGES = PAGES[:2]
 class Visitor(FlaskClient):
     """Reads every answer to its end, so that no file stays open."""
 
-    def open(self, *args: Any, **kwargs: Any) -> TestResponse:
+    def open(self, *args, **kwargs):
         return super().open(*args, **{"buffered": True, **kwargs})
 
 
 @pytest.fixture
-def visitor(site_app: Flask) -> FlaskClient:
+def visitor(site_app):
     return Visitor(site_app)
 
 
 class Reader(HTMLParser):
     """Collects what the promises below are about."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.addresses: list[str] = []
-        self.inline: list[str] = []
-        self.metas: dict[str | None, str | None] = {}
-        self.tags: list[str] = []
+        self.addresses = []
+        self.inline = []
+        self.metas = {}
+        self.tags = []
         self.feed(html)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         found = dict(attrs)
         self.tags.append(tag)
         self.addresses += [
@@ -51,18 +48,18 @@ class Reader(HTMLParser):
             self.metas[found.get("name")] = found.get("content")
 
 
-def policy(visitor: FlaskClient, path: str) -> dict[str, str]:
+def policy(visitor, path):
     header = visitor.get(path).headers["Content-Security-Policy"]
     return dict(rule.split(" ", 1) for rule in header.split("; "))
 
 
-def test_the_root_leads_to_the_docs_below_any_prefix(visitor: FlaskClient) -> None:
+def test_the_root_leads_to_the_docs_below_any_prefix(visitor):
     answer = visitor.get("/")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/docs")
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_allows_nothing_but_its_own_files(visitor: FlaskClient, path: str) -> None:
+def test_a_page_allows_nothing_but_its_own_files(visitor, path):
     rules = policy(visitor, path)
     assert rules["default-src"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
@@ -71,14 +68,14 @@ def test_a_page_allows_nothing_but_its_own_files(visitor: FlaskClient, path: str
 
 
 @pytest.mark.parametrize("path", TOKEN_PAGES)
-def test_a_token_page_forbids_markup_from_script(visitor: FlaskClient, path: str) -> None:
+def test_a_token_page_forbids_markup_from_script(visitor, path):
     rules = policy(visitor, path)
     assert rules["require-trusted-types-for"] == "'script'"
     assert rules["img-src"] == "'self'"
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_neither_stored_nor_framed(visitor: FlaskClient, path: str) -> None:
+def test_a_page_is_neither_stored_nor_framed(visitor, path):
     headers = visitor.get(path).headers
     assert headers["Cache-Control"] == "no-store"
     assert headers["X-Frame-Options"] == "DENY"
@@ -86,12 +83,12 @@ def test_a_page_is_neither_stored_nor_framed(visitor: FlaskClient, path: str) ->
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_no_inline_script_or_style(visitor: FlaskClient, path: str) -> None:
+def test_a_page_has_no_inline_script_or_style(visitor, path):
     assert Reader(visitor.get(path).text).inline == []
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_address_in_a_page_is_relative_and_there(visitor: FlaskClient, path: str) -> None:
+def test_every_address_in_a_page_is_relative_and_there(visitor, path):
     addresses = Reader(visitor.get(path).text).addresses
     assert len(addresses) >= 4
     for address in addresses:
@@ -101,33 +98,31 @@ def test_every_address_in_a_page_is_relative_and_there(visitor: FlaskClient, pat
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_says_so_when_scripts_are_off(visitor: FlaskClient, path: str) -> None:
+def test_a_page_says_so_when_scripts_are_off(visitor, path):
     assert re.search(r"<noscript>.*needs JavaScript", visitor.get(path).text, re.S)
 
 
 @pytest.mark.parametrize("path", TOKEN_PAGES)
-def test_a_token_page_keeps_itself_out_of_referrers_and_search(
-    visitor: FlaskClient, path: str
-) -> None:
+def test_a_token_page_keeps_itself_out_of_referrers_and_search(visitor, path):
     metas = Reader(visitor.get(path).text).metas
     assert metas["referrer"] == "no-referrer"
     assert metas["robots"] == "noindex"
     assert metas["viewport"] == "width=device-width, initial-scale=1"
 
 
-def test_the_password_hint_follows_the_setting(site_app: Flask) -> None:
+def test_the_password_hint_follows_the_setting(site_app):
     site_app.extensions["settings"] = Settings(password_min_length=15)
     assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
 
 
-def test_the_scripts_never_write_markup_or_reach_elsewhere(visitor: FlaskClient) -> None:
+def test_the_scripts_never_write_markup_or_reach_elsewhere(visitor):
     for name in ("pages.js", "docs.js"):
         script = visitor.get(f"/static/{name}").text
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", script)
         assert "://" not in script
 
 
-def test_swagger_ui_is_cached_for_a_year_under_its_version(visitor: FlaskClient) -> None:
+def test_swagger_ui_is_cached_for_a_year_under_its_version(visitor):
     (address,) = re.findall(r'src="(docs/assets/[^"]+)"', visitor.get("/docs").text)
     assert re.search(r"\.js\?v=5\.\d+\.\d+$", address)
     answer = visitor.get(f"/{address}")
@@ -141,12 +136,12 @@ def test_swagger_ui_is_cached_for_a_year_under_its_version(visitor: FlaskClient)
 @pytest.mark.parametrize(
     "name", ["swagger-ui.js", "oauth2-redirect.html", "..%2f__init__.py", "%2e%2e", "VERSION"]
 )
-def test_no_other_file_of_the_package_is_served(visitor: FlaskClient, name: str) -> None:
+def test_no_other_file_of_the_package_is_served(visitor, name):
     assert visitor.get(f"/docs/assets/{name}").status_code == 404
 
 
 @pytest.mark.parametrize("name", ["pages.css", "pages.js", "docs.css", "docs.js", "icon.svg"])
-def test_a_static_file_is_asked_for_anew_by_its_etag(visitor: FlaskClient, name: str) -> None:
+def test_a_static_file_is_asked_for_anew_by_its_etag(visitor, name):
     answer = visitor.get(f"/static/{name}")
     again = visitor.get(f"/static/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (answer.status_code, again.status_code) == (200, 304)

@@ -7,9 +7,9 @@ violation of the Content-Security-Policy, no request to another host.
 import re
 
 import pytest
-from fake_api import FakeApi, bad
-from flask import Flask, request
-from playwright.sync_api import Browser, Page, Route, expect
+from fake_api import bad
+from flask import request
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
@@ -34,13 +34,11 @@ CONTRASTS = """() => {
 }"""
 
 
-def open_link(page: Page, base_url: str, path: str, token: str = "T.1-x_y") -> None:
+def open_link(page, base_url, path, token="T.1-x_y"):
     page.goto(f"{base_url}/{path}#token={token}")
 
 
-def test_a_reset_link_leads_to_the_new_password(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_reset_link_leads_to_the_new_password(page, base_url, fake_api):
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "reset-password")
     page.get_by_label("New password").fill(PASSPHRASE)
@@ -57,7 +55,7 @@ def test_a_reset_link_leads_to_the_new_password(
 
 
 @pytest.mark.parametrize("path", ["reset-password", "verify-email"])
-def test_the_token_leaves_the_address_and_the_history(page: Page, base_url: str, path: str) -> None:
+def test_the_token_leaves_the_address_and_the_history(page, base_url, path):
     page.goto(f"{base_url}/docs")
     open_link(page, base_url, path)
     expect(page.locator("#act")).to_be_visible()
@@ -70,9 +68,9 @@ def test_the_token_leaves_the_address_and_the_history(page: Page, base_url: str,
 
 @pytest.mark.parametrize("path", ["reset-password", "verify-email"])
 def test_no_request_carries_the_token_in_its_address_or_referrer(
-    page: Page, base_url: str, site_app: Flask, fake_api: FakeApi, path: str
-) -> None:
-    asked: list[str] = []
+    page, base_url, site_app, fake_api, path
+):
+    asked = []
     site_app.before_request(lambda: asked.append(f"{request.full_path} {request.referrer}"))
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, path)
@@ -84,9 +82,7 @@ def test_no_request_carries_the_token_in_its_address_or_referrer(
     assert all(line.endswith("? None") for line in asked), asked
 
 
-def test_a_weak_password_is_refused_beside_its_field(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_weak_password_is_refused_beside_its_field(page, base_url, fake_api):
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "reset-password")
     field = page.get_by_label("New password")
@@ -105,7 +101,7 @@ def test_a_weak_password_is_refused_beside_its_field(
     assert fake_api.password == PASSPHRASE
 
 
-def test_an_answer_is_text_and_never_markup(page: Page, base_url: str, fake_api: FakeApi) -> None:
+def test_an_answer_is_text_and_never_markup(page, base_url, fake_api):
     hostile = "<img src=x onerror=alert(1)>"
     fake_api.instead = bad("weak_password", hostile, newPassword=[hostile])
     open_link(page, base_url, "reset-password")
@@ -116,7 +112,7 @@ def test_an_answer_is_text_and_never_markup(page: Page, base_url: str, fake_api:
     assert page.locator("img").count() == 1
 
 
-def test_a_password_can_be_looked_at(page: Page, base_url: str) -> None:
+def test_a_password_can_be_looked_at(page, base_url):
     open_link(page, base_url, "reset-password")
     field = page.get_by_label("New password")
     expect(field).to_have_attribute("type", "password")
@@ -127,7 +123,7 @@ def test_a_password_can_be_looked_at(page: Page, base_url: str) -> None:
     expect(field).to_have_attribute("type", "password")
 
 
-def test_a_dead_reset_link_offers_a_new_one(page: Page, base_url: str, fake_api: FakeApi) -> None:
+def test_a_dead_reset_link_offers_a_new_one(page, base_url, fake_api):
     open_link(page, base_url, "reset-password")
     page.get_by_label("New password").fill(PASSPHRASE)
     page.get_by_role("button").click()
@@ -143,17 +139,13 @@ def test_a_dead_reset_link_offers_a_new_one(page: Page, base_url: str, fake_api:
 
 @pytest.mark.parametrize("path", ["reset-password", "verify-email"])
 @pytest.mark.parametrize("fragment", ["", "#", "#token=", "#other=1"])
-def test_a_page_without_a_token_offers_a_new_link(
-    page: Page, base_url: str, path: str, fragment: str
-) -> None:
+def test_a_page_without_a_token_offers_a_new_link(page, base_url, path, fragment):
     page.goto(f"{base_url}/{path}{fragment}")
     expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
     expect(page.get_by_text("This page works from the link in our mail.")).to_be_visible()
 
 
-def test_a_link_pasted_into_the_open_page_works(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_link_pasted_into_the_open_page_works(page, base_url, fake_api):
     page.goto(f"{base_url}/verify-email")
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "verify-email")
@@ -162,9 +154,7 @@ def test_a_link_pasted_into_the_open_page_works(
     assert page.url == f"{base_url}/verify-email"
 
 
-def test_an_address_is_confirmed_only_by_the_button(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_an_address_is_confirmed_only_by_the_button(page, base_url, fake_api):
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "verify-email")
     page.wait_for_load_state("networkidle")
@@ -176,9 +166,7 @@ def test_an_address_is_confirmed_only_by_the_button(
     assert fake_api.requests == [("verify-email", {"token": "T.1-x_y"})]
 
 
-def test_a_dead_verification_link_offers_a_new_one(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_dead_verification_link_offers_a_new_one(page, base_url, fake_api):
     open_link(page, base_url, "verify-email")
     page.get_by_role("button").click()
     page.get_by_label("E-mail address").fill("lee@example.org")
@@ -187,9 +175,7 @@ def test_a_dead_verification_link_offers_a_new_one(
     assert fake_api.requests[-1] == ("resend-verification", {"email": "lee@example.org"})
 
 
-def test_a_refused_e_mail_address_is_named_beside_its_field(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_refused_e_mail_address_is_named_beside_its_field(page, base_url, fake_api):
     fake_api.instead = bad("invalid_request", "Some fields are not valid.", email=["Not valid."])
     page.goto(f"{base_url}/reset-password")
     page.get_by_label("E-mail address").fill("lee@example")
@@ -209,8 +195,8 @@ def test_a_refused_e_mail_address_is_named_beside_its_field(
     ids=["too many", "unavailable", "a proxy's page", "nonsense"],
 )
 def test_a_failed_call_is_explained_and_can_be_repeated(
-    page: Page, base_url: str, fake_api: FakeApi, instead: tuple[object, int], sentence: str
-) -> None:
+    page, base_url, fake_api, instead, sentence
+):
     fake_api.live_tokens.add("T.1-x_y")
     fake_api.instead = instead
     open_link(page, base_url, "reset-password")
@@ -223,9 +209,7 @@ def test_a_failed_call_is_explained_and_can_be_repeated(
     expect(page.locator("#done")).to_be_visible()
 
 
-def test_a_lost_connection_is_explained_and_can_be_repeated(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
+def test_a_lost_connection_is_explained_and_can_be_repeated(page, base_url, fake_api):
     fake_api.live_tokens.add("T.1-x_y")
     page.route("**/api/**", lambda route: route.abort())
     open_link(page, base_url, "verify-email")
@@ -237,10 +221,8 @@ def test_a_lost_connection_is_explained_and_can_be_repeated(
     expect(page.locator("#done")).to_be_visible()
 
 
-def test_a_form_is_sent_once_however_often_the_button_is_pressed(
-    page: Page, base_url: str, fake_api: FakeApi
-) -> None:
-    held: list[Route] = []
+def test_a_form_is_sent_once_however_often_the_button_is_pressed(page, base_url, fake_api):
+    held = []
     page.route("**/api/**", lambda route: held.append(route))
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "verify-email")
@@ -256,7 +238,7 @@ def test_a_form_is_sent_once_however_often_the_button_is_pressed(
     assert len(held) == len(fake_api.requests) == 1
 
 
-def test_the_keyboard_alone_is_enough(page: Page, base_url: str, fake_api: FakeApi) -> None:
+def test_the_keyboard_alone_is_enough(page, base_url, fake_api):
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "reset-password")
     expect(page.locator("#act")).to_be_visible()
@@ -274,7 +256,7 @@ def test_the_keyboard_alone_is_enough(page: Page, base_url: str, fake_api: FakeA
     assert fake_api.password == PASSPHRASE
 
 
-def test_a_screen_reader_finds_every_part_by_name(page: Page, base_url: str) -> None:
+def test_a_screen_reader_finds_every_part_by_name(page, base_url):
     open_link(page, base_url, "reset-password")
     expect(page.locator("main")).to_match_aria_snapshot("""
       - main:
@@ -303,9 +285,7 @@ def test_a_screen_reader_finds_every_part_by_name(page: Page, base_url: str) -> 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_background(
-    page: Page, base_url: str, fake_api: FakeApi, scheme: str
-) -> None:
+def test_every_text_stands_out_from_its_background(page, base_url, fake_api, scheme):
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     fake_api.instead = bad("weak_password", "Too easy to guess.", newPassword=["Too short."])
     open_link(page, base_url, "reset-password")
@@ -321,9 +301,7 @@ def test_every_text_stands_out_from_its_background(
     "path", ["reset-password", "reset-password#token=T", "verify-email#token=T"]
 )
 @pytest.mark.parametrize(("width", "text_size"), [(320, "100%"), (640, "200%")])
-def test_a_page_fits_a_small_screen_and_large_text(
-    page: Page, base_url: str, path: str, width: int, text_size: str
-) -> None:
+def test_a_page_fits_a_small_screen_and_large_text(page, base_url, path, width, text_size):
     page.set_viewport_size({"width": width, "height": 480})
     page.goto(f"{base_url}/{path}")
     page.evaluate(f"document.documentElement.style.fontSize = '{text_size}'")
@@ -341,7 +319,7 @@ def test_a_page_fits_a_small_screen_and_large_text(
     assert min(sizes) >= 16
 
 
-def test_a_page_without_scripts_offers_no_form(browser: Browser, base_url: str) -> None:
+def test_a_page_without_scripts_offers_no_form(browser, base_url):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{base_url}/reset-password#token=T")
@@ -351,9 +329,7 @@ def test_a_page_without_scripts_offers_no_form(browser: Browser, base_url: str) 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_docs_show_every_operation_and_can_try_one(
-    page: Page, base_url: str, fake_api: FakeApi, scheme: str
-) -> None:
+def test_the_docs_show_every_operation_and_can_try_one(page, base_url, fake_api, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(f"{base_url}/docs")
     expect(page.locator(".opblock")).to_have_count(2)
@@ -369,17 +345,15 @@ def test_the_docs_show_every_operation_and_can_try_one(
     assert fake_api.requests == [("verify", None)]
 
 
-def test_the_pages_work_below_a_path_prefix(
-    page: Page, base_url: str, site_app: Flask, fake_api: FakeApi
-) -> None:
+def test_the_pages_work_below_a_path_prefix(page, base_url, site_app, fake_api):
     inner = site_app.wsgi_app
 
-    def below_accounts(environ, start_response):  # type: ignore[no-untyped-def]
+    def below_accounts(environ, start_response):
         assert environ["PATH_INFO"].startswith("/accounts/"), environ["PATH_INFO"]
         environ["PATH_INFO"] = environ["PATH_INFO"].removeprefix("/accounts")
         return inner(environ, start_response)
 
-    site_app.wsgi_app = below_accounts  # type: ignore[method-assign]
+    site_app.wsgi_app = below_accounts
     fake_api.live_tokens.add("T.1-x_y")
     page.goto(f"{base_url}/accounts/")
     expect(page.locator(".opblock")).to_have_count(2)
