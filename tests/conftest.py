@@ -17,6 +17,7 @@ from sqlalchemy import URL, make_url, select
 
 from app import create_app
 from config import Settings
+from core.passwords import Hasher
 from database import reading, transaction
 from extensions import db
 from models import OutboxMail, User
@@ -186,6 +187,23 @@ def auth(make_user, log_in):
     """A user, logged in: `auth.user`, `auth.headers`, `auth.access`, `auth.refresh`."""
     user = make_user()
     return SimpleNamespace(user=user, **vars(log_in(user)))
+
+
+@pytest.fixture
+def during_the_hash(monkeypatch):
+    """Let something happen while the next password is hashed or verified."""
+
+    def during_the_hash(act, method="verify"):
+        original = getattr(Hasher, method)
+
+        def slow(*arguments):
+            monkeypatch.setattr(Hasher, method, original)
+            act()
+            return original(*arguments)
+
+        monkeypatch.setattr(Hasher, method, slow)
+
+    return during_the_hash
 
 
 class Outbox:

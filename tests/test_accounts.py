@@ -209,17 +209,14 @@ def test_plain_bcrypt_hash_of_another_system_is_taken_in(app, client, make_user)
 
 @pytest.mark.parametrize("change", [{"password_version": 2}, {"is_active": False}])
 def test_login_is_refused_when_the_account_changed_during_the_hash(
-    app, client, make_user, monkeypatch, change
+    client, make_user, during_the_hash, change
 ):
-    user = make_user()
-    verify = Hasher.verify
-
-    def change_meanwhile(self, raw, stored):
+    def act():
         with transaction() as session:
             session.execute(update(User).values(**change))
-        return verify(self, raw, stored)
 
-    monkeypatch.setattr(Hasher, "verify", change_meanwhile)
+    user = make_user()
+    during_the_hash(act)
     failure(login(client, user), 401, "invalid_credentials")
 
 

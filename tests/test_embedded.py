@@ -89,26 +89,6 @@ def test_database_is_its_owners_alone(start: Any, folder: Path) -> None:
         }
 
 
-def test_database_is_made_and_kept(start, folder):
-    app = start()
-    body = {
-        "username": "first",
-        "email": "first@example.org",
-        "password": "Tr4vel-Mug-Blue-42",
-        "firstName": "First",
-        "lastName": "Last",
-    }
-    assert app.test_client().get("/readyz").status_code == 200
-    assert app.test_client().post("/api/auth/register", json=body).status_code == 201
-    login = {"email": body["email"], "password": body["password"]}
-    answer = start().test_client().post("/api/auth/login", json=login)
-    assert answer.status_code == 200
-    token = answer.get_json()["data"]["accessToken"]
-    headers = {"Authorization": f"Bearer {token}"}
-    assert start().test_client().get("/api/auth/verify", headers=headers).status_code == 200
-    assert mode(folder) == 0o700
-
-
 def test_current_database_starts_without_migrating(start, monkeypatch):
     start()
     monkeypatch.setattr(database, "upgrade", None)  # cannot be called

@@ -124,19 +124,12 @@ ANSWERS = {
     **{
         kind: (status, lambda client, _, path=path: client.get(path))
         for kind, status, path in (
-            ("no token", 401, "/api/auth/verify"),
-            ("nothing", 404, "/api/nothing"),
-            ("no page", 404, "/nothing"),
-            ("no picture", 404, "/avatars/nothing.webp"),
-            ("no file", 404, "/static/nothing.css"),
-            ("wrong method", 405, "/api/auth/login"),
-            ("fault", 500, "/fails"),
-            ("home", 302, "/"),
-            ("reset page", 200, "/reset-password"),
-            ("verification page", 200, "/verify-email"),
-            ("docs", 200, "/docs"),
-            ("document", 200, "/openapi.json"),
-            ("style", 200, "/static/pages.css"),
+            *(("no token", 401, "/api/auth/verify"), ("nothing", 404, "/api/nothing")),
+            *(("no page", 404, "/nothing"), ("no picture", 404, "/avatars/nothing.webp")),
+            *(("no file", 404, "/static/nothing.css"), ("wrong method", 405, "/api/auth/login")),
+            *(("fault", 500, "/fails"), ("home", 302, "/"), ("reset page", 200, "/reset-password")),
+            *(("verification page", 200, "/verify-email"), ("docs", 200, "/docs")),
+            *(("document", 200, "/openapi.json"), ("style", 200, "/static/pages.css")),
             ("icon", 200, "/static/icon.svg"),
             ("library", 200, "/docs/assets/swagger-ui.css"),
         )
@@ -324,9 +317,7 @@ def address_of(make_app, make_user):
 @pytest.mark.parametrize(
     ("trusted_proxies", "forwarded", "address"),
     [
-        (0, None, "192.0.2.1"),
-        (0, "198.51.100.7", "192.0.2.1"),
-        (1, None, "192.0.2.1"),
+        *((0, None, "192.0.2.1"), (0, "198.51.100.7", "192.0.2.1"), (1, None, "192.0.2.1")),
         (1, "198.51.100.7", "198.51.100.7"),
         # What stands left of the proxy's own entry was sent by the client.
         (1, "203.0.113.5, 198.51.100.7", "198.51.100.7"),

@@ -42,23 +42,6 @@ def remove(client, auth):
     return remove
 
 
-@pytest.fixture
-def meanwhile(monkeypatch):
-    """Let something happen while a password is being hashed."""
-
-    def during_the_hash(act):
-        verify = Hasher.verify
-
-        def slow(self, raw, stored):
-            monkeypatch.setattr(Hasher, "verify", verify)
-            act()
-            return verify(self, raw, stored)
-
-        monkeypatch.setattr(Hasher, "verify", slow)
-
-    return during_the_hash
-
-
 def profile(client, tokens):
     return client.get("/api/users/profile", headers=tokens.headers)
 
@@ -123,25 +106,27 @@ def test_of_changes_at_once_one_wins(app, client, auth, change):
 
 @pytest.mark.parametrize("act", ["change", "remove"])
 def test_session_that_ends_during_the_hash_changes_nothing(
-    app, client, auth, log_in, meanwhile, act, request
+    app, client, auth, log_in, during_the_hash, act, request
 ):
     """Somebody holds a stolen session and the password; the owner ends all other sessions."""
     owner = log_in(auth.user)
-    meanwhile(lambda: success(app.test_client().delete("/auth/sessions", headers=owner.headers)))
+    during_the_hash(
+        lambda: success(app.test_client().delete("/auth/sessions", headers=owner.headers))
+    )
     failure(request.getfixturevalue(act)(), 401, "token_revoked")
     success(login(client, auth.user))
 
 
 @pytest.mark.parametrize("values", [{"is_active": False}, {"password_version": 7}])
 def test_change_begun_before_the_account_changed_comes_too_late(
-    app, auth, change, meanwhile, values
+    app, auth, change, during_the_hash, values
 ):
     def alter():
         with app.app_context(), transaction() as session:
             session.execute(update(User).where(User.id == auth.user.id).values(**values))
             sessions.end_all(auth.user.id)
 
-    meanwhile(alter)
+    during_the_hash(alter)
     failure(change(), 401, "token_revoked")
 
 

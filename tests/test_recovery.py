@@ -13,7 +13,6 @@ from helpers import (
 )
 from sqlalchemy import delete, update
 
-from core.passwords import Hasher
 from database import transaction
 from models import OutboxMail, User
 
@@ -114,29 +113,20 @@ def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, o
 
 
 def test_login_that_began_before_the_reset_opens_no_session(
-    app, client, auth, reset_token, monkeypatch
+    app, client, auth, reset_token, during_the_hash
 ):
-    verify = Hasher.verify
-
-    def reset_meanwhile(self, raw, stored):
-        success(reset(app.test_client(), reset_token))
-        return verify(self, raw, stored)
-
-    monkeypatch.setattr(Hasher, "verify", reset_meanwhile)
-    failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
+    during_the_hash(lambda: success(reset(app.test_client(), reset_token)))
+    failure(login(client, auth.user), 401, "invalid_credentials")
 
 
 def test_account_deactivated_during_the_hash_keeps_its_password(
-    app, client, auth, reset_token, monkeypatch
+    client, auth, reset_token, during_the_hash
 ):
-    hash_ = Hasher.hash
-
-    def deactivate_meanwhile(self, raw):
+    def deactivate():
         with transaction() as session:
             session.execute(update(User).values(is_active=False))
-        return hash_(self, raw)
 
-    monkeypatch.setattr(Hasher, "hash", deactivate_meanwhile)
+    during_the_hash(deactivate, "hash")
     failure(reset(client, reset_token), 400, "invalid_token")
 
 

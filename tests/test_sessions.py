@@ -329,15 +329,6 @@ def test_logins_at_once_stay_within_the_bound(app, make_user, log_in, monkeypatc
     assert len(rows(app, UserSession)) == 3
 
 
-def test_expired_sessions_are_pruned(app, client, auth, clock):
-    clock.move(days=29)
-    prune(app)
-    assert len(rows(app, UserSession)) == 1
-    clock.move(days=1)
-    prune(app)
-    assert rows(app, UserSession) == []
-
-
 def test_access_token_of_a_repeated_refresh_is_denied_until_it_expires(app, client, auth, clock):
     success(refresh(client, auth))
     clock.move(seconds=20)
