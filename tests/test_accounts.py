@@ -64,7 +64,7 @@ def test_address_is_one_in_all_its_forms(client):
 
 
 @pytest.mark.parametrize("free", ["username", "email"])
-def test_race_for_one_name_or_address_has_one_winner(app, outbox, free):
+def test_race_for_one_name_has_one_winner(app, outbox, free):
     def act(number):
         own = {"username": f"racer{number}", "email": f"racer{number}@example.org"}[free]
         return register(app.test_client(), **{free: own}).status_code
