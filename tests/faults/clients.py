@@ -180,7 +180,7 @@ class Writers:
         return [*map(len, (self.registered, self.reset_asked, self.recorded, self.refreshed))]
 
     def expect_all_that_was_acknowledged(self):
-        assert self.wrong == []
+        assert [(answer.status, answer.content) for answer in self.wrong] == []
         for client in (*self.sessions, self.student, self._course_system):
             client.hang_up()  # the other end may have been killed
         # Sessions first, before the time is over in which a lost answer is given again.
