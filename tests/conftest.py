@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -213,7 +212,7 @@ class Outbox:
         self._app = app
         self.delivered = []
 
-    def waiting(self) -> list[tuple[str, str]]:
+    def waiting(self):
         """Return kind and address of each mail, oldest first."""
         query = select(OutboxMail.kind, OutboxMail.address).order_by(OutboxMail.created_at)
         with self._app.app_context(), reading() as connection:
@@ -260,13 +259,8 @@ def clock(monkeypatch):
 
 CHROMIUM = shutil.which("chromium")
 CHROMIUM_OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 
 

@@ -181,7 +181,7 @@ def statements_of(app):
     # The guard's query passes SQLAlchemy's events by.
     one_or_none = DriverSelect.one_or_none
 
-    def note_select(query: DriverSelect, **parameters: str) -> Any:
+    def note_select(query, **parameters):
         sent.append("the guard's SELECT")
         return one_or_none(query, **parameters)
 

@@ -182,7 +182,7 @@ class Service:
     def log(self):
         return self._log.read_text()
 
-    def end_leases(self) -> None:
+    def end_leases(self):
         """Give the mails that killed processes were sending to the others, as two minutes do."""
         url = make_url(self.env["DATABASE_URL"])
         if url.drivername == "postgres":
@@ -192,7 +192,7 @@ class Service:
             connection.execute(text("UPDATE outbox SET due_at = created_at WHERE claimed"))
         engine.dispose()
 
-    def workers(self, count: int = 2) -> list[int]:
+    def workers(self, count=2):
         """Return the workers' process ids, as soon as there are so many."""
         assert self._process is not None
         master = psutil.Process(self._process.pid)

@@ -160,8 +160,7 @@ def test_address_never_comes_from_the_host_header(client, auth):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        *(b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
         b"<html><script>alert(1)</script></html>",
         picture()[:-40],
         picture(form="BMP"),

@@ -56,16 +56,9 @@ NOT_AN_OBJECT = {
 }
 OTHER_TYPES = [
     None,
-    "",
-    "text/plain",
-    "text/json",
-    "application/x-www-form-urlencoded",
-    "multipart/form-data; boundary=x",
-    "application/json-patch+json",
-    "application/jsonx",
-    "application",
-    "json",
-    "\u00e4\u0000",
+    *("", "text/plain", "text/json", "application/x-www-form-urlencoded"),
+    *("multipart/form-data; boundary=x", "application/json-patch+json", "application/jsonx"),
+    *("application", "json", "\u00e4\u0000"),
 ]
 VALUES = [None, True, 7, 1.5, "text", [], ["text"], {}, {"a": "b"}]
 TAKES = {fields.Boolean: bool, fields.Integer: int, fields.Nested: dict}
@@ -85,40 +78,14 @@ ODD_AUTHORIZATION = [
     ("Bearer eyJhbGciOiJub25lIn0.e30.", "token_invalid"),
 ]
 UNKNOWN_PATHS = [
-    "/nothing",
-    "/api",
-    "/api/",
-    "/api/auth",
-    "/auth/",
-    "/API/auth/login",
-    "/api/auth/Login",
-    "/api/auth/login/",
-    "/api//auth/login",
-    "/api/auth//login",
-    "/api/api/auth/login",
-    "/auth/auth/login",
-    "/api/auth/login%00",
-    "/%00",
-    "/api/auth/%",
-    "/api/auth/%zz",
-    "/api/auth/%ff%fe",
-    "/api/auth/%0d%0aSet-Cookie:%20a=b",
-    "/api/auth/login;a=b",
-    "/api/auth/x/../login",
-    "/api/auth/sessions/a/b",
-    "/\u00e4/\U0001f600",
-    "/" + "x" * 4000,
-    "/" + "x/" * 2000,
-    "/.env",
-    "/static/",
-    "/static/nothing.js",
-    "/static/../app.py",
-    "/static/%2e%2e/app.py",
-    "/static//etc/passwd",
-    "/docs/assets/..%2f..%2fapp.py",
-    "/docs/assets/nothing",
-    "/openapi.json/",
-    "/healthz/",
+    *("/nothing", "/api", "/api/", "/api/auth", "/auth/", "/API/auth/login", "/api/auth/Login"),
+    *("/api/auth/login/", "/api//auth/login", "/api/auth//login", "/api/api/auth/login"),
+    *("/auth/auth/login", "/api/auth/login%00", "/%00", "/api/auth/%", "/api/auth/%zz"),
+    *("/api/auth/%ff%fe", "/api/auth/%0d%0aSet-Cookie:%20a=b", "/api/auth/login;a=b"),
+    *("/api/auth/x/../login", "/api/auth/sessions/a/b", "/\u00e4/\U0001f600", "/" + "x" * 4000),
+    *("/" + "x/" * 2000, "/.env", "/static/", "/static/nothing.js", "/static/../app.py"),
+    *("/static/%2e%2e/app.py", "/static//etc/passwd", "/docs/assets/..%2f..%2fapp.py"),
+    *("/docs/assets/nothing", "/openapi.json/", "/healthz/"),
 ]
 
 
@@ -176,9 +143,7 @@ def send(client, headers):
 
 def test_route_table_is_read():
     assert {str(endpoint) for endpoint in API} >= {
-        "POST /api/auth/register",
-        "POST /api/auth/login",
-        "POST /api/auth/refresh",
+        *("POST /api/auth/register", "POST /api/auth/login", "POST /api/auth/refresh"),
         "DELETE /api/auth/sessions/<session_id>",
     }
     assert all(len(endpoint.paths) == 2 for endpoint in API)
@@ -217,9 +182,7 @@ def test_body_of_another_type_is_refused(endpoint, send):
 @on_one_database
 def test_parameters_and_case_of_the_type_do_not_matter(endpoint, send):
     for content_type in (
-        "application/json; charset=utf-8",
-        "Application/JSON",
-        "application/json;",
+        *("application/json; charset=utf-8", "Application/JSON", "application/json;"),
     ):
         for response in send(endpoint, {"surprise": 1}, content_type):
             assert "surprise" in failure(response, 400, "invalid_request")

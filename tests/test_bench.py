@@ -7,13 +7,9 @@ import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from flask import Flask
-from flask.testing import FlaskClient
 from helpers import success
 
 from bench import data, report, supply
@@ -27,7 +23,7 @@ USERS = 10
 
 
 @pytest.fixture
-def filled(app: Flask, monkeypatch: pytest.MonkeyPatch) -> list[data.Caller]:
+def filled(app, monkeypatch):
     """The test's database, filled as the benchmarks fill theirs."""
     url = app.config["SQLALCHEMY_DATABASE_URI"]
     monkeypatch.setattr(data, "_codec", app.extensions["tokens"])
@@ -35,9 +31,7 @@ def filled(app: Flask, monkeypatch: pytest.MonkeyPatch) -> list[data.Caller]:
     return data.callers(url, USERS)
 
 
-def test_the_users_of_a_benchmark_can_do_all_that_is_measured(
-    filled: list[data.Caller], client: FlaskClient
-) -> None:
+def test_the_users_of_a_benchmark_can_do_all_that_is_measured(filled, client):
     assert {caller.username for caller in filled} == {data.username(n) for n in range(USERS)}
     lines = supply.of_service(filled, filled)
     for operation, call in SUBJECTS["service"].calls.items():
@@ -52,7 +46,7 @@ def test_the_users_of_a_benchmark_can_do_all_that_is_measured(
         assert re.search(call.pattern.replace("%d", r"\d"), response.text), operation
 
 
-def test_what_works_only_once_is_never_sent_twice(filled: list[data.Caller]) -> None:
+def test_what_works_only_once_is_never_sent_twice(filled):
     lines = supply.of_service(filled, filled)
     for operation in ("refresh", "register"):
         assert not set(lines.take(operation, 3)) & set(lines.take(operation, 3))
@@ -60,13 +54,13 @@ def test_what_works_only_once_is_never_sent_twice(filled: list[data.Caller]) -> 
     assert not set(others) & set(lines.take("register", 3))
 
 
-def test_the_other_subjects_get_the_same_settings_of_gunicorn() -> None:
+def test_the_other_subjects_get_the_same_settings_of_gunicorn():
     settings = json.loads(gunicorn_settings())
     assert (settings["worker_class"], settings["workers"]) == ("gthread", 2)
     assert settings["threads"] == THREADS
 
 
-def test_every_subject_compiles(tmp_path: Path) -> None:
+def test_every_subject_compiles(tmp_path):
     for path in BENCH.glob("**/*.py"):
         if ".venv-others" not in path.parts:
             py_compile.compile(str(path), cfile=str(tmp_path / "compiled"), doraise=True)
@@ -74,13 +68,13 @@ def test_every_subject_compiles(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
 @pytest.mark.parametrize("right", [True, False])
-def test_one_wrong_answer_fails_the_subject(tmp_path: Path, right: bool) -> None:
+def test_one_wrong_answer_fails_the_subject(tmp_path, right):
     answers = 0
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             nonlocal answers
             answers += 1
             name = "user0000001" if right or answers != 10 else "somebody else"
@@ -90,14 +84,12 @@ def test_one_wrong_answer_fails_the_subject(tmp_path: Path, right: bool) -> None
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_arguments: object) -> None:
+        def log_message(self, *_arguments):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever).start()
-        subject: Any = SimpleNamespace(
-            subject=SUBJECTS["thin"], port=server.server_port, failed=Failed
-        )
+        subject = SimpleNamespace(subject=SUBJECTS["thin"], port=server.server_port, failed=Failed)
         try:
             driver = Driver(subject, "verify", ["a", "b"], tmp_path, seconds=1, connections=2)
             if right:
@@ -109,12 +101,12 @@ def test_one_wrong_answer_fails_the_subject(tmp_path: Path, right: bool) -> None
             server.shutdown()
 
 
-def test_the_pace_of_pairs_is_not_falsified_by_the_ends() -> None:
+def test_the_pace_of_pairs_is_not_falsified_by_the_ends():
     assert pace([0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]) == pytest.approx(2, rel=0.1)
     assert pace([1.0]) == 0
 
 
-def test_the_tables_tell_what_was_reached() -> None:
+def test_the_tables_tell_what_was_reached():
     notes = Notes("sqlite")
     for title, rate in (("thin floor", 100.0), ("this service", 90.0)):
         notes.note("verify", title, Round(rate=rate, median=1.0, p99=2.0, cpu=1 / rate))

@@ -7,7 +7,7 @@ import pytest
 from alembic.config import Config
 from helpers import PASSWORD, SECRET, UNREACHABLE, registration, rows, success
 from real_service import MailServer, finish, free_port, production, python
-from sqlalchemy import URL, insert, update
+from sqlalchemy import insert, update
 
 import database
 from app import create_app
@@ -103,7 +103,7 @@ def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
     assert run("db", "check")[1] == 0
 
 
-def test_mail_send_works_as_a_scheduler_calls_it(database_url: URL, make_app):
+def test_mail_send_works_as_a_scheduler_calls_it(database_url, make_app):
     mail_server = MailServer()
     app = make_app()
     register(app.test_client(), "scheduled")

@@ -25,7 +25,6 @@ from helpers import (
     verify,
 )
 from real_service import PATIENCE, free_port, production
-from sqlalchemy import URL
 
 import cli
 import errors
@@ -406,7 +405,7 @@ def type_in_a_terminal(*arguments, env, dialogue):
     return screen
 
 
-def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(database_url: URL, client):
+def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(database_url, client):
     screen = type_in_a_terminal(
         *("-m", "flask", "users", "create", "--role", "admin"),
         env=production(database_url, free_port(), free_port()),

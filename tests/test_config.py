@@ -119,7 +119,7 @@ def test_a_key_has_32_bytes_or_more():
     assert load({"SECRET_KEY": "é" * 16}).secret_key == "é" * 16  # two bytes each
 
 
-def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused() -> None:
+def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused():
     for key in ("ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAB", '{"kty": "oct", "k": "AAAAAAAAAAAAAAAA"}'):
         assert "SECRET_KEY looks like a public key" in refusal(SECRET_KEY=key)
 
@@ -187,7 +187,7 @@ def test_own_pages_may_be_named():
 
 
 @pytest.mark.parametrize("host", ["[::1]:8000", "192.0.2.1"])
-def test_a_bare_ip_address_is_no_mail_domain(host: str) -> None:
+def test_a_bare_ip_address_is_no_mail_domain(host):
     assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"
 
 

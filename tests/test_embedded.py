@@ -71,13 +71,13 @@ def test_file_without_a_secret_stops_the_start(start, folder, content):
     assert (folder / "secret_key").read_text() == content
 
 
-def test_workers_of_a_preloading_server_inherit_no_connection(start: Any) -> None:
+def test_workers_of_a_preloading_server_inherit_no_connection(start):
     for app in start(), start():  # the first one makes the database, the second one finds it
         with app.app_context():
-            assert db.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+            assert db.engine.pool.checkedin() == 0
 
 
-def test_database_is_its_owners_alone(start: Any, folder: Path) -> None:
+def test_database_is_its_owners_alone(start, folder):
     folder.mkdir(mode=0o755, parents=True)
     app = start()
     with app.app_context(), database.transaction() as session:

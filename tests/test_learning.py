@@ -357,10 +357,7 @@ def test_records_of_nobody_are_refused(app, school, make_user, kind):
         learner.upper(),
         learner + "0",
         learner.replace("-", ""),
-        f"urn:uuid:{learner}",
-        learner + "%0A",
-        learner + "%27%20OR%201=1--",
-        "nobody",
+        *(f"urn:uuid:{learner}", learner + "%0A", learner + "%27%20OR%201=1--", "nobody"),
         "x" * 300,
     ):
         failure(school.put(kind.path, kind.body, of=of), 404, "user_not_found")
@@ -534,21 +531,11 @@ def test_numbers_have_bounds(school, kind, field, good, bad):
 
 
 GOOD_NAMES = [
-    "N",
-    "n" * 200,
-    " \u3000trimmed\u2003 ",
-    "  " + "n" * 200 + "\n",
-    "\U0001f600" * 200,
+    *("N", "n" * 200, " \u3000trimmed\u2003 ", "  " + "n" * 200 + "\n", "\U0001f600" * 200),
     "Ünïcödé \u202e \u200d <b>'\"; DROP TABLE users; --",
 ]
 BAD_NAMES = [
-    "",
-    " ",
-    "\u3000\n\t",
-    "n" * 201,
-    "\U0001f600" * 201,
-    "a\tb",
-    "a\x00",
+    *("", " ", "\u3000\n\t", "n" * 201, "\U0001f600" * 201, "a\tb", "a\x00"),
     None,
     7,
     ["Python"],
@@ -588,10 +575,7 @@ def test_credential_url_is_a_plain_link_or_empty(school):
     good = ["https://example.org/1?of=me#top", " https://example.org/ ", "", "   "]
     good.append(long + "a" * (200 - len(long)))
     bad = [
-        "javascript:alert(1)",
-        "example.org",
-        "https://user@example.org/",
-        long + "\x00",
+        *("javascript:alert(1)", "example.org", "https://user@example.org/", long + "\x00"),
         None,
         {},
     ]

@@ -1,22 +1,14 @@
 """Migrations: they make what the models say, on both databases, and can be taken back."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from flask import Flask
 from real_service import SECRET, empty_database
 from sqlalchemy import (
-    URL,
     CheckConstraint,
     Column,
-    Connection,
-    Engine,
     Integer,
     MetaData,
     create_engine,
@@ -54,12 +46,12 @@ USER = {
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+def url(request, tmp_path):
     return empty_database(request, tmp_path)
 
 
 @pytest.fixture
-def app(url: URL) -> Iterator[Flask]:
+def app(url):
     """An application whose database has no tables yet."""
     app = create_app(Settings(database_url=url, secret_key=SECRET))
     yield app
@@ -68,19 +60,19 @@ def app(url: URL) -> Iterator[Flask]:
 
 
 @pytest.fixture
-def engine(url: URL) -> Iterator[Engine]:
+def engine(url):
     """A way to the same database that is not the application's."""
     engine = create_engine(url)
     yield engine
     engine.dispose()
 
 
-def differences(connection: Connection, metadata: MetaData = Base.metadata) -> list[Any]:
+def differences(connection, metadata=Base.metadata):
     context = MigrationContext.configure(connection, opts={"compare_type": True})
     return list(compare_metadata(context, metadata))
 
 
-def checks_in(metadata: MetaData) -> set[tuple[str, str]]:
+def checks_in(metadata):
     return {
         (table.name, str(constraint.name))
         for table in metadata.tables.values()
@@ -89,7 +81,7 @@ def checks_in(metadata: MetaData) -> set[tuple[str, str]]:
     }
 
 
-def test_migrations_make_what_the_models_say(app: Flask, engine: Engine) -> None:
+def test_migrations_make_what_the_models_say(app, engine):
     database.upgrade(app)
     with engine.connect() as connection:
         assert differences(connection) == []
@@ -113,7 +105,7 @@ def test_migrations_make_what_the_models_say(app: Flask, engine: Engine) -> None
     }
 
 
-def test_a_column_without_a_migration_is_found(app: Flask, engine: Engine) -> None:
+def test_a_column_without_a_migration_is_found(app, engine):
     database.upgrade(app)
     drifted = MetaData(naming_convention=Base.metadata.naming_convention)
     for table in Base.metadata.tables.values():
@@ -124,7 +116,7 @@ def test_a_column_without_a_migration_is_found(app: Flask, engine: Engine) -> No
     assert (kind, table_name, column.name) == ("add_column", "users", "age")
 
 
-def test_migrations_can_be_taken_back_and_run_again(app: Flask, engine: Engine) -> None:
+def test_migrations_can_be_taken_back_and_run_again(app, engine):
     database.upgrade(app)
     with app.app_context():
         command.downgrade(database.enable_migrations(app).get_config(), "base")
@@ -134,14 +126,14 @@ def test_migrations_can_be_taken_back_and_run_again(app: Flask, engine: Engine) 
         assert differences(connection) == []
 
 
-def test_there_is_one_newest_revision_and_the_code_names_it(app: Flask) -> None:
+def test_there_is_one_newest_revision_and_the_code_names_it(app):
     with app.app_context():
         scripts = ScriptDirectory.from_config(database.enable_migrations(app).get_config())
     assert scripts.get_heads() == [database.SCHEMA_REVISION]
     assert len(scripts.get_bases()) == 1
 
 
-def test_service_is_ready_once_its_schema_is_current(app: Flask) -> None:
+def test_service_is_ready_once_its_schema_is_current(app):
     client = app.test_client()
     before = client.get("/readyz")
     assert (before.status_code, before.get_json()["error"]["code"]) == (503, "unavailable")
@@ -149,7 +141,7 @@ def test_service_is_ready_once_its_schema_is_current(app: Flask) -> None:
     assert client.get("/readyz").status_code == 200
 
 
-def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine) -> None:
+def test_upgrade_of_a_current_schema_changes_nothing(app, engine):
     database.upgrade(app)
     with engine.begin() as connection:
         connection.execute(insert(User), USER)
@@ -175,9 +167,7 @@ def test_upgrade_of_a_current_schema_changes_nothing(app: Flask, engine: Engine)
         ({"theme": "blue"}, "theme"),
     ],
 )
-def test_database_refuses_a_bad_account(
-    app: Flask, engine: Engine, changes: dict[str, str], constraint: str
-) -> None:
+def test_database_refuses_a_bad_account(app, engine, changes, constraint):
     database.upgrade(app)
     with (
         engine.begin() as connection,
@@ -189,7 +179,7 @@ def test_database_refuses_a_bad_account(
         connection.execute(insert(User), USER | changes)
 
 
-BAD_RECORDS: list[tuple[type[Base], dict[str, Any], str]] = [
+BAD_RECORDS = [
     (Course, {"lessons": 0}, "ck_courses_lessons"),
     (Course, {"lessons": 10_001}, "ck_courses_lessons"),
     (Course, {"name": ""}, "ck_courses_name_length"),
@@ -207,10 +197,10 @@ BAD_RECORDS: list[tuple[type[Base], dict[str, Any], str]] = [
 ]
 
 
-def test_database_refuses_a_bad_record(app: Flask) -> None:
+def test_database_refuses_a_bad_record(app):
     database.upgrade(app)
     moment = clock.utcnow()
-    good: dict[type[Base], dict[str, Any]] = {
+    good = {
         Course: {"id": "c", "name": "C", "lessons": 1},
         Lesson: {"id": "l", "course_id": "c", "completed_at": moment, "minutes": 0},
         Achievement: {"id": "a", "name": "A", "earned_at": moment},
@@ -236,7 +226,7 @@ def test_database_refuses_a_bad_record(app: Flask) -> None:
                 work.execute(insert(table), bad)
 
 
-def test_database_refuses_a_second_account_of_the_same_name(app: Flask, engine: Engine) -> None:
+def test_database_refuses_a_second_account_of_the_same_name(app, engine):
     database.upgrade(app)
     with engine.begin() as connection:
         connection.execute(insert(User), USER)
@@ -248,7 +238,7 @@ def test_database_refuses_a_second_account_of_the_same_name(app: Flask, engine: 
             connection.execute(insert(User), USER | changes)
 
 
-def test_sessions_belong_to_an_account_and_go_with_it(app: Flask) -> None:
+def test_sessions_belong_to_an_account_and_go_with_it(app):
     database.upgrade(app)
     moment = clock.utcnow()
     session = {

@@ -12,20 +12,8 @@ from database import reading, transaction
 from models import User, UserSession, search_key
 
 PROFILE = {
-    "id",
-    "username",
-    "email",
-    "firstName",
-    "lastName",
-    "avatar",
-    "role",
-    "joinDate",
-    "lastLogin",
-    "isActive",
-    "bio",
-    "location",
-    "website",
-    "emailVerified",
+    *("id", "username", "email", "firstName", "lastName", "avatar", "role", "joinDate"),
+    *("lastLogin", "isActive", "bio", "location", "website", "emailVerified"),
 }
 PUBLIC = PROFILE - {"email", "lastLogin", "isActive", "emailVerified"}
 DEFAULTS = {
@@ -131,14 +119,10 @@ def test_length_of_a_text_is_bounded(put, field, fits, too_much):
 @pytest.mark.parametrize(
     "link",
     [
-        "https://example.org",
-        "http://example.org:8080/",
-        "HTTPS://Example.org/Path",
+        *("https://example.org", "http://example.org:8080/", "HTTPS://Example.org/Path"),
         "https://xn--bcher-kva.example/",
-        "https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df",
-        "http://192.0.2.1/x",
-        "https://[2001:db8::1]/",
-        "https://example.org/a@b",
+        *("https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df", "http://192.0.2.1/x"),
+        *("https://[2001:db8::1]/", "https://example.org/a@b"),
     ],
 )
 def test_website_may_be_any_web_address(put, link):
@@ -148,23 +132,12 @@ def test_website_may_be_any_web_address(put, link):
 @pytest.mark.parametrize(
     "link",
     [
-        "example.org",
-        "//example.org",
-        "ftp://example.org",
-        "javascript:alert(1)",
-        "javascript://example.org/%0aalert(1)",
-        "data:text/html,x",
-        "mailto:me@example.org",
-        "https://",
-        "https:///path",
-        "https://exa mple.org",
-        "https://example.org/a b",
-        'https://example.org/"onclick="x',
-        "https://example.org/<script>",
-        "https://example.org\\@evil.example",
-        "https://known.example@evil.example/",
-        "https://user:password@example.org/",
-        "https://example.org/\u202egpj.exe",
+        *("example.org", "//example.org", "ftp://example.org", "javascript:alert(1)"),
+        *("javascript://example.org/%0aalert(1)", "data:text/html,x", "mailto:me@example.org"),
+        *("https://", "https:///path", "https://exa mple.org", "https://example.org/a b"),
+        *('https://example.org/"onclick="x', "https://example.org/<script>"),
+        *("https://example.org\\@evil.example", "https://known.example@evil.example/"),
+        *("https://user:password@example.org/", "https://example.org/\u202egpj.exe"),
         "https://example..org",
     ],
 )
@@ -218,14 +191,7 @@ def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, 
     [
         UNKNOWN_ID,
         UNKNOWN_ID.upper(),
-        "nobody",
-        "0",
-        "%00",
-        "me",
-        "x" * 3000,
-        "%F0%9F%98%80",
-        "profiles",
-        "profile%0A",
+        *("nobody", "0", "%00", "me", "x" * 3000, "%F0%9F%98%80", "profiles", "profile%0A"),
     ],
 )
 @pytest.mark.parametrize("prefix", ["/api", ""])

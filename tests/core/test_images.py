@@ -120,7 +120,7 @@ def segment(kind, data):
     return b"\xff" + bytes([kind]) + struct.pack(">H", len(data) + 2) + data
 
 
-def jpeg(width, height, layers=3, frame=0xC2, scans=1, extra=b""):
+def jpeg(width, height, layers=3, frame=194, scans=1, extra=b""):
     """A grey JPEG whose scans all come without data."""
     components = b"".join(bytes([number + 1, 0x11, 0]) for number in range(layers))
     table = bytes([0, 1]) + bytes(14) + b"\0"
@@ -368,9 +368,7 @@ def test_a_large_jpeg_comes_out_upright(make):
 @pytest.mark.parametrize(
     "block",
     [
-        b"",
-        b"II*\0",
-        b"nonsense" * 9,
+        *(b"", b"II*\0", b"nonsense" * 9),
         exif(6)[:-8],
         exif(99),
         exif(0),
@@ -501,9 +499,7 @@ def test_pictures_at_their_limits_are_made(make):
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\0",
-        b"<html><body>hello</body></html>",
+        *(b"", b"\0", b"<html><body>hello</body></html>"),
         b"<svg xmlns='http://www.w3.org/2000/svg'/>",
         b"PK\x03\x04" + bytes(100),
         b"%PDF-1.7\n%%EOF",
@@ -585,7 +581,7 @@ def test_a_file_that_cannot_be_read_is_no_bad_picture(avatars):
 # Files made to do harm
 
 
-def many(piece, count=200_000):
+def many(piece, count=200000):
     return piece * count
 
 

@@ -1,21 +1,17 @@
 """Two services with two workers each count in one database, as two machines do."""
 
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from real_service import MailServer, Service, deployed, empty_database, registration
+from real_service import deployed, empty_database, registration
 
 AT_ONCE = 12
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def machines(
-    request: pytest.FixtureRequest, tmp_path: Path, mail_server: MailServer
-) -> Iterator[list[Service]]:
+def machines(request, tmp_path, mail_server):
     url = empty_database(request, tmp_path)
     with ExitStack() as running:
         yield [
@@ -26,13 +22,11 @@ def machines(
         ]
 
 
-def test_limits_hold_across_machines_and_workers(
-    machines: list[Service], mail_server: MailServer
-) -> None:
-    def post(number: int, path: str, body: dict[str, str]) -> int:
+def test_limits_hold_across_machines_and_workers(machines, mail_server):
+    def post(number, path, body):
         return machines[number % 2].call("POST", f"/api/auth/{path}", body).status
 
-    def statuses(path: str, bodies: list[dict[str, str]]) -> Counter[int]:
+    def statuses(path, bodies):
         with ThreadPoolExecutor(AT_ONCE) as threads:
             done = [threads.submit(post, number, path, body) for number, body in enumerate(bodies)]
             return Counter(each.result() for each in done)

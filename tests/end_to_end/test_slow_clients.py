@@ -5,15 +5,13 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from gunicorn.http import errors as unread
 from PIL import Image
-from real_service import MailServer, Service, deployed, read_answer, registration
+from real_service import deployed, read_answer, registration
 from sqlalchemy import URL
 
 from config import ROOT, THREADS, Settings
@@ -31,7 +29,7 @@ DOWNLOAD = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r
 
 
 @pytest.fixture(scope="module")
-def service(folder: Path, mail_server: MailServer) -> Iterator[Service]:
+def service(folder, mail_server):
     """A service that does not wait long. The database does not matter here."""
     url = URL.create("sqlite", database=str(folder / "slow.db"))
     log = folder / "slow.log"
@@ -40,13 +38,13 @@ def service(folder: Path, mail_server: MailServer) -> Iterator[Service]:
 
 
 @pytest.fixture(autouse=True)
-def _no_traceback(service: Service) -> Iterator[None]:
+def _no_traceback(service):
     yield
     assert "Traceback" not in service.log()
 
 
 @contextmanager
-def connected(service: Service, sent: bytes = b"", buffer: int = 0) -> Iterator[socket.socket]:
+def connected(service, sent=b"", buffer=0):
     """Open a connection and send something. `buffer` is what its system takes of an answer."""
     with socket.socket() as connection:
         connection.settimeout(20)
@@ -58,18 +56,18 @@ def connected(service: Service, sent: bytes = b"", buffer: int = 0) -> Iterator[
         yield connection
 
 
-def everything(connection: socket.socket) -> bytes:
+def everything(connection):
     """Return what comes until the service closes the connection."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def error_in(answer: bytes) -> tuple[int, str]:
+def error_in(answer):
     """Return the status and the code of an error, which is all that came."""
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"]
 
 
-def one_answer(connection: socket.socket) -> bytes:
+def one_answer(connection):
     """Return one answer that is JSON, and leave the connection open."""
     answer = b""
     while not answer.endswith(b"}"):
@@ -80,7 +78,7 @@ def one_answer(connection: socket.socket) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def login(service: Service) -> dict[str, str]:
+def login(service):
     user = registration("hasty")
     assert service.call("POST", "/api/auth/register", user).status == 201
     return {"email": user["email"], "password": user["password"]}
@@ -96,7 +94,7 @@ def login(service: Service) -> dict[str, str]:
         pytest.param(CHUNKED + b"ff\r\n{", id="half a chunk"),
     ],
 )
-def test_a_silent_client_is_given_up_on(service: Service, sent: bytes) -> None:
+def test_a_silent_client_is_given_up_on(service, sent):
     started = time.monotonic()
     with connected(service, sent) as connection:
         answer = everything(connection)
@@ -106,9 +104,7 @@ def test_a_silent_client_is_given_up_on(service: Service, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"GET /", LOGIN.replace(b"60", b"60000"), CHUNKED + b"fff\r\n"])
-def test_a_client_that_sends_a_byte_now_and_then_is_given_up_on(
-    service: Service, sent: bytes
-) -> None:
+def test_a_client_that_sends_a_byte_now_and_then_is_given_up_on(service, sent):
     started = time.monotonic()
     with connected(service, sent) as connection:
         connection.settimeout(SILENCE / 3)
@@ -123,9 +119,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_given_up_on(
 
 
 @pytest.mark.parametrize("shape", ["head", "body", "chunks"])
-def test_a_slow_client_within_both_bounds_is_served(
-    service: Service, login: dict[str, str], shape: str
-) -> None:
+def test_a_slow_client_within_both_bounds_is_served(service, login, shape):
     body = json.dumps(login).encode()
     head, slow, expected = {
         "head": (b"", HEALTH, b"HTTP/1.1 200 "),
@@ -139,14 +133,14 @@ def test_a_slow_client_within_both_bounds_is_served(
         assert one_answer(connection).startswith(expected)
 
 
-def test_a_client_that_reads_nothing_is_given_up_on(service: Service) -> None:
+def test_a_client_that_reads_nothing_is_given_up_on(service):
     with connected(service, DOWNLOAD * 4, buffer=4096) as connection:
         time.sleep(SILENCE + 2)
         connection.settimeout(SILENCE)
         assert len(everything(connection)) < 5_000_000
 
 
-def test_a_client_that_reads_a_little_now_and_then_is_given_up_on(service: Service) -> None:
+def test_a_client_that_reads_a_little_now_and_then_is_given_up_on(service):
     with connected(service, DOWNLOAD * 4, buffer=4096) as connection:
         ends = time.monotonic() + LONGEST + SILENCE + 1
         while time.monotonic() < ends:
@@ -155,9 +149,7 @@ def test_a_client_that_reads_a_little_now_and_then_is_given_up_on(service: Servi
         assert len(everything(connection)) < 5_000_000
 
 
-def test_time_in_which_the_client_is_idle_between_two_requests_does_not_count(
-    service: Service,
-) -> None:
+def test_time_in_which_the_client_is_idle_between_two_requests_does_not_count(service):
     with connected(service) as connection:
         for pause in (0, SILENCE + 1, LONGEST + 1):
             time.sleep(pause)
@@ -165,9 +157,7 @@ def test_time_in_which_the_client_is_idle_between_two_requests_does_not_count(
             assert one_answer(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_slow_clients_with_a_thread_each_do_not_slow_down_the_others(
-    service: Service, login: dict[str, str]
-) -> None:
+def test_slow_clients_with_a_thread_each_do_not_slow_down_the_others(service, login):
     # The workers do not share them evenly. One thread of each stays free, even if one gets all.
     with ExitStack() as crowd:
         for number in range(THREADS - 1):
@@ -183,9 +173,7 @@ def test_slow_clients_with_a_thread_each_do_not_slow_down_the_others(
 @pytest.mark.parametrize(
     "sent", [b"GET /healthz HTTP/1.0\r\n\r\n", b"no request\r\n\r\n"], ids=["answer", "error"]
 )
-def test_connections_that_clients_leave_open_do_not_stop_a_worker(
-    service: Service, sent: bytes
-) -> None:
+def test_connections_that_clients_leave_open_do_not_stop_a_worker(service, sent):
     # gunicorn itself waits two seconds for each of them, one after the other.
     with ExitStack() as crowd:
         for _ in range(20):
@@ -196,7 +184,7 @@ def test_connections_that_clients_leave_open_do_not_stop_a_worker(
         assert time.monotonic() - started < 2
 
 
-def test_a_stalled_body_is_a_bad_request_and_its_rest_is_no_request(service: Service) -> None:
+def test_a_stalled_body_is_a_bad_request_and_its_rest_is_no_request(service):
     with connected(service, LOGIN + b"{") as connection:
         answer = one_answer(connection)
         rest = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -217,7 +205,7 @@ def test_a_stalled_body_is_a_bad_request_and_its_rest_is_no_request(service: Ser
         ),
     ],
 )
-def test_the_rest_of_a_refused_body_is_no_request(service: Service, sent: bytes) -> None:
+def test_the_rest_of_a_refused_body_is_no_request(service, sent):
     with connected(service) as connection:
         with suppress(ConnectionError):
             connection.sendall(sent + b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
@@ -229,9 +217,7 @@ def test_the_rest_of_a_refused_body_is_no_request(service: Service, sent: bytes)
 
 @pytest.mark.parametrize("hangs_up", [True, False])
 @pytest.mark.parametrize("shape", ["JSON", "multipart"])
-def test_what_is_cut_off_is_not_acted_on_however_whole_it_looks(
-    service: Service, login: dict[str, str], hangs_up: bool, shape: str
-) -> None:
+def test_what_is_cut_off_is_not_acted_on_however_whole_it_looks(service, login, hangs_up, shape):
     if shape == "JSON":
         path, kind, body = "auth/login", "application/json", json.dumps(login).encode()
         headers = b""
@@ -253,7 +239,7 @@ def test_what_is_cut_off_is_not_acted_on_however_whole_it_looks(
     assert b"could not be read to its end" in answer
 
 
-def test_a_request_after_a_refused_body_is_answered(service: Service) -> None:
+def test_a_request_after_a_refused_body_is_answered(service):
     body = b"x" * 200_000
     refused = LOGIN.replace(b"60", b"%d" % len(body)) + body
     last = HEALTH.replace(b"localhost", b"localhost\r\nConnection: close")
@@ -263,9 +249,7 @@ def test_a_request_after_a_refused_body_is_answered(service: Service) -> None:
     assert answers.count(b"HTTP/1.1 200 ") == 1
 
 
-def test_slow_clients_do_not_keep_a_service_that_is_told_to_stop(
-    tmp_path: Path, mail_server: MailServer
-) -> None:
+def test_slow_clients_do_not_keep_a_service_that_is_told_to_stop(tmp_path, mail_server):
     url = URL.create("sqlite", database=str(tmp_path / "service.db"))
     log = tmp_path / "service.log"
     with ExitStack() as crowd, deployed(url, mail_server.port, log, **IMPATIENT) as service:
@@ -278,7 +262,7 @@ def test_slow_clients_do_not_keep_a_service_that_is_told_to_stop(
     assert "Traceback" not in log.read_text()
 
 
-def test_a_slow_but_steady_upload_is_taken(service: Service, login: dict[str, str]) -> None:
+def test_a_slow_but_steady_upload_is_taken(service, login):
     token = service.call("POST", "/api/auth/login", login).data["accessToken"]
     file = io.BytesIO()
     Image.frombytes("RGB", (260, 260), os.urandom(3 * 260 * 260)).save(file, "PNG")
@@ -289,7 +273,7 @@ def test_a_slow_but_steady_upload_is_taken(service: Service, login: dict[str, st
     )
     assert len(body) > 200_000
 
-    def slowly() -> Iterator[bytes]:
+    def slowly():
         for start in range(0, len(body), 10_000):
             yield body[start : start + 10_000]
             time.sleep(0.1)  # in all, longer than SILENCE
@@ -307,7 +291,7 @@ def test_a_slow_but_steady_upload_is_taken(service: Service, login: dict[str, st
         connection.close()
 
 
-def test_a_download_arrives_whole(service: Service) -> None:
+def test_a_download_arrives_whole(service):
     sent = DOWNLOAD.replace(b"localhost", b"localhost\r\nConnection: close")
     with connected(service, sent, buffer=65536) as connection:
         time.sleep(SILENCE / 3)
@@ -333,23 +317,11 @@ def test_a_download_arrives_whole(service: Service) -> None:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 forged\r\n\r\n", 400),
     ],
     ids=[
-        "long line",
-        "long header",
-        "many headers",
-        "space in a name",
-        "control character",
-        "method",
-        "no version",
-        "version",
-        "expectation",
-        "transfer coding",
-        "length",
-        "TLS",
+        *("long line", "long header", "many headers", "space in a name", "control character"),
+        *("method", "no version", "version", "expectation", "transfer coding", "length", "TLS"),
     ],
 )
-def test_what_is_no_request_gets_an_error_like_any_other(
-    service: Service, sent: bytes, status: int
-) -> None:
+def test_what_is_no_request_gets_an_error_like_any_other(service, sent, status):
     before = len(service.log())
     with connected(service, sent) as connection:
         head, _, body = everything(connection).decode().partition("\r\n\r\n")
@@ -371,9 +343,7 @@ def test_what_is_no_request_gets_an_error_like_any_other(
     assert "forged" not in line.lower()
 
 
-def test_an_error_outside_of_the_application_is_an_internal_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_error_outside_of_the_application_is_an_internal_error(caplog):
     broken = worker.Worker.__new__(worker.Worker)
     settings = Settings(public_url="https://accounts.example.org")
     broken.wsgi = SimpleNamespace(extensions={"settings": settings})

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from helpers import race
 from PIL import Image
-from real_service import Answer, Service, read_answer, registration
+from real_service import read_answer, registration
 
 MEGABYTE = 1024 * 1024
 AT_ONCE = 8
 BOUNDARY = "a-boundary"
 
 
-def logged_in(service: Service, name: str) -> str:
+def logged_in(service, name):
     user = registration(name)
     assert service.call("POST", "/api/auth/register", user).status == 201
     login = {"email": user["email"], "password": user["password"]}
     return str(service.call("POST", "/api/auth/login", login).data["accessToken"])
 
 
-def upload(service: Service, picture: bytes, token: str) -> Answer:
+def upload(service, picture, token):
     head = (
         f"--{BOUNDARY}\r\nContent-Disposition: form-data; "
         'name="avatar"; filename="me"\r\nContent-Type: image/jpeg\r\n\r\n'
@@ -43,14 +43,14 @@ def upload(service: Service, picture: bytes, token: str) -> Answer:
         connection.close()
 
 
-def memory(worker: int, what: str) -> int:
+def memory(worker, what):
     """Return a worker's memory in bytes: VmRSS now, VmHWM at its most."""
     status = Path(f"/proc/{worker}/status").read_text()
     (kibibytes,) = re.findall(rf"^{what}:\s+(\d+) kB$", status, re.M)
     return int(kibibytes) * 1024
 
 
-def picture(kind: str, side: int, **options: object) -> bytes:
+def picture(kind, side, **options):
     file = io.BytesIO()
     base = Image.radial_gradient("L").resize((side, side), Image.Resampling.NEAREST)
     Image.merge("RGB", (base, base.transpose(Image.Transpose.ROTATE_90), base)).save(
@@ -61,7 +61,7 @@ def picture(kind: str, side: int, **options: object) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
-def test_a_worker_grows_by_less_than_200_mb_however_many_pictures_come(service: Service) -> None:
+def test_a_worker_grows_by_less_than_200_mb_however_many_pictures_come(service):
     token = logged_in(service, "painter")
     largest = [
         picture("JPEG", 5000, progressive=True, subsampling=0, quality=80),
@@ -83,9 +83,7 @@ def test_a_worker_grows_by_less_than_200_mb_however_many_pictures_come(service: 
     print(f"grown by {grown / MEGABYTE:.0f} MB")
 
 
-def test_more_uploads_than_can_wait_are_asked_to_come_again_and_reads_stay_quick(
-    service: Service,
-) -> None:
+def test_more_uploads_than_can_wait_are_asked_to_come_again_and_reads_stay_quick(service):
     token = logged_in(service, "crowd")
     heavy = picture("PNG", 1500, compress_level=1)
     with service.answered_by(service.workers()[0]):

@@ -175,9 +175,7 @@ def test_what_is_no_http_is_refused_and_not_logged(service):
 @pytest.mark.parametrize(
     "body",
     [
-        b"zz\r\nabc\r\n0\r\n\r\n",
-        b"2\r\n{}\r\n0\r\nno trailer\r\n\r\n",
-        b"2\r\n{}xx0\r\n\r\n",
+        *(b"zz\r\nabc\r\n0\r\n\r\n", b"2\r\n{}\r\n0\r\nno trailer\r\n\r\n", b"2\r\n{}xx0\r\n\r\n"),
         b"2;" + b"x" * 9000 + b"\r\n{}\r\n0\r\n\r\n",
     ],
     ids=["no size", "no trailer", "no end", "long extension"],

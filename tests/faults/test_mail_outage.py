@@ -2,13 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from clients import CONFIRM, RESET, Client, wait_for_mails
-from real_service import MailServer, Service, registration
+from real_service import MailServer, registration
 from sqlalchemy import URL
 
 # Seconds. No answer takes so long, however long the mail server does.
@@ -21,21 +18,17 @@ class MoodyMailServer(MailServer):
     delay = 0.0
     drops = 0
 
-    async def handle_MAIL(
-        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
-    ) -> str:
+    async def handle_MAIL(self, server, session, envelope, address, options):
         await asyncio.sleep(self.delay)
         envelope.mail_from = address
         return "250 OK"
 
-    async def handle_RCPT(
-        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
-    ) -> str:
+    async def handle_RCPT(self, server, session, envelope, address, options):
         await asyncio.sleep(self.delay)
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server, session, envelope):
         await asyncio.sleep(self.delay)
         if self.drops:
             self.drops -= 1
@@ -45,13 +38,13 @@ class MoodyMailServer(MailServer):
 
 
 @pytest.fixture
-def mail_server() -> Iterator[MoodyMailServer]:
+def mail_server():
     server = MoodyMailServer()
     yield server
     server.stop()
 
 
-def ask_for_mails(service: Service, name: str, number: int) -> set[tuple[str, str]]:
+def ask_for_mails(service, name, number):
     """Register so many and forget their passwords; return the mails that must come."""
     expected = set()
     for count in range(number):
@@ -68,13 +61,11 @@ def ask_for_mails(service: Service, name: str, number: int) -> set[tuple[str, st
 
 
 @pytest.fixture
-def service(run: Callable[..., Service], tmp_path: Path) -> Service:
+def service(run, tmp_path):
     return run(URL.create("sqlite", database=str(tmp_path / "service.db")))
 
 
-def test_no_answer_waits_for_a_slow_mail_server(
-    service: Service, mail_server: MoodyMailServer
-) -> None:
+def test_no_answer_waits_for_a_slow_mail_server(service, mail_server):
     mail_server.delay = 0.5
     mail_server.start()
     expected = ask_for_mails(service, "user", 2)
@@ -83,9 +74,7 @@ def test_no_answer_waits_for_a_slow_mail_server(
 
 
 @pytest.mark.faults
-def test_mails_outlive_a_server_that_is_down_breaks_off_and_is_slow(
-    service: Service, mail_server: MoodyMailServer
-) -> None:
+def test_mails_outlive_a_server_that_is_down_breaks_off_and_is_slow(service, mail_server):
     expected = ask_for_mails(service, "down", 5)
     mail_server.drops = 2
     mail_server.start()
@@ -100,9 +89,7 @@ def test_mails_outlive_a_server_that_is_down_breaks_off_and_is_slow(
 
 
 @pytest.mark.faults
-def test_mails_that_a_silent_server_held_up_go_out_when_it_speaks(
-    service: Service, mail_server: MoodyMailServer
-) -> None:
+def test_mails_that_a_silent_server_held_up_go_out_when_it_speaks(service, mail_server):
     mail_server.delay = 60.0  # longer than anybody waits for one answer
     mail_server.start()
     expected = ask_for_mails(service, "user", 4)

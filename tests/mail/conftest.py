@@ -4,11 +4,10 @@ import asyncio
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -42,34 +41,30 @@ class Postbox:
     right_login: tuple[bytes, bytes] = (b"post", b"p@ss word")
     arrived: threading.Condition = field(default_factory=threading.Condition)
 
-    def wait_for(self, count: int) -> list[EmailMessage]:
+    def wait_for(self, count):
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.mails) >= count, PATIENCE)
         return self.mails
 
-    def login(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
+    def login(self, server, session, envelope, mechanism, data):
         self.logins.append((data.login, data.password))
         right = (data.login, data.password) == self.right_login
         return AuthResult(success=right, handled=False)
 
-    async def handle_MAIL(
-        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
-    ) -> str:
+    async def handle_MAIL(self, server, session, envelope, address, options):
         self.mail_commands += 1
         if self.to_sender:
             return self.to_sender.popleft()
         envelope.mail_from = address
         return "250 OK"
 
-    async def handle_RCPT(
-        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
-    ) -> str:
+    async def handle_RCPT(self, server, session, envelope, address, options):
         if self.to_recipient:
             return self.to_recipient.popleft()
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server, session, envelope):
         await asyncio.sleep(self.delay)
         if self.drops:
             self.drops -= 1
@@ -87,7 +82,7 @@ class Postbox:
 
 
 class _Server(Controller):
-    def _trigger_server(self) -> None:
+    def _trigger_server(self):
         # Port 0 was asked for; this is the one that the system gave.
         self.port = self.server.sockets[0].getsockname()[1]
         super()._trigger_server()
@@ -101,7 +96,7 @@ class Running:
     box: Postbox
     stop: Callable[[], None]
 
-    def at(self, *, host: str = "localhost", tls: bool = False, login: bool = False) -> Any:
+    def at(self, *, host="localhost", tls=False, login=False):
         """Return the settings that a MAIL_URL to this server gives."""
         user = f"post:{quote('p@ss word')}@" if login else ""
         return smtp.parse_mail_url(f"{'smtps' if tls else 'smtp'}://{user}{host}:{self.port}")
@@ -117,10 +112,10 @@ def authority(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def certify(authority) -> Callable[..., ssl.SSLContext]:
+def certify(authority):
     """Return what a server needs for TLS; its certificate is for `host`."""
 
-    def issue(host: str = "localhost", by: trustme.CA = authority) -> ssl.SSLContext:
+    def issue(host="localhost", by=authority):
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         by.issue_cert(host).configure_cert(context)
         return context
@@ -129,10 +124,10 @@ def certify(authority) -> Callable[..., ssl.SSLContext]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Running]]:
+def serve():
     running = []
 
-    def start(*, smtps: ssl.SSLContext | None = None, **options: Any) -> Running:
+    def start(*, smtps=None, **options):
         box = Postbox()
         server = _Server(
             box,
@@ -155,18 +150,18 @@ def serve() -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
-def use_server(app) -> Callable[[Any], None]:
+def use_server(app):
     """Give the application another MAIL_URL."""
 
-    def use(server: Any) -> None:
+    def use(server):
         app.extensions["settings"] = replace(app.extensions["settings"], mail_url=server)
 
     return use
 
 
 @pytest.fixture
-def outbox_rows(app) -> Callable[[], list[Any]]:
-    def rows() -> list[Any]:
+def outbox_rows(app):
+    def rows():
         with reading() as connection:
             return list(connection.execute(select(OutboxMail.__table__).order_by(OutboxMail.id)))
 

@@ -5,10 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from real_service import (
     PATIENCE,
@@ -30,7 +28,7 @@ SUBJECT = "Confirm your e-mail address"
 
 
 @pytest.fixture
-def mail_server() -> Iterator[MailServer]:
+def mail_server():
     server = MailServer()
     server.start()
     yield server
@@ -38,11 +36,11 @@ def mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
+def new_database(request, tmp_path):
     return empty_database(request, tmp_path)
 
 
-def register(service: Service, name: str) -> str:
+def register(service, name):
     user = registration(name)
     assert service.call("POST", "/api/auth/register", user).status == 201
     return user["email"]
@@ -50,8 +48,8 @@ def register(service: Service, name: str) -> str:
 
 @pytest.mark.parametrize("arguments", ["", "--preload"])
 def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(
-    new_database: URL, mail_server: MailServer, tmp_path: Path, arguments: str
-) -> None:
+    new_database, mail_server, tmp_path, arguments
+):
     log = tmp_path / "service.log"
     settings = {"GUNICORN_CMD_ARGS": arguments, "WEB_CONCURRENCY": "1"}
     with deployed(new_database, mail_server.port, log, **settings) as service:
@@ -70,8 +68,8 @@ def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(
     ("option", "reloads"), [("--no-reload", False), ("--reload", True), ("--debug", True)]
 )
 def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
-    mail_server: MailServer, tmp_path: Path, option: str, reloads: bool
-) -> None:
+    mail_server, tmp_path, option, reloads
+):
     port = free_port()
     url = URL.create("sqlite", database=str(tmp_path / "service.db"))
     env = production(url, mail_server.port, port)
