@@ -1,251 +1,235 @@
 """Fills a migrated database, and makes the tokens and bodies that the load sends.
 
-The rows go in by the tables of models.py, so that they are what the service itself would write.
+The database makes the rows itself, from their numbers: a million take seconds. So everything
+about session 17 can be computed here without asking for it.
 """
 
+import json
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 from uuid import uuid4
 
+import bcrypt
 import jwt
-import orjson
-from sqlalchemy import Connection, Engine, Table, create_engine, func, insert, select, update
-from sqlalchemy.engine import URL
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Connection,
+    Text,
+    cast,
+    create_engine,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+)
 
-from bench.databases import SECRET
-from core.ids import new_row_id, new_token_id
+from bench.databases import SECRET, run_alone
 from core.passwords import Hasher
 from core.tokens import Purpose, TokenCodec
-from extensions import Base
-from models import Achievement, Course, DeniedSession, Lesson, User, UserSession, search_key
+from models import Achievement, Course, DeniedSession, Lesson, User, UserSession
 
 PASSWORD = "Tr4vel-Mug-Blue-42"
+# Fewer users have more sessions, or the refresh tokens would not last for all rounds.
+SESSIONS = 10_000
 # The users who have learning records, or all if there are fewer.
 LEARNERS = 1000
 COURSES = 3
 LESSONS = 10
-ACHIEVEMENTS = 2
-BATCH = 10_000
-LIVE, SPENT = "a browser", "a browser of long ago"
+# Refresh tokens in use at once: each is replaced by its successor, after all others.
+CHAINS = 200
+# The first part of the ids of each kind of row.
+USER, SESSION, SPENT = 1, 2, 3
 
-_codec = TokenCodec([SECRET])
 
+class Data:
+    """A filled database, and what the service may be sent on it."""
 
-@dataclass(frozen=True)
-class Caller:
-    """A user with an open session, and what the session's row says."""
+    def __init__(
+        self, url: URL, users: int, *, cost: int = 4, spent: int = 0, tokens: int = 1000
+    ) -> None:
+        """Add users with open sessions, whose password is hashed at `cost`.
 
-    user_id: str
-    username: str
-    email: str
-    session_id: str
-    refresh_token_id: str
-    last_used_at: datetime
-    expires_at: datetime
+        Beside them, add `spent` sessions that nobody uses again, and as many rows of the denylist
+        that have not expired. `tokens` different access tokens are sent in turn.
+        """
+        self.url = url
+        self.users = users
+        self._now = datetime.now(UTC).replace(microsecond=0)
+        sessions = max(users, SESSIONS)
+        self._fill(sessions, spent, self.hash(cost))
+        someone = random.Random(1)
+        chosen = someone.sample(range(sessions), SESSIONS)
+        self._unused = iter(chosen)
+        self._new = count()
+        reads = [self.access_token(session) for session in chosen[:tokens]]
+        logins = [self.login(someone.randrange(users)) for _ in range(1000)]
+        progress = [self.access_token(session) for session in range(min(users, LEARNERS))]
+        self._lines = {"verify": reads, "profile": reads, "progress": progress, "login": logins}
 
-    def access_token(self) -> str:
+    def lines(self, operation: str, seconds: int = 1) -> list[str]:
+        """Return what to send for so long. What works only once is never returned twice."""
+        if operation == "refresh":
+            lines = [self.refresh_token(session) for session in islice(self._unused, CHAINS)]
+            assert lines, "No refresh tokens are left; measure fewer rounds."
+            return lines
+        if operation == "register":
+            return [registration(f"new-{n:06}") for n in islice(self._new, 1000 * seconds)]
+        return self._lines[operation]
+
+    @staticmethod
+    def hash(cost: int) -> str:
+        return Hasher(cost, parallel=1, waiting=1).hash(PASSWORD)
+
+    def access_token(self, session: int) -> str:
         """Return an access token that outlives any run."""
-        now = datetime.now(UTC)
-        return _codec.encode(
+        return TokenCodec([SECRET]).encode(
             Purpose.ACCESS,
-            self.user_id,
-            issued_at=now,
-            expires_at=now + timedelta(days=1),
-            sid=self.session_id,
+            row_id(USER, session % self.users),
+            issued_at=self._now,
+            expires_at=self._now + timedelta(days=1),
+            sid=row_id(SESSION, session),
             role="student",
         )
 
-    def refresh_token(self) -> str:
+    def refresh_token(self, session: int) -> str:
         """Return the session's refresh token, which works once."""
-        return _codec.encode(
+        return TokenCodec([SECRET]).encode(
             Purpose.REFRESH,
-            self.user_id,
-            issued_at=self.last_used_at,
-            expires_at=self.expires_at,
-            token_id=self.refresh_token_id,
-            sid=self.session_id,
+            row_id(USER, session % self.users),
+            issued_at=self._now,
+            expires_at=self._now + timedelta(days=30),
+            token_id=row_id(SESSION, session),
+            sid=row_id(SESSION, session),
         )
 
-    def tutorial_token(self, kind: str) -> str:
-        """Return a token of Flask-JWT-Extended's own, of kind `access` or `refresh`."""
-        now = datetime.now(UTC)
+    def login(self, user: int) -> str:
+        """Return the body of a login."""
+        return json.dumps({"email": f"user{user:07}@example.org", "password": PASSWORD})
+
+    def _fill(self, sessions: int, spent: int, password_hash: str) -> None:
+        n = literal_column("n", BigInteger)
+        now, long_ago = self._now, self._now - timedelta(days=20)
+        time = User.created_at.type
+        seconds = literal(int(now.timestamp()), BigInteger)
+        name = literal("user", Text) + _digits(n, 7)
+        email = name + "@example.org"
+        user = {
+            "id": _row_id(USER, n),
+            "username": name,
+            "username_key": name,
+            "email": email,
+            "first_name": literal("First", Text),
+            "last_name": literal("Last", Text),
+            "password_hash": literal(password_hash, Text),
+            "created_at": literal(now, time),
+            "search_key": name + "\n" + email + "\nfirst last",
+        }
+
+        def session(kind: int, moment: datetime) -> dict[str, Any]:
+            return {
+                "id": _row_id(kind, n),
+                "user_id": _row_id(USER, n % self.users),
+                "created_at": literal(moment, time),
+                "last_used_at": literal(moment, time),
+                "expires_at": literal(moment + timedelta(days=30), time),
+                "access_expires_at": literal(moment + timedelta(minutes=15), time),
+                "refresh_token_id": _row_id(kind, n),
+                "user_agent": literal("a browser", Text),
+                "ip_address": literal("127.0.0.1", Text),
+            }
+
+        denied = {
+            "session_id": _row_id(SPENT, n),
+            "expires_at": literal(now + timedelta(days=1), time),
+        }
+        course = {
+            "user_id": _row_id(USER, n // COURSES),
+            "id": _digits(n % COURSES, 3),
+            "name": literal("A course", Text),
+            "lessons": literal(LESSONS),
+        }
+        lesson = {
+            "user_id": _row_id(USER, n // (COURSES * LESSONS)),
+            "course_id": _digits(n // LESSONS % COURSES, 3),
+            "id": _digits(n % LESSONS, 3),
+            "completed_at": seconds - n % LESSONS * 86400,
+            "minutes": literal(30),
+        }
+        badge = {
+            "user_id": _row_id(USER, n),
+            "id": literal("badge", Text),
+            "name": literal("A badge", Text),
+            "earned_at": seconds,
+        }
+        learners = min(self.users, LEARNERS)
+        engine = create_engine(self.url)
+        with engine.begin() as connection:
+            _insert(connection, User, self.users, user)
+            _insert(connection, UserSession, sessions, session(SESSION, now))
+            _insert(connection, UserSession, spent, session(SPENT, long_ago))
+            _insert(connection, DeniedSession, spent, denied)
+            _insert(connection, Course, learners * COURSES, course)
+            _insert(connection, Lesson, learners * COURSES * LESSONS, lesson)
+            _insert(connection, Achievement, learners, badge)
+        engine.dispose()
+        if engine.name == "postgresql":
+            # Postgres does this by itself some time after so many new rows.
+            run_alone(self.url, "VACUUM ANALYZE")
+
+
+class TutorialData(Data):
+    """The same for the tutorial stack, with its kinds of token and of password hash."""
+
+    @staticmethod
+    def hash(cost: int) -> str:
+        return bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(cost)).decode()
+
+    def access_token(self, session: int) -> str:
+        return self._token(session, "access")
+
+    def refresh_token(self, session: int) -> str:
+        return self._token(session, "refresh")
+
+    def _token(self, session: int, kind: str) -> str:
         claims = {
             "fresh": False,
-            "iat": now,
+            "iat": self._now,
             "jti": str(uuid4()),
             "type": kind,
-            "sub": self.user_id,
-            "nbf": now,
-            "exp": now + timedelta(days=1),
+            "sub": row_id(USER, session % self.users),
+            "nbf": self._now,
+            "exp": self._now + timedelta(days=1),
         }
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
 
-def username(number: int) -> str:
-    return f"user{number:07}"
+def row_id(kind: int, number: int) -> str:
+    return f"{kind:08}-0000-7000-8000-{number:012}"
 
 
-def fill(url: URL, users: int, *, rounds: int, sessions_each: int = 1, spent: int = 0) -> None:
-    """Add users with open sessions, and so many spent rows.
-
-    All users have the password PASSWORD, hashed once, at the cost of `rounds`. Spent rows are
-    sessions that nobody will use again, and as many rows of the denylist, whose time is not over:
-    those past it leave the database by themselves.
-    """
-    now = datetime.now(UTC)
-    password_hash = Hasher(rounds, parallel=1, waiting=1).hash(PASSWORD)
-    with _connected(url) as engine, engine.begin() as connection:
-        _add_all(connection, User, (_user(n, password_hash, now) for n in range(users)))
-        order = select(User.id).order_by(User.username_key)
-        ids = connection.scalars(order).all()
-        _add_all(
-            connection,
-            UserSession,
-            (_session(id_, now, LIVE) for _ in range(sessions_each) for id_ in ids),
-        )
-        someone = random.Random(1)
-        old = now - timedelta(days=20)
-        _add_all(
-            connection,
-            UserSession,
-            (_session(someone.choice(ids), old, SPENT) for _ in range(spent)),
-        )
-        _add_all(
-            connection,
-            DeniedSession,
-            (
-                {"session_id": new_row_id(), "expires_at": now + timedelta(days=1)}
-                for _ in range(spent)
-            ),
-        )
-        learners = ids[:LEARNERS]
-        for kind, rows in _records(learners, now).items():
-            _add_all(connection, kind, rows)
+def registration(username: str) -> str:
+    """Return the body of a registration."""
+    body = {"username": username, "email": f"{username}@example.org", "password": PASSWORD}
+    return json.dumps({**body, "firstName": "First", "lastName": "Last"})
 
 
-def _add_all(connection: Connection, kind: type[Base], rows: Iterator[dict[str, Any]]) -> None:
-    table = kind.__table__
-    assert isinstance(table, Table)
-    while batch := list(islice(rows, BATCH)):
-        connection.execute(insert(table), batch)
+def _row_id(kind: int, number: Any) -> Any:
+    """Return the same id as an expression in SQL."""
+    return literal(row_id(kind, 0)[:-12], Text) + _digits(number, 12)
 
 
-def _user(number: int, password_hash: str, now: datetime) -> dict[str, Any]:
-    name = username(number)
-    email = f"{name}@example.org"
-    return {
-        "id": new_row_id(),
-        "username": name,
-        "username_key": name,
-        "email": email,
-        "first_name": "First",
-        "last_name": "Last",
-        "password_hash": password_hash,
-        "created_at": now,
-        "search_key": search_key(name, email, "First", "Last"),
-    }
+def _digits(number: Any, width: int) -> Any:
+    return func.substr(cast(number + literal(10**width, BigInteger), Text), 2)
 
 
-def _session(user_id: str, now: datetime, user_agent: str) -> dict[str, Any]:
-    return {
-        "id": new_row_id(),
-        "user_id": user_id,
-        "created_at": now,
-        "last_used_at": now,
-        "expires_at": now + timedelta(days=30),
-        "access_expires_at": now + timedelta(minutes=15),
-        "refresh_token_id": new_token_id(),
-        "user_agent": user_agent,
-        "ip_address": "127.0.0.1",
-    }
-
-
-def _records(learners: list[str], now: datetime) -> dict[type[Base], Iterator[dict[str, Any]]]:
-    courses = (
-        {"user_id": id_, "id": f"course-{n}", "name": f"Course {n}", "lessons": LESSONS}
-        for id_ in learners
-        for n in range(COURSES)
-    )
-    lessons = (
-        {
-            "user_id": id_,
-            "course_id": f"course-{n}",
-            "id": f"lesson-{m}",
-            "completed_at": now - timedelta(days=m),
-            "minutes": 30,
-        }
-        for id_ in learners
-        for n in range(COURSES)
-        for m in range(LESSONS)
-    )
-    achievements = (
-        {"user_id": id_, "id": f"badge-{n}", "name": f"Badge {n}", "earned_at": now}
-        for id_ in learners
-        for n in range(ACHIEVEMENTS)
-    )
-    return {Course: courses, Lesson: lessons, Achievement: achievements}
-
-
-def callers(url: URL, count: int, *, learners: bool = False) -> list[Caller]:
-    """Choose users at random among all, or among those with learning records."""
-    query = (
-        select(
-            User.id,
-            User.username,
-            User.email,
-            UserSession.id,
-            UserSession.refresh_token_id,
-            UserSession.last_used_at,
-            UserSession.expires_at,
-        )
-        .join(UserSession, UserSession.user_id == User.id)
-        .where(UserSession.user_agent == LIVE)
-        .order_by(func.random())
-        .limit(count)
-    )
-    if learners:
-        query = query.where(User.username_key < username(LEARNERS))
-    with _connected(url) as engine, engine.connect() as connection:
-        return [Caller(*row) for row in connection.execute(query)]
-
-
-def use_plain_bcrypt(url: URL, plain_hash: str) -> None:
-    """Give all users a hash that other software can read; it must be one of PASSWORD."""
-    with _connected(url) as engine, engine.begin() as connection:
-        connection.execute(update(User.__table__).values(password_hash=plain_hash))
-
-
-@contextmanager
-def _connected(url: URL) -> Iterator[Engine]:
-    engine = create_engine(url)
-    try:
-        yield engine
-    finally:
-        engine.dispose()  # SQLite's log is merged into its file by the last one to leave
-
-
-def login(email: str) -> str:
-    """Return the body of a login."""
-    return orjson.dumps({"email": email, "password": PASSWORD}).decode()
-
-
-def registrations(label: str) -> Iterator[str]:
-    """Yield bodies of registrations; no two of any label are for the same name."""
-    number = 0
-    while True:
-        number += 1
-        name = f"{label}-{number:06}"
-        yield orjson.dumps(
-            {
-                "username": name,
-                "email": f"{name}@example.org",
-                "password": PASSWORD,
-                "firstName": "First",
-                "lastName": "Last",
-            }
-        ).decode()
+def _insert(connection: Connection, model: Any, rows: int, values: dict[str, Any]) -> None:
+    """Insert so many rows; `n` in the expressions is the number of a row, from 0."""
+    if rows:
+        first = select(literal(0, BigInteger).label("n")).cte("series", recursive=True)
+        series = first.union_all(select(first.c.n + 1).where(first.c.n < rows - 1))
+        row = select(*values.values()).select_from(series)
+        connection.execute(insert(model.__table__).from_select(list(values), row))

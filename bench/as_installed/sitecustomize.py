@@ -1,6 +1,6 @@
-"""Hides what only the tools have brought along: a subject runs as `requirements.txt` has it.
+"""Hides a package that only the development tools install, so that memory is that of production.
 
-PyJWT imports `cryptography` where it is found, which costs 10 MB a process and is never used.
+PyJWT imports `cryptography` where it finds it: 10 MB a process, never used here.
 """
 
 import sys
