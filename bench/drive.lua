@@ -1,58 +1,34 @@
 -- Drives one operation with wrk and looks at every answer.
 --
 -- wrk runs this once for its one thread. The arguments are name=value:
---   send      token: a line of `inputs` is the bearer token, used again and again
---             body: a line of `inputs` is the body, used again and again
---             once: the same, but each line only once
---             refresh: `inputs` are refresh tokens; each answer brings the next one of its chain
---   method, path, inputs
---   status, pattern  what a right answer has; the pattern of a refresh captures the new token
--- It prints the moments of the first thousand answers too, in microseconds.
+--   method, path, inputs   each line of `inputs` is a bearer token (GET) or a body (POST)
+--   use                    again: each line many times; once; or chain: each line is a refresh
+--                          token, whose answer brings the next one
+--   status, pattern        what a right answer has; the pattern of a chain captures the next token
 
 -- Lua's own clocks count seconds, or the CPU.
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long s; long us; } moment; int gettimeofday(moment *, void *);")
 local clock = ffi.new("moment")
 
-local function now()
-  ffi.C.gettimeofday(clock, nil)
-  return tonumber(clock.s) * 1e6 + tonumber(clock.us)
-end
-
 local given = {}
-local inputs = {}
+local requests = {}
 local first, last = 1, 0
 local answers = 0
 
 -- Globals, since the end of the run reads them from outside of the thread.
 good, bad, complaint, moments = 0, 0, "", ""
 
-function init(args)
-  for _, argument in ipairs(args) do
-    local name, value = argument:match("^(%w+)=(.*)$")
-    given[name] = value
-  end
-  for line in io.lines(given.inputs) do
-    last = last + 1
-    if given.send == "refresh" then
-      inputs[last] = line
-    else
-      inputs[last] = make(line)
-    end
-  end
-end
-
-function make(line)
-  local headers = {}
-  if given.send == "token" then
-    headers["Authorization"] = "Bearer " .. line
-    return wrk.format(given.method, given.path, headers)
-  end
-  if given.send == "refresh" then
+local function add(line)
+  local headers = { ["Content-Type"] = "application/json" }
+  if given.use == "chain" then
     line = '{"refreshToken":"' .. line .. '"}'
+  elseif given.method == "GET" then
+    headers = { ["Authorization"] = "Bearer " .. line }
+    line = nil
   end
-  headers["Content-Type"] = "application/json"
-  return wrk.format(given.method, given.path, headers, line)
+  last = last + 1
+  requests[last] = wrk.format(given.method, given.path, headers, line)
 end
 
 local function refuse(why)
@@ -62,28 +38,36 @@ local function refuse(why)
   end
 end
 
+function init(args)
+  for _, argument in ipairs(args) do
+    local name, value = argument:match("^(%w+)=(.*)$")
+    given[name] = value
+  end
+  for line in io.lines(given.inputs) do
+    add(line)
+  end
+end
+
 function request()
   if first > last then
     refuse("there was nothing left to send")
     return wrk.format("GET", "/nothing-left-to-send")
   end
-  local line = inputs[first]
-  if given.send == "token" or given.send == "body" then
+  local found = requests[first]
+  if given.use == "again" then
     first = first % last + 1
-    return line
+  else
+    requests[first] = nil
+    first = first + 1
   end
-  inputs[first] = nil
-  first = first + 1
-  if given.send == "refresh" then
-    return make(line)
-  end
-  return line
+  return found
 end
 
 function response(status, headers, body)
   answers = answers + 1
   if answers <= 1000 then
-    moments = moments .. string.format("%.0f ", now())
+    ffi.C.gettimeofday(clock, nil)
+    moments = moments .. string.format("%.6f ", tonumber(clock.s) + tonumber(clock.us) / 1e6)
   end
   local found = body:match(given.pattern)
   if status ~= tonumber(given.status) or not found then
@@ -91,9 +75,8 @@ function response(status, headers, body)
     return
   end
   good = good + 1
-  if given.send == "refresh" then
-    last = last + 1
-    inputs[last] = found
+  if given.use == "chain" then
+    add(found)
   end
 end
 

@@ -10,9 +10,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 
@@ -20,56 +21,52 @@ from bench.data import Data
 from bench.databases import environment
 from config import ROOT
 
-BENCH = ROOT / "bench"
 # Seconds; only a hang takes so long. A login waits for those before it.
 PATIENCE = 60
-MEBIBYTE = 1024 * 1024
+WORKERS = 2
 
 
 class Failed(Exception):
     """A stack does not start, or its answers are not what they should be."""
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One kind of request; drive.lua says what `send` and Lua's `pattern` are."""
+class Operation(NamedTuple):
+    """One kind of request; drive.lua says what `use` and Lua's `pattern` are."""
 
-    send: str
     method: str
     path: str
+    use: str
     pattern: str
     status: int = 200
 
 
 OPERATIONS = {
-    "verify": Operation("token", "GET", "/api/auth/verify", '"username":"user%d+"'),
-    "profile": Operation("token", "GET", "/api/users/profile", '"firstName":"First"'),
-    "progress": Operation("token", "GET", "/api/users/progress", '"completedLessons":30'),
-    "refresh": Operation("refresh", "POST", "/api/auth/refresh", '"refreshToken":"([^"]+)"'),
-    "login": Operation("body", "POST", "/api/auth/login", '"accessToken":"[^"]+"'),
-    "register": Operation("once", "POST", "/api/auth/register", '"userId":"[^"]+"', 201),
+    "verify": Operation("GET", "/api/auth/verify", "again", '"username":"user%d+"'),
+    "profile": Operation("GET", "/api/users/profile", "again", '"firstName":"First"'),
+    "progress": Operation("GET", "/api/users/progress", "again", '"completedLessons":30'),
+    "refresh": Operation("POST", "/api/auth/refresh", "chain", '"refreshToken":"([^"]+)"'),
+    "login": Operation("POST", "/api/auth/login", "again", '"accessToken":"[^"]+"'),
+    "register": Operation("POST", "/api/auth/register", "once", '"userId":"[^"]+"', 201),
 }
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(NamedTuple):
     """Something that is measured: what gunicorn gets beside its address, and settings."""
 
     title: str
     arguments: tuple[str, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Load:
-    """What wrk saw: answers per second, and milliseconds until half and 99 % of them came."""
+class Round(NamedTuple):
+    """What a load saw: answers per second; milliseconds until half and 99 % of them came."""
 
-    requests: int
+    answers: int
     rate: float
     median: float
     p99: float
-    # Answers per second without those half done at the ends; only few answers need it.
-    pace: float
+    # Milliseconds of CPU of the stack's processes for each request, where it was measured.
+    cpu: float = 0.0
 
 
 class Server:
@@ -77,20 +74,19 @@ class Server:
 
     def __init__(self, stack: Stack, data: Data, folder: Path, *, cost: int) -> None:
         self.title = stack.title
-        self.data = data
+        self._data = data
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
-        self._command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
-        self._command += stack.arguments
+        command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
+        self._command = [*command, "--workers", str(WORKERS), *stack.arguments]
         self._environment = environment(data.url, BCRYPT_ROUNDS=str(cost), **stack.settings)
-        self._folder = folder
-        self._log = folder / f"{self.port}.log"
+        self._files = folder / str(self.port)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
         """Start it; return the seconds until it gave its first answer, a right one to verify."""
         begin = time.monotonic()
-        with open(self._log, "wb") as log:
+        with open(f"{self._files}.log", "wb") as log:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
@@ -100,51 +96,48 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        while True:
-            try:
-                status = self._verify(self.data.lines("verify")[0])
-            except OSError:
-                status = 0
-            seconds = time.monotonic() - begin
-            if status == 200:
-                break
-            if status or self._process.poll() is not None or seconds > PATIENCE:
+        token = self._data.lines("verify")[0]
+        while (status := self._verify(token)) != 200:
+            late = time.monotonic() - begin > PATIENCE
+            if status or late or self._process.poll() is not None:
                 raise self.failed(f"does not start, status {status}")
             time.sleep(0.005)
-        while len(self._processes()) < 3:  # gunicorn and its two workers
+        seconds = time.monotonic() - begin
+        while len(self._processes()) < 1 + WORKERS:
             time.sleep(0.01)
         return seconds
 
     def stop(self) -> None:
         """End it and all of its processes."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(PATIENCE)
-        finally:
-            if self._process.poll() is None:
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
             self._process = None
 
     def check_guard(self) -> None:
         """Raise Failed unless a token with a wrong signature is refused."""
-        head, claims, signature = self.data.lines("verify")[0].split(".")
-        # Flask-JWT-Extended's own response is a 422.
-        if self._verify(f"{head}.{claims}.{signature[::-1]}") not in (401, 422):
+        head, claims, signature = self._data.lines("verify")[0].split(".")
+        if self._verify(f"{head}.{claims}.{signature[::-1]}") != 401:
             raise self.failed("a wrong token was accepted")
 
     def failed(self, why: str) -> Failed:
         """Return what is wrong, with the end of its log."""
-        return Failed(f"{self.title}: {why}\n{self._log.read_text(errors='replace')[-2000:]}")
+        log = Path(f"{self._files}.log")
+        text = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+        return Failed(f"{self.title}: {why}\n{text}")
 
     def _verify(self, token: str) -> int:
+        """Return the status of one call, 0 if nobody answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             headers = {"Authorization": f"Bearer {token}"}
             connection.request("GET", OPERATIONS["verify"].path, headers=headers)
             return connection.getresponse().status
+        except OSError:
+            return 0
         finally:
             connection.close()
 
@@ -153,52 +146,46 @@ class Server:
         master = psutil.Process(self._process.pid)
         return [master, *master.children(recursive=True)]
 
-    def cpu_seconds(self) -> dict[int, float]:
-        """Return the CPU time that each of its processes has used."""
+    def cpu(self) -> dict[int, float]:
+        """Return the seconds of CPU that each of its processes has used."""
         times = {process.pid: process.cpu_times() for process in self._processes()}
         return {pid: time.user + time.system for pid, time in times.items()}
 
     def memory(self) -> float:
         """Return the memory of all of its processes, in MiB: proportional set size (PSS)."""
-        return sum(p.memory_full_info().pss for p in self._processes()) / MEBIBYTE
+        return sum(process.memory_full_info().pss for process in self._processes()) / 1024**2
 
     def settle(self) -> None:
         """Wait until it rests: it may still work on requests whose sender has gone."""
-        deadline = time.monotonic() + PATIENCE
-        before = sum(self.cpu_seconds().values())
-        while time.monotonic() < deadline:
+        before = sum(self.cpu().values())
+        for _ in range(400):
             time.sleep(0.15)
-            after = sum(self.cpu_seconds().values())
+            after = sum(self.cpu().values())
             if after - before < 0.02:
                 return
             before = after
         raise self.failed("does not come to rest")
 
-    def load(self, operation: str, seconds: int, connections: int = 16) -> Load:
+    def load(self, operation: str, seconds: int, connections: int = 16) -> Round:
         """Send one operation for so long. Raises Failed if any response was wrong."""
         return self.finish(self.begin(operation, seconds, connections), operation)
 
-    def begin(
-        self, operation: str, seconds: int, connections: int = 16
-    ) -> "subprocess.Popen[str]":
+    def begin(self, operation: str, seconds: int, connections: int) -> "subprocess.Popen[str]":
         """Start wrk: each connection sends its next request when it has its response."""
-        inputs = self._folder / f"{self.port}-{operation}.inputs"
-        inputs.write_text("\n".join(self.data.lines(operation, seconds)) + "\n")
-        given = {**vars(OPERATIONS[operation]), "inputs": inputs}
+        inputs = Path(f"{self._files}-{operation}.inputs")
+        inputs.write_text("\n".join(self._data.lines(operation, seconds)) + "\n")
+        given = {**OPERATIONS[operation]._asdict(), "inputs": inputs}
+        wrk = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"--timeout={PATIENCE}s"]
+        script = f"--script={ROOT / 'bench' / 'drive.lua'}"
+        arguments = (f"{name}={value}" for name, value in given.items())
         return subprocess.Popen(
-            [
-                *("wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"--timeout={PATIENCE}s"),
-                f"--script={BENCH / 'drive.lua'}",
-                f"http://127.0.0.1:{self.port}",
-                "--",
-                *(f"{name}={value}" for name, value in given.items()),
-            ],
+            [*wrk, script, f"http://127.0.0.1:{self.port}", "--", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def finish(self, wrk: "subprocess.Popen[str]", operation: str) -> Load:
+    def finish(self, wrk: "subprocess.Popen[str]", operation: str) -> Round:
         """Wait for the end of a load. Raises Failed if any response was wrong."""
         output, _ = wrk.communicate()
         found = dict(line.split(" ", 1) for line in output.splitlines() if line[:1].isupper())
@@ -208,13 +195,20 @@ class Server:
         if seen["bad"] or seen["lost"] or not seen["good"]:
             wrong = f"{seen['bad']} wrong answers, {seen['lost']} lost, {seen['good']} good"
             raise self.failed(f"{operation}: {wrong}\n{found['COMPLAINT']}")
-        return Load(
-            requests=seen["good"],
-            rate=seen["good"] / seen["seconds"],
-            median=seen["median"],
-            p99=seen["p99"],
-            pace=pace([float(moment) / 1e6 for moment in found["MOMENTS"].split()]),
-        )
+        rate = seen["good"] / seen["seconds"]
+        if rate < 100:  # a hash each
+            rate = pace([float(moment) for moment in found["MOMENTS"].split()])
+        return Round(seen["good"], rate, seen["median"], seen["p99"])
+
+
+@contextmanager
+def started(*servers: Server) -> Iterator[list[float]]:
+    """Keep the servers running; yield the seconds that each took to start."""
+    try:
+        yield [server.start() for server in servers]
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def require_wrk() -> None:
@@ -223,10 +217,10 @@ def require_wrk() -> None:
         sys.exit("The load is sent by wrk, which is missing. Debian, Ubuntu: apt-get install wrk")
 
 
-def pace(moments: list[float]) -> float:
+def pace(moments: Sequence[float]) -> float:
     """Return events per second, as the slope of their count over time.
 
-    A plain count would be wrong by the events that are half done at both ends.
+    Where few come, a plain count would be wrong by those that are half done at both ends.
     """
     if len(moments) < 3:
         return 0.0

@@ -1,8 +1,8 @@
 """The usual stack of tutorials: Flask-JWT-Extended, Flask-SQLAlchemy's ORM, marshmallow, bcrypt.
 
 A call with a token costs two queries: one for the blocklist, one for the user. A refresh spends
-its token by putting its id on the blocklist. The tables are the service's own, mapped anew; a
-row of `denylist` is a token here and not a session.
+its token by putting its id on the blocklist. The tables are the service's own; a row of `denylist`
+is a token here and not a session.
 """
 
 import os
@@ -21,8 +21,7 @@ from flask_jwt_extended import (
     jwt_required,
 )
 from flask_sqlalchemy import SQLAlchemy
-from marshmallow import Schema, ValidationError, fields, validate
-from sqlalchemy.exc import IntegrityError
+from marshmallow import Schema, ValidationError, fields
 
 app = Flask(__name__)
 # Which driver speaks to Postgres is no part of the comparison.
@@ -31,7 +30,6 @@ app.config["SQLALCHEMY_DATABASE_URI"] = os.environ["DATABASE_URL"].replace(
 )
 app.config["JWT_SECRET_KEY"] = os.environ["SECRET_KEY"]
 app.config["JWT_REFRESH_JSON_KEY"] = "refreshToken"
-ROUNDS = int(os.environ["BCRYPT_ROUNDS"])
 
 db = SQLAlchemy(app)
 jwt = JWTManager(app)
@@ -70,14 +68,6 @@ class BlockedToken(db.Model):  # type: ignore[name-defined,misc]
     expires_at = db.Column(db.DateTime(timezone=True))
 
 
-class RegisterSchema(Schema):
-    username = fields.String(required=True, validate=validate.Length(3, 32))
-    email = fields.Email(required=True)
-    password = fields.String(required=True, load_only=True, validate=validate.Length(8, 72))
-    first_name = fields.String(required=True, data_key="firstName")
-    last_name = fields.String(required=True, data_key="lastName")
-
-
 class LoginSchema(Schema):
     email = fields.Email(required=True)
     password = fields.String(required=True)
@@ -88,21 +78,6 @@ class UserSchema(Schema):
     username = fields.String()
     email = fields.String()
     role = fields.String()
-
-
-class ProfileSchema(UserSchema):
-    first_name = fields.String(data_key="firstName")
-    last_name = fields.String(data_key="lastName")
-    avatar = fields.Function(lambda user: f"/avatars/{user.avatar_digest or 'default'}.webp")
-    bio = fields.String()
-    location = fields.String()
-    website = fields.String()
-    created_at = fields.DateTime(data_key="joinDate")
-    last_login_at = fields.DateTime(data_key="lastLogin")
-    is_active = fields.Boolean(data_key="isActive")
-    email_verified = fields.Function(
-        lambda user: user.email_verified_at is not None, data_key="emailVerified"
-    )
 
 
 @jwt.user_lookup_loader
@@ -128,23 +103,12 @@ def pair(user: Any) -> dict[str, Any]:
     }
 
 
-@app.get("/healthz")
-def healthz() -> Any:
-    return jsonify(success=True)
-
-
 @app.get("/api/auth/verify")
 @jwt_required()
 def verify() -> Any:
     left = get_jwt()["exp"] - int(utcnow().timestamp())
     data = {"valid": True, "expiresIn": left, "user": UserSchema().dump(current_user)}
     return jsonify(success=True, message="This access token is valid.", data=data)
-
-
-@app.get("/api/users/profile")
-@jwt_required()
-def profile() -> Any:
-    return jsonify(success=True, data=ProfileSchema().dump(current_user))
 
 
 @app.post("/api/auth/refresh")
@@ -168,22 +132,3 @@ def login() -> Any:
     db.session.commit()
     data = {**pair(user), "user": UserSchema().dump(user)}
     return jsonify(success=True, message="You are logged in.", data=data)
-
-
-@app.post("/api/auth/register")
-def register() -> Any:
-    body = RegisterSchema().load(request.get_json())
-    password = body.pop("password").encode()
-    user = User(
-        **body,
-        username_key=body["username"].lower(),
-        password_hash=bcrypt.hashpw(password, bcrypt.gensalt(ROUNDS)).decode(),
-    )
-    db.session.add(user)
-    try:
-        db.session.commit()
-    except IntegrityError:
-        db.session.rollback()
-        return jsonify(success=False, error="taken"), 409
-    data = {"userId": user.id, "username": user.username, "email": user.email}
-    return jsonify(success=True, message="Your account is ready.", data=data), 201
