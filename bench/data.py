@@ -30,7 +30,7 @@ from sqlalchemy import (
 from bench.databases import SECRET, run_alone
 from core.passwords import Hasher
 from core.tokens import Purpose, TokenCodec
-from models import Achievement, Course, DeniedSession, Lesson, User, UserSession
+from models import Course, DeniedSession, Lesson, User, UserSession
 
 PASSWORD = "Tr4vel-Mug-Blue-42"
 # Fewer users have more sessions, or the refresh tokens would not last for all rounds.
@@ -66,7 +66,10 @@ class Data:
         self._unused = iter(chosen)
         self._new = count()
         reads = [self.access_token(session) for session in chosen[:tokens]]
-        logins = [self.login(someone.randrange(users)) for _ in range(1000)]
+        logins = [
+            json.dumps({"email": email(someone.randrange(users)), "password": PASSWORD})
+            for _ in range(1000)
+        ]
         progress = [self.access_token(session) for session in range(min(users, LEARNERS))]
         self._lines = {"verify": reads, "profile": reads, "progress": progress, "login": logins}
 
@@ -106,27 +109,23 @@ class Data:
             sid=row_id(SESSION, session),
         )
 
-    def login(self, user: int) -> str:
-        """Return the body of a login."""
-        return json.dumps({"email": f"user{user:07}@example.org", "password": PASSWORD})
-
     def _fill(self, sessions: int, spent: int, password_hash: str) -> None:
         n = literal_column("n", BigInteger)
         now, long_ago = self._now, self._now - timedelta(days=20)
         time = User.created_at.type
         seconds = literal(int(now.timestamp()), BigInteger)
         name = literal("user", Text) + _digits(n, 7)
-        email = name + "@example.org"
+        address = name + "@example.org"
         user = {
             "id": _row_id(USER, n),
             "username": name,
             "username_key": name,
-            "email": email,
+            "email": address,
             "first_name": literal("First", Text),
             "last_name": literal("Last", Text),
             "password_hash": literal(password_hash, Text),
             "created_at": literal(now, time),
-            "search_key": name + "\n" + email + "\nfirst last",
+            "search_key": name + "\n" + address + "\nfirst last",
         }
 
         def session(kind: int, moment: datetime) -> dict[str, Any]:
@@ -159,12 +158,6 @@ class Data:
             "completed_at": seconds - n % LESSONS * 86400,
             "minutes": literal(30),
         }
-        badge = {
-            "user_id": _row_id(USER, n),
-            "id": literal("badge", Text),
-            "name": literal("A badge", Text),
-            "earned_at": seconds,
-        }
         learners = min(self.users, LEARNERS)
         engine = create_engine(self.url)
         with engine.begin() as connection:
@@ -174,7 +167,6 @@ class Data:
             _insert(connection, DeniedSession, spent, denied)
             _insert(connection, Course, learners * COURSES, course)
             _insert(connection, Lesson, learners * COURSES * LESSONS, lesson)
-            _insert(connection, Achievement, learners, badge)
         engine.dispose()
         if engine.name == "postgresql":
             # Postgres does this by itself some time after so many new rows.
@@ -205,6 +197,10 @@ class TutorialData(Data):
             "exp": self._now + timedelta(days=1),
         }
         return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+def email(user: int) -> str:
+    return f"user{user:07}@example.org"
 
 
 def row_id(kind: int, number: int) -> str:

@@ -23,7 +23,6 @@ from config import ROOT
 
 # Seconds; only a hang takes so long. A login waits for those before it.
 PATIENCE = 60
-WORKERS = 2
 
 
 class Failed(Exception):
@@ -72,13 +71,16 @@ class Round(NamedTuple):
 class Server:
     """A stack and its processes, on a port of its own."""
 
-    def __init__(self, stack: Stack, data: Data, folder: Path, *, cost: int) -> None:
+    def __init__(
+        self, stack: Stack, data: Data, folder: Path, *, cost: int, workers: int = 2
+    ) -> None:
         self.title = stack.title
         self._data = data
+        self._workers = workers
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
         command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
-        self._command = [*command, "--workers", str(WORKERS), *stack.arguments]
+        self._command = [*command, "--workers", str(workers), *stack.arguments]
         self._environment = environment(data.url, BCRYPT_ROUNDS=str(cost), **stack.settings)
         self._files = folder / str(self.port)
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,7 +105,7 @@ class Server:
                 raise self.failed(f"does not start, status {status}")
             time.sleep(0.005)
         seconds = time.monotonic() - begin
-        while len(self._processes()) < 1 + WORKERS:
+        while len(self._processes()) < 1 + self._workers:
             time.sleep(0.01)
         return seconds
 

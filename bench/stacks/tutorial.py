@@ -8,7 +8,6 @@ is a token here and not a session.
 import os
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import bcrypt
 from flask import Flask, jsonify, request
@@ -35,29 +34,25 @@ db = SQLAlchemy(app)
 jwt = JWTManager(app)
 
 
-def utcnow() -> datetime:
-    return datetime.now(UTC)
-
-
 class User(db.Model):  # type: ignore[name-defined,misc]
     __tablename__ = "users"
 
-    id = db.Column(db.String(36), primary_key=True, default=lambda: str(uuid4()))
+    id = db.Column(db.String(36), primary_key=True)
     username = db.Column(db.String(32))
-    username_key = db.Column(db.String(32), unique=True)
-    email = db.Column(db.String(254), unique=True)
+    username_key = db.Column(db.String(32))
+    email = db.Column(db.String(254))
     first_name = db.Column(db.String(64))
     last_name = db.Column(db.String(64))
     password_hash = db.Column(db.String(255))
-    password_version = db.Column(db.Integer, default=1)
-    role = db.Column(db.String(16), default="student")
-    is_active = db.Column(db.Boolean, default=True)
+    password_version = db.Column(db.Integer)
+    role = db.Column(db.String(16))
+    is_active = db.Column(db.Boolean)
     email_verified_at = db.Column(db.DateTime(timezone=True))
-    created_at = db.Column(db.DateTime(timezone=True), default=utcnow)
+    created_at = db.Column(db.DateTime(timezone=True))
     last_login_at = db.Column(db.DateTime(timezone=True))
-    bio = db.Column(db.String(500), default="")
-    location = db.Column(db.String(100), default="")
-    website = db.Column(db.String(200), default="")
+    bio = db.Column(db.String(500))
+    location = db.Column(db.String(100))
+    website = db.Column(db.String(200))
     avatar_digest = db.Column(db.String(64))
 
 
@@ -106,7 +101,7 @@ def pair(user: Any) -> dict[str, Any]:
 @app.get("/api/auth/verify")
 @jwt_required()
 def verify() -> Any:
-    left = get_jwt()["exp"] - int(utcnow().timestamp())
+    left = get_jwt()["exp"] - int(datetime.now(UTC).timestamp())
     data = {"valid": True, "expiresIn": left, "user": UserSchema().dump(current_user)}
     return jsonify(success=True, message="This access token is valid.", data=data)
 
@@ -128,7 +123,7 @@ def login() -> Any:
     user = User.query.filter_by(email=body["email"]).first()
     if user is None or not bcrypt.checkpw(body["password"].encode(), user.password_hash.encode()):
         return jsonify(success=False, error="invalid credentials"), 401
-    user.last_login_at = utcnow()
+    user.last_login_at = datetime.now(UTC)
     db.session.commit()
     data = {**pair(user), "user": UserSchema().dump(user)}
     return jsonify(success=True, message="You are logged in.", data=data)
