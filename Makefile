@@ -5,7 +5,7 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test test-faults lint format bench bench-growth bench-others bench-timing clean
+.PHONY: help run test test-faults lint format bench bench-growth bench-timing clean
 
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
@@ -15,8 +15,7 @@ help:
 	@echo 'make format       put the code in its form'
 	@echo 'make bench        measure the service beside other ways to do the same'
 	@echo 'make bench-growth measure it with up to a million users and spent rows'
-	@echo 'make bench-others make bench with Django and fastapi-users, which this installs'
-	@echo 'make bench-timing  does the time of an answer tell whether an address has an account?'
+	@echo 'make bench-timing does the time of an answer tell whether an address has an account?'
 	@echo 'make clean        remove what these made, but for the data in instance/'
 
 # For glibc, as in the Procfile: without them a worker grows by more than 200 MB when many large
@@ -54,15 +53,11 @@ bench: $(VENV)/dev.stamp
 bench-growth: $(VENV)/dev.stamp
 	$(BENCH) --growth
 
-bench-others: $(VENV)/dev.stamp
-	$(BENCH) --others
-
 bench-timing: $(VENV)/dev.stamp
-	$(BIN) -W ignore -m bench.timing
-	$(BIN) -W ignore -m bench.timing --postgres
+	$(BENCH).timing
 
 clean:
-	rm -rf $(VENV) bench/.venv-others .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps remember what is installed; a changed requirements file installs again.

@@ -5,24 +5,25 @@ The stacks take turns in short rounds, so that a drift of the machine hits all a
 
 import argparse
 import os
-import platform
+import shutil
 import signal
 import statistics
 import sys
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import chain
 
 import bcrypt
 
 from bench.data import Data, TutorialData
 from bench.databases import KINDS, databases
-from bench.servers import OPERATIONS, Failed, Round, Server, Stack, pace, require_wrk, started
+from bench.servers import CONNECTIONS, OPERATIONS, Failed, Round, Server, Stack, pace, started
 
 _CONF = ("-c", "bench/stacks/gunicorn_conf.py")
-BARE = Stack("bare Flask", (*_CONF, "bench.stacks.bare:app"))
+BARE = Stack("bare Flask", (*_CONF, "bench.stacks.thin:bare"))
 THIN = Stack("thin floor", (*_CONF, "bench.stacks.thin:app"))
 TUTORIAL = Stack("tutorial stack", (*_CONF, "bench.stacks.tutorial:app"))
 SYNC = Stack("tutorial stack, sync workers", (*TUTORIAL.arguments, "-k", "sync", "--threads", "1"))
@@ -34,15 +35,9 @@ COMPARED = {
     "profile": (THIN, SERVICE, AS_IT_SHIPS),
     "refresh": (TUTORIAL, SERVICE),
 }
-MEASURES = ("start", *COMPARED, "login", "register", "mixed")
-STARTS = 3
+MEASURES = ("start", *OPERATIONS, "mixed")
 # Rounds in which every request is a hash are longer, so there are fewer.
 HASHING_ROUNDS = 2
-# A connection stays with the worker that accepted it. Where one worker got so many that it did
-# more than this share of the work, the round is tried again, so many times in all.
-BALANCED = 0.65
-TRIES = 3
-
 # The rounds of each operation, by stack. The first stack is what the others are compared with.
 Notes = dict[str, dict[str, list[Round]]]
 
@@ -50,24 +45,23 @@ Notes = dict[str, dict[str, list[Round]]]
 def main(arguments: list[str] | None = None) -> None:
     """Measure what the command line asks for, and print the tables."""
     options = _options(arguments)
-    require_wrk()
+    if shutil.which("wrk") is None:
+        sys.exit("The load is sent by wrk, which is missing. Debian, Ubuntu: apt-get install wrk")
     # Without it, the servers would outlive a run that is ended from outside.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {cores()} cores, Python "
-        f"{platform.python_version()}, {options.rounds} rounds of {options.seconds} s."
-    )
+    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores.")
     for kind in options.database:
         print(f"\n## {kind}\n", flush=True)
+        notes: Notes = defaultdict(lambda: defaultdict(list))
         try:
-            (growth if options.growth else comparison)(kind, options)
+            (growth if options.growth else comparison)(kind, notes, options)
         except Failed as failure:
             sys.exit(f"FAILED on {kind}: {failure}")
+        print_table(notes)
 
 
-def comparison(kind: str, options: argparse.Namespace) -> None:
-    """Measure the stacks on one kind of database, and print what was found."""
-    notes: Notes = defaultdict(lambda: defaultdict(list))
+def comparison(kind: str, notes: Notes, options: argparse.Namespace) -> None:
+    """Measure the stacks on one kind of database."""
     with databases(kind) as (folder, make):
         say(f"{kind}: filling {options.users} users")
         ours = Data(make("ours"), options.users, cost=options.cost)
@@ -87,12 +81,10 @@ def comparison(kind: str, options: argparse.Namespace) -> None:
                 hashing(notes, operation, server(SERVICE), options)
         if "mixed" in options.measures:
             mixed(notes, [server(SYNC), server(SERVICE)], options)
-    print_table(notes)
 
 
-def growth(kind: str, options: argparse.Namespace) -> None:
-    """Measure the service on a database of each size, in turns, and print what was found."""
-    notes: Notes = defaultdict(lambda: defaultdict(list))
+def growth(kind: str, notes: Notes, options: argparse.Namespace) -> None:
+    """Measure the service on a database of each size, in turns."""
     servers = []
     with databases(kind) as (folder, make):
         for size in options.sizes:
@@ -103,21 +95,19 @@ def growth(kind: str, options: argparse.Namespace) -> None:
             stack = Stack(f"{users:,} users, {spent:,} spent", settings=SERVICE.settings)
             servers.append(Server(stack, data, folder, cost=4))
         for operation in OPERATIONS:
-            if operation in options.measures or operation == "progress":
+            if operation in options.measures:
                 compare(notes, operation, servers, options)
-    print_table(notes)
 
 
 def start(server: Server, seconds: int) -> None:
     """Measure cold starts, and the memory after a run of all operations at once."""
     say("start, memory")
     times = []
-    for _ in range(STARTS - 1):
-        with started(server) as seconds_each:
-            times += seconds_each
-    with started(server) as seconds_each:
-        times += seconds_each
-        server.check_guard()
+    for _ in range(2):
+        with started(server) as taken:
+            times += taken
+    with started(server) as taken:
+        times += taken
         loads = [(server.begin(operation, seconds, 4), operation) for operation in OPERATIONS]
         for wrk, operation in loads:
             server.finish(wrk, operation)
@@ -139,31 +129,22 @@ def compare(
             for server in servers:
                 server.load(operation, 1)
                 server.settle()
-        for server in turns(servers, options.rounds):
+        for server in in_turns(servers, options.rounds):
             notes[operation][server.title].append(one_round(server, operation, options.seconds))
 
 
-def turns(servers: Sequence[Server], rounds: int) -> Iterator[Server]:
+def in_turns(servers: Sequence[Server], rounds: int) -> Iterator[Server]:
     """Yield every server once a round; each comes first in turn."""
-    for turn in range(rounds):
-        first = turn % len(servers)
-        yield from [*servers[first:], *servers[:first]]
+    for first in range(rounds):
+        yield from (servers[(first + n) % len(servers)] for n in range(len(servers)))
 
 
 def one_round(server: Server, operation: str, seconds: int) -> Round:
-    """Measure one round, with its CPU."""
-    tries: list[tuple[float, Round]] = []
-    while len(tries) < TRIES:
-        before = server.cpu()
-        round_ = server.load(operation, seconds)
-        server.settle()
-        # A worker that was replaced meanwhile counts from its start.
-        used = [cpu - before.get(pid, 0.0) for pid, cpu in server.cpu().items()]
-        cpu = sum(used) / round_.answers * 1000
-        tries.append((max(used) / sum(used), round_._replace(cpu=cpu)))
-        if tries[-1][0] <= BALANCED:
-            break
-    return min(tries, key=lambda found: found[0])[1]
+    """Measure one round, with its CPU, also that of requests on their way at its end."""
+    cpu = server.cpu()
+    found = server.load(operation, seconds)
+    server.settle()
+    return found._replace(cpu=(server.cpu() - cpu) / (found.answers + CONNECTIONS) * 1000)
 
 
 def hashing(notes: Notes, operation: str, server: Server, options: argparse.Namespace) -> None:
@@ -178,26 +159,19 @@ def hashing(notes: Notes, operation: str, server: Server, options: argparse.Name
 
 def hashes(seconds: int, cost: int) -> Round:
     """Hash as fast as this machine can, in a thread for each core."""
-    salt = bcrypt.gensalt(cost)
-    moments: list[float] = []
-    times: list[float] = []
-    end = time.monotonic() + seconds
-    cpu = time.process_time()
+    salt, end, cpu = bcrypt.gensalt(cost), time.monotonic() + seconds, time.process_time()
 
-    def work() -> None:
+    def work(_core: int) -> list[float]:
+        moments = []
         while time.monotonic() < end:
-            begin = time.monotonic()
             bcrypt.hashpw(b"password", salt)
             moments.append(time.monotonic())
-            times.append((moments[-1] - begin) * 1000)
+        return moments
 
-    threads = [threading.Thread(target=work) for _ in range(cores())]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    cpu = (time.process_time() - cpu) / len(times) * 1000
-    return Round(len(times), pace(sorted(moments)), statistics.median(times), max(times), cpu)
+    with ThreadPoolExecutor() as pool:
+        moments = sorted(chain.from_iterable(pool.map(work, range(os.cpu_count() or 1))))
+    cpu = (time.process_time() - cpu) / len(moments) * 1000
+    return Round(len(moments), pace(moments), 0.0, 0.0, cpu)
 
 
 def mixed(notes: Notes, servers: Sequence[Server], options: argparse.Namespace) -> None:
@@ -205,7 +179,7 @@ def mixed(notes: Notes, servers: Sequence[Server], options: argparse.Namespace) 
     say(f"reads during logins: {', '.join(server.title for server in servers)}")
     slower: dict[str, list[float]] = defaultdict(list)
     with started(*servers):
-        for server in turns(servers, min(options.rounds, HASHING_ROUNDS)):
+        for server in in_turns(servers, min(options.rounds, HASHING_ROUNDS)):
             alone = server.load("verify", options.seconds, 4)
             wrk = server.begin("login", options.hashing_seconds + 2, 16)
             time.sleep(1)  # until all of them hash or wait
@@ -216,25 +190,23 @@ def mixed(notes: Notes, servers: Sequence[Server], options: argparse.Namespace) 
             slower[server.title].append(busy.median / alone.median)
             server.settle()
     for title, ratios in slower.items():
-        print(f"Median of verify during logins ÷ alone, {title}: {spread(ratios)}.")
-    print()
+        print(f"Median of verify during logins ÷ alone, {title}: {spread(ratios)}.\n")
 
 
 def print_table(notes: Notes) -> None:
-    """Print the medians of each operation on each stack, and ratios of rounds side by side."""
-    rows = []
+    """Print the medians of each operation, and ratios to the first stack, round by round."""
+    print("| operation | stack | requests/s | median ms | p99 ms | CPU ms | rate ÷ | CPU ÷ |")
+    print("| --- | --- |" + " ---: |" * 6)
     for operation, measured in notes.items():
         first, *_ = measured.values()
         for title, rounds in measured.items():
-            row = [number(statistics.median(values)) for values in zip(*rounds, strict=True)]
+            row = [f"{statistics.median(values):.4g}" for values in zip(*rounds, strict=True)]
             ratios = ["", ""]
             if rounds is not first:
                 pairs = list(zip(rounds, first, strict=True))
                 ratios[0] = spread([ours.rate / other.rate for ours, other in pairs if other.rate])
                 ratios[1] = spread([ours.cpu / other.cpu for ours, other in pairs if other.cpu])
-            rows.append([operation, title, *row[1:], *ratios])
-    head = ["operation", "stack", "requests/s", "median ms", "p99 ms", "CPU ms"]
-    print(markdown([*head, "rate ÷ first", "CPU ÷ first"], rows), flush=True)
+            print(f"| {' | '.join([operation, title, *row[1:], *ratios])} |", flush=True)
 
 
 def spread(ratios: Sequence[float]) -> str:
@@ -244,44 +216,23 @@ def spread(ratios: Sequence[float]) -> str:
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
-def number(value: float) -> str:
-    """Return three figures that count; nothing for what was not measured."""
-    return f"{value:.3g}" if 0 < value < 100 else f"{value:.0f}" if value else ""
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose columns are numbers but for the first two."""
-    lines = [head, ["---" if n < 2 else "---:" for n in range(len(head))], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def say(text: str) -> None:
-    """Tell the person who waits what goes on; only tables are on the standard output."""
+    """Tell what goes on; only tables are on the standard output."""
     print(text, file=sys.stderr, flush=True)
-
-
-def cores() -> int:
-    """Return how many cores the stacks may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-
-    def whole(name: str, default: int, text: str) -> None:
-        parser.add_argument(name, type=int, default=default, help=f"{text} ({default})")
-
     parser.add_argument("--database", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=MEASURES)
-    whole("--rounds", 5, "of each operation")
-    whole("--seconds", 2, "of a round")
-    whole("--hashing-seconds", 6, "of a round of logins")
-    whole("--users", 10_000, "in the database")
-    whole("--cost", 12, "of bcrypt")
+    parser.add_argument("--rounds", type=int, default=7, help="of each operation (7)")
+    parser.add_argument("--seconds", type=int, default=2, help="of a round (2)")
+    parser.add_argument("--hashing-seconds", type=int, default=6, help="of one of logins (6)")
+    parser.add_argument("--users", type=int, default=10_000, help="in the database (10000)")
+    parser.add_argument("--cost", type=int, default=12, help="of bcrypt (12)")
     parser.add_argument("--growth", action="store_true", help="the service alone, at --sizes")
     sizes = ["1000+0", "1000000+1000000"]
-    text = "users, and unused rows in each of sessions and denylist"
-    parser.add_argument("--sizes", nargs="+", default=sizes, metavar="USERS+SPENT", help=text)
+    parser.add_argument("--sizes", nargs="+", default=sizes, metavar="USERS+SPENT")
     return parser.parse_args(arguments)
 
 

@@ -6,6 +6,7 @@ alone; what it costs beyond `no log line` is the price of the line of a request.
 
 import argparse
 import cProfile
+import json
 import pstats
 import statistics
 import subprocess
@@ -21,11 +22,8 @@ from bench.data import Data
 from bench.databases import KINDS, databases, environment
 from config import ROOT
 
-LOGS = {
-    "no log line": {"LOG_LEVEL": "WARNING"},
-    "text": {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text"},
-    "json": {"LOG_LEVEL": "INFO", "LOG_FORMAT": "json"},
-}
+QUIET, TEXT = {"LOG_LEVEL": "WARNING"}, {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text"}
+LOGS = {"no log line": QUIET, "text": TEXT, "json": {**TEXT, "LOG_FORMAT": "json"}}
 # Where the code of each part of the work lies; what fits none is Flask, Werkzeug and our own.
 PARTS = {
     "log line": ("/logging/", "/json/", "web/logs.py"),
@@ -41,68 +39,54 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--database", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--calls", type=int, default=2000, help="of each kind (2000)")
     parser.add_argument("--rounds", type=int, default=5, help="of each way of logging (5)")
-    parser.add_argument("--child", choices=("measure", "profile"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        child(options.child, sys.stdin.read().split())
+        print(json.dumps(child(sys.stdin.read().split())))
         return
     for kind in options.database:
-        with databases(kind) as (folder, make):
-            data = Data(make("cost"), 1000)
-            tokens = "\n".join(data.access_token(number) for number in range(options.calls))
-
-            def run(job: str, logs: str) -> str:
-                command = [sys.executable, "-m", "bench.cost", "--child", job]
-                env = environment(data.url, **LOGS[logs])
-                with open(folder / "log", "wb") as log:
-                    return subprocess.run(
-                        command,
-                        cwd=ROOT,
-                        env=env,
-                        input=tokens,
-                        stdout=-1,
-                        stderr=log,
-                        text=True,
-                        check=True,
-                    ).stdout
-
-            found = [
-                {logs: [float(each) for each in run("measure", logs).split()] for logs in LOGS}
-                for _ in range(options.rounds)
-            ]
-            print(f"\n{kind}: µs of one verify (beyond no log line)")
-            for logs in LOGS:
-                known, new = (statistics.median(each[logs][n] for each in found) for n in (0, 1))
-                line = statistics.median(each[logs][0] - each["no log line"][0] for each in found)
-                print(f"{logs:<12}{known:>6.0f} ({line:+.0f}); a token not seen before {new:.0f}")
-            print(f"\n{run('profile', 'text')}", flush=True)
+        with databases(kind) as (_, make):
+            compare(Data(make("cost"), 1000), options)
 
 
-def child(job: str, tokens: list[str]) -> None:
-    """Print the microseconds of a call with a known token and with a new one, or by parts."""
+def compare(data: Data, options: argparse.Namespace) -> None:
+    """Print the cost with each way of logging, and its parts."""
+    command = [sys.executable, "-m", "bench.cost", "--child"]
+    run: dict[str, Any] = {"cwd": ROOT, "stdout": -1, "stderr": subprocess.DEVNULL, "check": True}
+    run["input"] = "\n".join(map(data.access_token, range(options.calls))).encode()
+    found: dict[str, list[Any]] = {logs: [] for logs in LOGS}
+    for _ in range(options.rounds):
+        for logs, settings in LOGS.items():
+            done = subprocess.run(command, env=environment(data.url, **settings), **run)
+            found[logs].append(json.loads(done.stdout))
+    print(f"\n{data.url.get_backend_name()}: µs of one verify, a token not seen before, its parts")
+    for logs, rounds in found.items():
+        known, new, parts = zip(*rounds, strict=True)
+        pairs = zip(known, found["no log line"], strict=True)
+        more = statistics.median(cost - quiet for cost, (quiet, _, _) in pairs)
+        print(f"{logs}: {statistics.median(known):.0f} ({more:+.0f}),", end=" ")
+        print(f"{statistics.median(new):.0f}, {parts[0]}", flush=True)
+
+
+def child(tokens: list[str]) -> tuple[float, float, dict[str, int]]:
+    """Return the microseconds of a call with a known token, with a new one, and their parts."""
     app = create_app()
     known = tokens[:1] * len(tokens)
     spend(app, known[:200])
-    if job == "measure":
-        print(spend(app, known), spend(app, tokens))
-        return
-    whole = spend(app, known)
+    # The quickest of four parts, since other programs only ever add.
+    old, new = (min(spend(app, each[n::4]) for n in range(4)) for each in (known, tokens))
     profile = cProfile.Profile()
     profile.runcall(spend, app, known)
     parts: dict[str, float] = defaultdict(float)
     stats: Any = pstats.Stats(profile)
     for (file, _, _), (_, _, own, _, callers) in stats.stats.items():
         # What is written in C has no file, and belongs to its callers.
-        shares = {caller[0]: times[2] for caller, times in callers.items()}
-        for path, seconds in shares.items() if file == "~" else [(file, own)]:
-            parts[part(path)] += seconds
-    for name, seconds in sorted(parts.items(), key=lambda item: -item[1]):
-        print(f"{name:<36}{whole * seconds / sum(parts.values()):>6.0f} µs")
-
-
-def part(path: str) -> str:
-    found = (name for name, places in PARTS.items() if any(place in path for place in places))
-    return next(found, "Flask, Werkzeug, headers, dispatch")
+        shares = [(caller[0], times[2]) for caller, times in callers.items()]
+        for path, seconds in shares if file == "~" else [(file, own)]:
+            fits = (name for name, places in PARTS.items() if any(p in path for p in places))
+            parts[next(fits, "Flask, Werkzeug, dispatch")] += seconds
+    whole = sum(parts.values())
+    return old, new, {name: round(old * part / whole) for name, part in parts.items()}
 
 
 def spend(app: Any, tokens: list[str]) -> float:

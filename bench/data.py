@@ -13,19 +13,7 @@ from uuid import uuid4
 
 import bcrypt
 import jwt
-from sqlalchemy import (
-    URL,
-    BigInteger,
-    Connection,
-    Text,
-    cast,
-    create_engine,
-    func,
-    insert,
-    literal,
-    literal_column,
-    select,
-)
+import sqlalchemy as sa
 
 from bench.databases import SECRET, run_alone
 from core.passwords import Hasher
@@ -37,8 +25,7 @@ PASSWORD = "Tr4vel-Mug-Blue-42"
 SESSIONS = 10_000
 # The users who have learning records, or all if there are fewer.
 LEARNERS = 1000
-COURSES = 3
-LESSONS = 10
+LESSONS = 30
 # Refresh tokens in use at once: each is replaced by its successor, after all others.
 CHAINS = 200
 # The first part of the ids of each kind of row.
@@ -49,7 +36,7 @@ class Data:
     """A filled database, and what the service may be sent on it."""
 
     def __init__(
-        self, url: URL, users: int, *, cost: int = 4, spent: int = 0, tokens: int = 1000
+        self, url: sa.URL, users: int, *, cost: int = 4, spent: int = 0, tokens: int = 1000
     ) -> None:
         """Add users with open sessions, whose password is hashed at `cost`.
 
@@ -66,10 +53,8 @@ class Data:
         self._unused = iter(chosen)
         self._new = count()
         reads = [self.access_token(session) for session in chosen[:tokens]]
-        logins = [
-            json.dumps({"email": email(someone.randrange(users)), "password": PASSWORD})
-            for _ in range(1000)
-        ]
+        some = [email(someone.randrange(users)) for _ in range(1000)]
+        logins = [json.dumps({"email": address, "password": PASSWORD}) for address in some]
         progress = [self.access_token(session) for session in range(min(users, LEARNERS))]
         self._lines = {"verify": reads, "profile": reads, "progress": progress, "login": logins}
 
@@ -88,85 +73,51 @@ class Data:
         return Hasher(cost, parallel=1, waiting=1).hash(PASSWORD)
 
     def access_token(self, session: int) -> str:
-        """Return an access token that outlives any run."""
-        return TokenCodec([SECRET]).encode(
-            Purpose.ACCESS,
-            row_id(USER, session % self.users),
-            issued_at=self._now,
-            expires_at=self._now + timedelta(days=1),
-            sid=row_id(SESSION, session),
-            role="student",
-        )
+        return self._token(Purpose.ACCESS, session, days=1, role="student")
 
     def refresh_token(self, session: int) -> str:
-        """Return the session's refresh token, which works once."""
+        token_id = row_id(SESSION, session)
+        return self._token(Purpose.REFRESH, session, days=30, token_id=token_id)
+
+    def _token(self, purpose: Purpose, session: int, *, days: int, **claims: str) -> str:
         return TokenCodec([SECRET]).encode(
-            Purpose.REFRESH,
+            purpose,
             row_id(USER, session % self.users),
             issued_at=self._now,
-            expires_at=self._now + timedelta(days=30),
-            token_id=row_id(SESSION, session),
+            expires_at=self._now + timedelta(days=days),
             sid=row_id(SESSION, session),
+            **claims,
         )
 
     def _fill(self, sessions: int, spent: int, password_hash: str) -> None:
-        n = literal_column("n", BigInteger)
-        now, long_ago = self._now, self._now - timedelta(days=20)
-        time = User.created_at.type
-        seconds = literal(int(now.timestamp()), BigInteger)
-        name = literal("user", Text) + _digits(n, 7)
+        n = sa.literal_column("n", sa.BigInteger)
+        engine = sa.create_engine(self.url)
+        name = sa.literal("user", sa.Text) + _digits(n, 7)
         address = name + "@example.org"
-        user = {
-            "id": _row_id(USER, n),
-            "username": name,
-            "username_key": name,
-            "email": address,
-            "first_name": literal("First", Text),
-            "last_name": literal("Last", Text),
-            "password_hash": literal(password_hash, Text),
-            "created_at": literal(now, time),
-            "search_key": name + "\n" + address + "\nfirst last",
-        }
+        user = {"id": _row_id(USER, n), "username": name, "username_key": name, "email": address}
+        user |= {"first_name": "First", "last_name": "Last", "password_hash": password_hash}
+        user |= {"created_at": self._now, "search_key": name + "\n" + address + "\nfirst last"}
 
         def session(kind: int, moment: datetime) -> dict[str, Any]:
-            return {
-                "id": _row_id(kind, n),
-                "user_id": _row_id(USER, n % self.users),
-                "created_at": literal(moment, time),
-                "last_used_at": literal(moment, time),
-                "expires_at": literal(moment + timedelta(days=30), time),
-                "access_expires_at": literal(moment + timedelta(minutes=15), time),
-                "refresh_token_id": _row_id(kind, n),
-                "user_agent": literal("a browser", Text),
-                "ip_address": literal("127.0.0.1", Text),
-            }
+            ids = {"id": _row_id(kind, n), "user_id": _row_id(USER, n % self.users)}
+            ids["refresh_token_id"] = _row_id(kind, n)
+            times = {"created_at": moment, "last_used_at": moment, "access_expires_at": moment}
+            times["expires_at"] = moment + timedelta(days=30)
+            return {**ids, **times, "user_agent": "a browser", "ip_address": "127.0.0.1"}
 
-        denied = {
-            "session_id": _row_id(SPENT, n),
-            "expires_at": literal(now + timedelta(days=1), time),
-        }
-        course = {
-            "user_id": _row_id(USER, n // COURSES),
-            "id": _digits(n % COURSES, 3),
-            "name": literal("A course", Text),
-            "lessons": literal(LESSONS),
-        }
-        lesson = {
-            "user_id": _row_id(USER, n // (COURSES * LESSONS)),
-            "course_id": _digits(n // LESSONS % COURSES, 3),
-            "id": _digits(n % LESSONS, 3),
-            "completed_at": seconds - n % LESSONS * 86400,
-            "minutes": literal(30),
-        }
+        tomorrow = self._now + timedelta(days=1)
+        denied = {"session_id": _row_id(SPENT, n), "expires_at": tomorrow}
+        course = {"user_id": _row_id(USER, n), "id": "course", "name": "A", "lessons": LESSONS}
+        lesson = {"user_id": _row_id(USER, n // LESSONS), "course_id": "course"}
+        lesson |= {"id": _digits(n % LESSONS, 3), "completed_at": self._now, "minutes": 30}
         learners = min(self.users, LEARNERS)
-        engine = create_engine(self.url)
         with engine.begin() as connection:
             _insert(connection, User, self.users, user)
-            _insert(connection, UserSession, sessions, session(SESSION, now))
-            _insert(connection, UserSession, spent, session(SPENT, long_ago))
+            _insert(connection, UserSession, sessions, session(SESSION, self._now))
+            _insert(connection, UserSession, spent, session(SPENT, tomorrow - timedelta(days=20)))
             _insert(connection, DeniedSession, spent, denied)
-            _insert(connection, Course, learners * COURSES, course)
-            _insert(connection, Lesson, learners * COURSES * LESSONS, lesson)
+            _insert(connection, Course, learners, course)
+            _insert(connection, Lesson, learners * LESSONS, lesson)
         engine.dispose()
         if engine.name == "postgresql":
             # Postgres does this by itself some time after so many new rows.
@@ -180,22 +131,10 @@ class TutorialData(Data):
     def hash(cost: int) -> str:
         return bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(cost)).decode()
 
-    def access_token(self, session: int) -> str:
-        return self._token(session, "access")
-
-    def refresh_token(self, session: int) -> str:
-        return self._token(session, "refresh")
-
-    def _token(self, session: int, kind: str) -> str:
-        claims = {
-            "fresh": False,
-            "iat": self._now,
-            "jti": str(uuid4()),
-            "type": kind,
-            "sub": row_id(USER, session % self.users),
-            "nbf": self._now,
-            "exp": self._now + timedelta(days=1),
-        }
+    def _token(self, purpose: Purpose, session: int, *, days: int, **_claims: str) -> str:
+        claims = {"fresh": False, "jti": str(uuid4()), "type": purpose.value}
+        claims |= {"sub": row_id(USER, session % self.users), "iat": self._now, "nbf": self._now}
+        claims["exp"] = self._now + timedelta(days=days)
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
 
@@ -215,17 +154,23 @@ def registration(username: str) -> str:
 
 def _row_id(kind: int, number: Any) -> Any:
     """Return the same id as an expression in SQL."""
-    return literal(row_id(kind, 0)[:-12], Text) + _digits(number, 12)
+    return sa.literal(row_id(kind, 0)[:-12], sa.Text) + _digits(number, 12)
 
 
 def _digits(number: Any, width: int) -> Any:
-    return func.substr(cast(number + literal(10**width, BigInteger), Text), 2)
+    return sa.func.substr(sa.cast(number + sa.literal(10**width, sa.BigInteger), sa.Text), 2)
 
 
-def _insert(connection: Connection, model: Any, rows: int, values: dict[str, Any]) -> None:
+def _insert(connection: sa.Connection, model: Any, rows: int, values: dict[str, Any]) -> None:
     """Insert so many rows; `n` in the expressions is the number of a row, from 0."""
     if rows:
-        first = select(literal(0, BigInteger).label("n")).cte("series", recursive=True)
-        series = first.union_all(select(first.c.n + 1).where(first.c.n < rows - 1))
-        row = select(*values.values()).select_from(series)
-        connection.execute(insert(model.__table__).from_select(list(values), row))
+        first = sa.select(sa.literal(0, sa.BigInteger).label("n")).cte("series", recursive=True)
+        series = first.union_all(sa.select(first.c.n + 1).where(first.c.n < rows - 1))
+        table = model.__table__
+        row = (
+            value if isinstance(value, sa.ColumnElement) else sa.literal(value, table.c[name].type)
+            for name, value in values.items()
+        )
+        connection.execute(
+            sa.insert(table).from_select(list(values), sa.select(*row).select_from(series))
+        )

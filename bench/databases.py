@@ -22,19 +22,14 @@ def environment(url: URL, **settings: str) -> dict[str, str]:
     """Return the environment of a deployed service on this database, whatever ours holds."""
     # Set to nothing, so that a `.env` file cannot fill them in.
     unset = dict.fromkeys((name.upper() for name in Settings.__dataclass_fields__), "")
-    ours = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    # Deployments set the allocator of the C library there.
-    memory = dict(re.findall(r"\b(MALLOC_\w+)=(\w+)", (ROOT / "Procfile").read_text()))
+    # Without the name of a driver, as hosts give it.
+    url = url.set(drivername=url.get_backend_name())
     return {
-        **ours,
-        **memory,
+        **{name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ},
+        # Deployments set the allocator of the C library there.
+        **dict(re.findall(r"\b(MALLOC_\w+)=(\w+)", (ROOT / "Procfile").read_text())),
         **unset,
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": os.pathsep.join((str(ROOT / "bench" / "as_installed"), str(ROOT))),
-        # Without the name of a driver, as hosts give it.
-        "DATABASE_URL": url.set(drivername=url.get_backend_name()).render_as_string(
-            hide_password=False
-        ),
+        "DATABASE_URL": url.render_as_string(hide_password=False),
         "SECRET_KEY": SECRET,
         "PUBLIC_URL": "http://127.0.0.1:5000",
         "MAIL_URL": "console:",

@@ -1,20 +1,16 @@
--- Drives one operation with wrk and looks at every answer.
---
--- wrk runs this once for its one thread. The arguments are name=value:
+-- Drives one operation with wrk and looks at every answer. The arguments are name=value:
 --   method, path, inputs   each line of `inputs` is a bearer token (GET) or a body (POST)
 --   use                    again: each line many times; once; or chain: each line is a refresh
 --                          token, whose answer brings the next one
 --   status, pattern        what a right answer has; the pattern of a chain captures the next token
 
--- Lua's own clocks count seconds, or the CPU.
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long s; long us; } moment; int gettimeofday(moment *, void *);")
 local clock = ffi.new("moment")
 
 local given = {}
 local requests = {}
-local first, last = 1, 0
-local answers = 0
+local first, last, answers = 1, 0, 0
 
 -- Globals, since the end of the run reads them from outside of the thread.
 good, bad, complaint, moments = 0, 0, "", ""
@@ -31,28 +27,15 @@ local function add(line)
   requests[last] = wrk.format(given.method, given.path, headers, line)
 end
 
-local function refuse(why)
-  bad = bad + 1
-  if complaint == "" then
-    complaint = why:gsub("%s+", " "):sub(1, 400)
-  end
-end
-
 function init(args)
   for _, argument in ipairs(args) do
     local name, value = argument:match("^(%w+)=(.*)$")
     given[name] = value
   end
-  for line in io.lines(given.inputs) do
-    add(line)
-  end
+  for line in io.lines(given.inputs) do add(line) end
 end
 
 function request()
-  if first > last then
-    refuse("there was nothing left to send")
-    return wrk.format("GET", "/nothing-left-to-send")
-  end
   local found = requests[first]
   if given.use == "again" then
     first = first % last + 1
@@ -71,23 +54,18 @@ function response(status, headers, body)
   end
   local found = body:match(given.pattern)
   if status ~= tonumber(given.status) or not found then
-    refuse(status .. " " .. body)
+    bad = bad + 1
+    complaint = (status .. " " .. body):gsub("%s+", " "):sub(1, 400)
     return
   end
   good = good + 1
-  if given.use == "chain" then
-    add(found)
-  end
+  if given.use == "chain" then add(found) end
 end
 
-local threads = {}
-
-function setup(thread)
-  threads[#threads + 1] = thread
-end
+local thread
+function setup(it) thread = it end
 
 function done(summary, latency, requests)
-  local thread = threads[1]
   local errors = summary.errors
   print("RESULT " .. string.format(
     '{"good": %d, "bad": %d, "lost": %d, "seconds": %.6f, "median": %.3f, "p99": %.3f}',

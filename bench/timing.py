@@ -10,7 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 from bench.data import Data, email
 from bench.databases import KINDS, databases
@@ -20,13 +20,7 @@ ADDRESSES = 10
 WARM_UP = 10
 CALLS_AFTER = 6
 RESAMPLES = 2000
-
-
-class Times(NamedTuple):
-    """Seconds that the responses took."""
-
-    known: list[float]
-    unknown: list[float]
+Times = tuple[list[float], list[float]]
 
 
 class Client:
@@ -35,45 +29,35 @@ class Client:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
-    def login(self, address: str) -> float:
-        """Return the seconds that a login with a wrong password takes."""
-        return self._post("login", {"email": address, "password": "is not it"}, 401)
-
-    def forgot(self, address: str) -> float:
-        """Return the seconds that asking for a mail takes."""
-        return self._post("forgot-password", {"email": address}, 200)
-
-    def calls_after(self, address: str) -> float:
+    def calls_after(self, email: str) -> float:
         """Ask for a mail; return the seconds that a few cheap calls take right afterwards."""
-        self.forgot(address)
+        self.post("forgot-password", 200, email=email)
         start = time.perf_counter()
         for _ in range(CALLS_AFTER):
             self._connection.request("GET", "/healthz")
             self._connection.getresponse().read()
         return time.perf_counter() - start
 
-    def _post(self, path: str, body: dict[str, str], status: int) -> float:
+    def post(self, path: str, status: int, **body: str) -> float:
+        """Return the seconds until the whole response is there."""
         headers = {"Content-Type": "application/json"}
         start = time.perf_counter()
         self._connection.request("POST", f"/api/auth/{path}", json.dumps(body), headers)
         response = self._connection.getresponse()
         response.read()
-        taken = time.perf_counter() - start
         assert response.status == status, f"{path} was answered with {response.status}"
-        return taken
+        return time.perf_counter() - start
 
 
-def measure(ask: Callable[[str], float], calls: int, pause: float) -> Times:
+def measure(ask: Callable[..., float], calls: int, pause: float) -> Times:
     """Ask for known and unknown addresses by turns; chance says which of the two comes first."""
-    times = Times([], [])
+    times: Times = ([], [])
     for number in range(-WARM_UP, calls):
         address = email(number % ADDRESSES)
-        pair = [(address, times.known), (f"no-{address}", times.unknown)]
-        random.shuffle(pair)
-        for address, kept in pair:
-            taken = ask(address)
+        for unknown in random.sample((0, 1), 2):
+            taken = ask(email=f"no-{address}" if unknown else address)
             if number >= 0:
-                kept.append(taken)
+                times[unknown].append(taken)
             time.sleep(pause)
     return times
 
@@ -113,9 +97,10 @@ def main(arguments: list[str] | None = None) -> None:
                 ask = Client(server.port)
                 print(f"\n{kind}, milliseconds; the difference in microseconds")
                 print(f"{'':<24}{'known':>10}{'unknown':>10}{'difference':>12}   95 of 100 cases")
-                login = measure(ask.login, options.logins, options.pause)
-                print(row("login, wrong password", login))
-                print(row("forgot-password", measure(ask.forgot, options.mails, options.pause)))
+                wrong = partial(ask.post, "login", 401, password="is not it")
+                print(row("login, wrong password", measure(wrong, options.logins, options.pause)))
+                forgot = partial(ask.post, "forgot-password", 200)
+                print(row("forgot-password", measure(forgot, options.mails, options.pause)))
                 after = measure(ask.calls_after, options.mails // 2, options.pause)
                 print(row(f"{CALLS_AFTER} calls right after it", after), flush=True)
 

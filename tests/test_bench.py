@@ -1,74 +1,90 @@
-"""The benchmarks are started by hand; these tests keep them from breaking unseen."""
+"""The benchmarks are started by hand. These tests show that each still runs, on a tiny scale."""
 
-import json
-import py_compile
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import islice
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
-from helpers import success
 
-from bench import data, report, supply
-from bench.load import Driver, pace
-from bench.measure import Notes, Round
-from bench.registry import BENCH, SUBJECTS, gunicorn_settings
-from bench.servers import Failed
-from config import THREADS
+from bench.data import Data
+from bench.servers import Failed, Server, Stack, pace
+from config import ROOT
 
-USERS = 10
+wrk = pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
+SMALL = ["--users", "1000", "--rounds", "1", "--seconds", "1", "--cost", "4"]
 
 
-@pytest.fixture
-def filled(app, monkeypatch):
-    """The test's database, filled as the benchmarks fill theirs."""
-    url = app.config["SQLALCHEMY_DATABASE_URI"]
-    monkeypatch.setattr(data, "_codec", app.extensions["tokens"])
-    data.fill(url, USERS, rounds=4, spent=5)
-    return data.callers(url, USERS)
+def run(module: str, *arguments: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_users_of_a_benchmark_can_do_all_that_is_measured(filled, client):
-    assert {caller.username for caller in filled} == {data.username(n) for n in range(USERS)}
-    lines = supply.of_service(filled, filled)
-    for operation, call in SUBJECTS["service"].calls.items():
-        (line,) = lines.take(operation, 1)
-        if call.send == "token":
-            response = client.get(call.path, headers={"Authorization": f"Bearer {line}"})
-        else:
-            body = call.before + line + call.after if call.send == "refresh" else line
-            response = client.post(call.path, json=json.loads(body))
-        success(response, call.status)
-        # Lua's patterns are regular expressions here, but for the sign before a class.
-        assert re.search(call.pattern.replace("%d", r"\d"), response.text), operation
+@wrk
+def test_bench_compares_the_service_with_every_other_stack() -> None:
+    measures = ["start", "verify", "mixed"]
+    output = run(
+        "bench", *SMALL, "--hashing-seconds", "1", "--database", "sqlite", "--measures", *measures
+    )
+    for title in (
+        "bare Flask",
+        "tutorial stack",
+        "this service, quiet",
+        "this service, as it ships",
+    ):
+        assert re.search(rf"^\| verify \| {title} \| \d", output, re.M), output
+    assert "| verify during logins | tutorial stack, sync workers |" in output
+    assert re.search(r"^Memory of two workers after all operations: \d+ MiB", output, re.M)
 
 
-def test_what_works_only_once_is_never_sent_twice(filled):
-    lines = supply.of_service(filled, filled)
-    for operation in ("refresh", "register"):
-        assert not set(lines.take(operation, 3)) & set(lines.take(operation, 3))
-    others = islice(supply.of_service(filled, filled).registrations, 3)
-    assert not set(others) & set(lines.take("register", 3))
+@wrk
+def test_growth_measures_every_size() -> None:
+    arguments = ["--sizes", "1000+0", "1100+50", "--measures", "progress", "login"]
+    output = run("bench", "--growth", *SMALL, "--database", "postgres", *arguments)
+    assert "| login | 1,100 users, 50 spent |" in output
 
 
-def test_the_other_subjects_get_the_same_settings_of_gunicorn():
-    settings = json.loads(gunicorn_settings())
-    assert (settings["worker_class"], settings["workers"]) == ("gthread", 2)
-    assert settings["threads"] == THREADS
+def test_plans_explain_what_the_service_sends() -> None:
+    output = run("bench.plans", "--users", "1000")
+    for title in ("## sqlite", "## postgres"):
+        assert title in output
+    # The guard's query, as each database explains it.
+    assert re.search(r"SEARCH users USING INDEX \w*users\w*", output)
+    assert re.search(r"(Index Scan|Bitmap Index Scan).* users", output)
 
 
-def test_every_subject_compiles(tmp_path):
-    for path in BENCH.glob("**/*.py"):
-        if ".venv-others" not in path.parts:
-            py_compile.compile(str(path), cfile=str(tmp_path / "compiled"), doraise=True)
+def test_cost_shows_the_price_of_the_log_line_and_the_parts_of_a_verify() -> None:
+    output = run("bench.cost", "--calls", "40", "--rounds", "1", "--database", "sqlite")
+    for logs in ("no log line", "text", "json"):
+        assert re.search(rf"^{logs}: \d+ \([+-]\d+\), \d+, .*'database': \d+", output, re.M), output
 
 
-@pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
+def test_timing_compares_known_and_unknown_addresses() -> None:
+    few = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
+    output = run("bench.timing", "--database", "sqlite", *few)
+    assert len(re.findall(r"(noise|a difference)$", output, re.M)) == 3
+
+
+class Fake(Data):
+    """Lines to send to a server that is not the service."""
+
+    def __init__(self) -> None:
+        pass
+
+    def lines(self, operation: str, seconds: int = 1) -> list[str]:
+        return ["a", "b"]
+
+
+@wrk
 @pytest.mark.parametrize("right", [True, False])
-def test_one_wrong_answer_fails_the_subject(tmp_path, right):
+def test_one_wrong_answer_fails_the_run(
+    tmp_path: Path, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = 0
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,32 +103,23 @@ def test_one_wrong_answer_fails_the_subject(tmp_path, right):
         def log_message(self, *_arguments):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        subject = SimpleNamespace(subject=SUBJECTS["thin"], port=server.server_port, failed=Failed)
+    monkeypatch.setattr("bench.servers.environment", lambda *_args, **_settings: {})
+    fake = Fake()
+    fake.url = None  # type: ignore[assignment]
+    server = Server(Stack("fake"), fake, tmp_path, cost=4)
+    (tmp_path / f"{server.port}.log").touch()
+    with ThreadingHTTPServer(("127.0.0.1", server.port), Handler) as http:
+        threading.Thread(target=http.serve_forever).start()
         try:
-            driver = Driver(subject, "verify", ["a", "b"], tmp_path, seconds=1, connections=2)
             if right:
-                assert driver.finish().rate > 10
+                assert server.load("verify", 1, 2).rate > 10
             else:
                 with pytest.raises(Failed, match=r"1 wrong answers.*\n.*somebody else"):
-                    driver.finish()
+                    server.load("verify", 1, 2)
         finally:
-            server.shutdown()
+            http.shutdown()
 
 
-def test_the_pace_of_pairs_is_not_falsified_by_the_ends():
+def test_the_pace_does_not_count_the_ends() -> None:
     assert pace([0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]) == pytest.approx(2, rel=0.1)
     assert pace([1.0]) == 0
-
-
-def test_the_tables_tell_what_was_reached():
-    notes = Notes("sqlite")
-    for title, rate in (("thin floor", 100.0), ("this service", 90.0)):
-        notes.note("verify", title, Round(rate=rate, median=1.0, p99=2.0, cpu=1 / rate))
-        notes.note("profile", title, Round(rate=200 - rate, median=1.0, p99=2.0, cpu=1 / rate))
-    notes.note("profile", "thin floor", Round(rate=200.0, median=1.0, p99=2.0, cpu=1.0))
-    notes.note("profile", "this service", Round(rate=100.0, median=1.0, p99=2.0, cpu=1.0))
-    assert "| verify | this service | 90 | 1 | 2 | 0.0111 | 0.90 |" in report.main_table(notes)
-    reached = report.targets(notes)
-    assert "| verify: rate ÷ thin floor | sqlite | 0.90 | ≥ 0.85 | yes |" in reached
