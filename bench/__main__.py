@@ -225,7 +225,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--database", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=MEASURES)
-    parser.add_argument("--rounds", type=int, default=7, help="of each operation (7)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each operation (5)")
     parser.add_argument("--seconds", type=int, default=2, help="of a round (2)")
     parser.add_argument("--hashing-seconds", type=int, default=6, help="of one of logins (6)")
     parser.add_argument("--users", type=int, default=10_000, help="in the database (10000)")
