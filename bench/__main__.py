@@ -200,7 +200,8 @@ def print_table(notes: Notes) -> None:
     for operation, measured in notes.items():
         first, *_ = measured.values()
         for title, rounds in measured.items():
-            row = [f"{statistics.median(values):.4g}" for values in zip(*rounds, strict=True)]
+            medians = map(statistics.median, zip(*rounds, strict=True))
+            row = [f"{value:.4g}" if value else "" for value in medians]
             ratios = ["", ""]
             if rounds is not first:
                 pairs = list(zip(rounds, first, strict=True))
