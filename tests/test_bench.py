@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ wrk = pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
 SMALL = ["--users", "1000", "--rounds", "1", "--seconds", "1", "--cost", "4"]
 
 
-def run(module: str, *arguments: str) -> str:
+def run(module, *arguments):
     command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -26,7 +25,7 @@ def run(module: str, *arguments: str) -> str:
 
 
 @wrk
-def test_bench_compares_the_service_with_every_other_stack() -> None:
+def test_bench_compares_the_service_with_every_other_stack():
     measures = ["start", "verify", "mixed"]
     output = run(
         "bench", *SMALL, "--hashing-seconds", "1", "--database", "sqlite", "--measures", *measures
@@ -43,13 +42,13 @@ def test_bench_compares_the_service_with_every_other_stack() -> None:
 
 
 @wrk
-def test_growth_measures_every_size() -> None:
+def test_growth_measures_every_size():
     arguments = ["--sizes", "1000+0", "1100+50", "--measures", "progress", "login"]
     output = run("bench", "--growth", *SMALL, "--database", "postgres", *arguments)
     assert "| login | 1,100 users, 50 spent |" in output
 
 
-def test_plans_explain_what_the_service_sends() -> None:
+def test_plans_explain_what_the_service_sends():
     output = run("bench.plans", "--users", "1000")
     for title in ("## sqlite", "## postgres"):
         assert title in output
@@ -58,13 +57,13 @@ def test_plans_explain_what_the_service_sends() -> None:
     assert re.search(r"(Index Scan|Bitmap Index Scan).* users", output)
 
 
-def test_cost_shows_the_price_of_the_log_line_and_the_parts_of_a_verify() -> None:
+def test_cost_shows_the_price_of_the_log_line_and_the_parts_of_a_verify():
     output = run("bench.cost", "--calls", "40", "--rounds", "1", "--database", "sqlite")
     for logs in ("no log line", "text", "json"):
         assert re.search(rf"^{logs}: \d+ \([+-]\d+\), \d+, .*'database': \d+", output, re.M), output
 
 
-def test_timing_compares_known_and_unknown_addresses() -> None:
+def test_timing_compares_known_and_unknown_addresses():
     few = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
     output = run("bench.timing", "--database", "sqlite", *few)
     assert len(re.findall(r"(noise|a difference)$", output, re.M)) == 3
@@ -73,18 +72,16 @@ def test_timing_compares_known_and_unknown_addresses() -> None:
 class Fake(Data):
     """Lines to send to a server that is not the service."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         pass
 
-    def lines(self, operation: str, seconds: int = 1) -> list[str]:
+    def lines(self, operation, seconds=1):
         return ["a", "b"]
 
 
 @wrk
 @pytest.mark.parametrize("right", [True, False])
-def test_one_wrong_answer_fails_the_run(
-    tmp_path: Path, right: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_wrong_answer_fails_the_run(tmp_path, right, monkeypatch):
     answers = 0
 
     class Handler(BaseHTTPRequestHandler):
@@ -105,7 +102,7 @@ def test_one_wrong_answer_fails_the_run(
 
     monkeypatch.setattr("bench.servers.environment", lambda *_args, **_settings: {})
     fake = Fake()
-    fake.url = None  # type: ignore[assignment]
+    fake.url = None
     server = Server(Stack("fake"), fake, tmp_path, cost=4)
     (tmp_path / f"{server.port}.log").touch()
     with ThreadingHTTPServer(("127.0.0.1", server.port), Handler) as http:
@@ -120,6 +117,6 @@ def test_one_wrong_answer_fails_the_run(
             http.shutdown()
 
 
-def test_the_pace_does_not_count_the_ends() -> None:
+def test_the_pace_does_not_count_the_ends():
     assert pace([0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]) == pytest.approx(2, rel=0.1)
     assert pace([1.0]) == 0
