@@ -30,7 +30,6 @@ from sqlalchemy import (
     CursorResult,
     Delete,
     Dialect,
-    Insert,
     Row,
     Select,
     Table,
@@ -275,19 +274,10 @@ def change_one(statement: Update | Delete) -> Row[Any] | None:
 
 
 def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an INSERT that can say what is to be done where the row's key is there already."""
+    """Return an INSERT that can say what to do where the row's key exists (ON CONFLICT)."""
     dialect = {"sqlite": sqlite, "postgresql": postgresql}[db.engine.dialect.name]
     statement: sqlite.Insert | postgresql.Insert = dialect.insert(table)
     return statement
-
-
-def insert_new(table: Table) -> Insert:
-    """Return an INSERT that does nothing where the row's key is there already.
-
-    With RETURNING, of many callers with one key, the database gives one the row and the others
-    none. A missing parent row is an IntegrityError all the same.
-    """
-    return insert_into(table).on_conflict_do_nothing()
 
 
 def _turn_to_write() -> AbstractContextManager[None]:

@@ -30,8 +30,7 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
-    status, code = 400, "invalid_request"
-    message = "Some fields are not valid."
+    status, code, message = 400, "invalid_request", "Some fields are not valid."
 
 
 class WeakPassword(ApiError):
@@ -40,8 +39,7 @@ class WeakPassword(ApiError):
 
 
 class WrongPassword(ApiError):
-    status, code = 400, "wrong_password"
-    message = "This is not your current password."
+    status, code, message = 400, "wrong_password", "This is not your current password."
 
 
 class InvalidToken(ApiError):
@@ -65,8 +63,7 @@ class TokenMissing(ApiError):
 
 
 class TokenInvalid(ApiError):
-    status, code = 401, "token_invalid"
-    message = "This token is not valid. Log in again."
+    status, code, message = 401, "token_invalid", "This token is not valid. Log in again."
 
 
 class TokenExpired(ApiError):
@@ -75,13 +72,11 @@ class TokenExpired(ApiError):
 
 
 class TokenRevoked(ApiError):
-    status, code = 401, "token_revoked"
-    message = "This token has been revoked. Log in again."
+    status, code, message = 401, "token_revoked", "This token has been revoked. Log in again."
 
 
 class AccountInactive(ApiError):
-    status, code = 403, "account_inactive"
-    message = "This account has been deactivated."
+    status, code, message = 403, "account_inactive", "This account has been deactivated."
 
 
 class EmailUnverified(ApiError):
@@ -90,33 +85,27 @@ class EmailUnverified(ApiError):
 
 
 class ProfilePrivate(ApiError):
-    status, code = 403, "profile_private"
-    message = "This user keeps the profile private."
+    status, code, message = 403, "profile_private", "This user keeps the profile private."
 
 
 class Forbidden(ApiError):
-    status, code = 403, "forbidden"
-    message = "Your role does not allow this."
+    status, code, message = 403, "forbidden", "Your role does not allow this."
 
 
 class NotFound(ApiError):
-    status, code = 404, "not_found"
-    message = "There is nothing at this address."
+    status, code, message = 404, "not_found", "There is nothing at this address."
 
 
 class UserNotFound(ApiError):
-    status, code = 404, "user_not_found"
-    message = "There is no such user."
+    status, code, message = 404, "user_not_found", "There is no such user."
 
 
 class MethodNotAllowed(ApiError):
-    status, code = 405, "method_not_allowed"
-    message = "This address does not answer that method."
+    status, code, message = 405, "method_not_allowed", "This address does not answer that method."
 
 
 class UsernameTaken(ApiError):
-    status, code = 409, "username_taken"
-    message = "This username is taken. Choose another one."
+    status, code, message = 409, "username_taken", "This username is taken. Choose another one."
 
 
 class EmailTaken(ApiError):
@@ -130,13 +119,11 @@ class LastAdmin(ApiError):
 
 
 class TooLarge(ApiError):
-    status, code = 413, "too_large"
-    message = "The body of this request is too large."
+    status, code, message = 413, "too_large", "The body of this request is too large."
 
 
 class UnsupportedMediaType(ApiError):
-    status, code = 415, "unsupported_media_type"
-    message = "Send the body as application/json."
+    status, code, message = 415, "unsupported_media_type", "Send the body as application/json."
 
 
 class TooManyRequests(ApiError):

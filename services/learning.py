@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 import errors
 from core import locales
 from core.streaks import streak
-from database import change, insert_new, reading
+from database import change, insert_into, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User
 
@@ -56,10 +56,12 @@ def put(
     """
     table = _table(kind)
     new = {"user_id": user_id, **key, **(at_first or {}), **values}
+    # Of many parallel calls with one key, the database gives one of them the row.
+    add = insert_into(table).values(new).on_conflict_do_nothing().returning(table)
     again = _only(update(table), table, user_id, key).values(**values).returning(table)
     while True:
         try:
-            row = db.session.execute(insert_new(table).values(new).returning(table)).one_or_none()
+            row = db.session.execute(add).one_or_none()
         except IntegrityError:
             db.session.rollback()  # gives the connection back before the next one is taken
             raise _missing(user_id) from None

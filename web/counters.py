@@ -22,12 +22,12 @@ class Limiter(FixedWindowRateLimiter):
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """Count, and return True; or return False when the limit is reached."""
         if isinstance(self.storage, DatabaseCounters):
-            added = self.storage.add(item.key_for(*identifiers), item.get_expiry(), item.amount)
-            return added > 0
-        if super().hit(item, *identifiers, cost=cost):
-            return True
-        self.take_back(item, *identifiers)
-        return False
+            key = item.key_for(*identifiers)
+            return self.storage.add(key, item.get_expiry(), cost, limit=item.amount) > 0
+        within = super().hit(item, *identifiers, cost=cost)
+        if not within:
+            self.take_back(item, *identifiers)
+        return within
 
     def take_back(self, item: RateLimitItem, *identifiers: str) -> None:
         """Undo one hit."""
@@ -36,8 +36,8 @@ class Limiter(FixedWindowRateLimiter):
 
 
 def limiter(redis_url: str) -> Limiter:
-    """Return the limiter over Redis, which raises limits.errors.StorageError; or, without a URL,
-    over the database, which raises SQLAlchemy's errors."""
+    """Return a limiter that counts in Redis and raises limits.errors.StorageError; or, without a
+    URL, in the database, and raises SQLAlchemy's errors."""
     if not redis_url:
         return Limiter(DatabaseCounters())
     waits = {"socket_timeout": 1, "socket_connect_timeout": 1}  # seconds
@@ -70,7 +70,7 @@ class DatabaseCounters(Storage):
         )
         return statement.returning(Counter.hits)
 
-    def add(self, key: str, expiry: int, limit: int, amount: int = 1) -> int:
+    def add(self, key: str, expiry: int, amount: int, *, limit: int) -> int:
         """Count, and return how many there are; or change nothing and return 0 at the limit."""
         now = clock.utcnow()
         row = {"key": key, "hits": amount, "expires_at": now + timedelta(seconds=expiry)}
@@ -78,7 +78,7 @@ class DatabaseCounters(Storage):
             return connection.scalar(self._upsert, {**row, "now": now, "limit": limit}) or 0
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return self.add(key, expiry, sys.maxsize, amount)
+        return self.add(key, expiry, amount, limit=sys.maxsize)
 
     def get(self, key: str) -> int:
         return self._window(key)[0]
