@@ -194,7 +194,7 @@ class DriverSelect:
     """
 
     def __init__(self, statement: Select[Any]) -> None:
-        self._statement = statement
+        self.statement = statement
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
     def one_or_none(self, **parameters: str) -> Any:
@@ -207,13 +207,13 @@ class DriverSelect:
                 found = driver.execute(sql, parameters).fetchone()
             except dialect.loaded_dbapi.Error:
                 # SQLAlchemy meets the same error, and knows what it says about the connection.
-                return connection.execute(self._statement, parameters).one_or_none()
+                return connection.execute(self.statement, parameters).one_or_none()
             return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
         # Both drivers take parameters by name; SQLAlchemy uses that for Postgres only.
         named = sqlite.dialect(paramstyle="named") if dialect.name == "sqlite" else dialect
-        columns = self._statement.selected_columns
+        columns = self.statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         conversions = [
             (place, convert)
@@ -227,7 +227,7 @@ class DriverSelect:
                 values[place] = convert(values[place])
             return row._make(values)
 
-        self._compiled[dialect.name] = str(self._statement.compile(dialect=named)), row_of
+        self._compiled[dialect.name] = str(self.statement.compile(dialect=named)), row_of
         return self._compiled[dialect.name]
 
 

@@ -182,7 +182,7 @@ def statements_of(app):
     one_or_none = DriverSelect.one_or_none
 
     def note_select(query, **parameters):
-        sent.append("the guard's SELECT")
+        sent.append(str(query.statement))
         return one_or_none(query, **parameters)
 
     event.listen(engine, "before_cursor_execute", note)

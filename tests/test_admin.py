@@ -25,7 +25,6 @@ from sqlalchemy import update
 
 import errors
 from database import transaction
-from extensions import db
 from models import DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
@@ -610,7 +609,7 @@ def meanwhile(app):
 
     def meanwhile(user, values, act):
         with ThreadPoolExecutor(1) as thread, app.app_context():
-            with db.engine.begin() as other:
+            with transaction() as other:
                 other.execute(update(User).where(User.id == user.id).values(**values))
                 response = thread.submit(act)
                 wait_for_a_lock(response)

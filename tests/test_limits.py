@@ -665,9 +665,9 @@ def test_a_database_that_goes_away_meanwhile_is_not_asked_again(
     asked = []
     original = DatabaseCounters.add
 
-    def add(storage, key, expiry, limit, amount=1):
+    def add(storage, key, expiry, amount, *, limit):
         asked.append(amount)
-        return original(storage, key, expiry, limit, amount)
+        return original(storage, key, expiry, amount, limit=limit)
 
     monkeypatch.setattr(DatabaseCounters, "add", add)
     with monkeypatch.context() as away:
