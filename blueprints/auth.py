@@ -22,7 +22,7 @@ bp = Blueprint("auth", __name__)
 # that are deleted and registered again: each registration sends a mail.
 REGISTRATIONS = (
     Limit("registrations", "100 per hour", "registrations", By.IP, Counts.SUCCESSES),
-    Limit("registration-tries", "1000 per hour", "calls of register", By.IP),
+    Limit("registration-tries", "1000 per hour", "calls of register", By.IP, Counts.ALSO_INVALID),
     Limit(
         "registrations-of-one",
         "10 per hour",

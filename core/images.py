@@ -156,7 +156,7 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
         if head.endswith(b"WEBP"):
             _check_chunks(content)
         # Pillow accepts a PNG that lacks its end.
-        if head.startswith(b"\x89PNG") and not _PNG_END.search(content):
+        if head.startswith(b"\x89PNG\r\n\x1a\n") and not _PNG_END.search(content):
             raise PictureInvalid(_DAMAGED)
         if head.startswith(b"\xff\xd8"):
             _check_scans(content)

@@ -143,6 +143,17 @@ def test_tries_to_register_have_a_limit_too(limited, register):
     assert [register("taken") for _ in range(4)] == [409, 409, 429, 429]
 
 
+def test_calls_of_register_count_whatever_their_answer(client, limited, register):
+    def invalid():
+        return client.post("/api/auth/register", json={}).status_code
+
+    assert invalid() == 400
+    with limited.app_context(), transaction() as session:
+        tries = update(Counter).where(Counter.key.contains("/registration-tries/"))
+        session.execute(tries.values(hits=998))
+    assert [invalid(), invalid(), invalid(), register("late")] == [400, 400, 429, 429]
+
+
 def test_registering_a_stranger_again_and_again_has_a_limit(limited, register):
     for number in range(10):
         ip = {"REMOTE_ADDR": f"198.51.100.{number}"}

@@ -22,7 +22,7 @@ from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
 from web import answers, bearer, bodies
-from web.limits import Limit, within
+from web.limits import Limit, count_invalid, within
 
 View = Callable[..., Any]
 # Seconds after which a token is checked again before the body that it came with is acted on.
@@ -104,6 +104,8 @@ class Operation:
                 arguments["query"] = _load(self.query, _query())
             if self.body or self.upload:
                 return _with_body(self, act, arguments)
+            if self.method != "GET":
+                bodies.discard()
             return _envelope(self, act(**arguments))
 
         handle.operation = self  # type: ignore[attr-defined]
@@ -119,7 +121,11 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
     start = time.monotonic()
     with _upload(operation.upload) as file:
         if operation.body:
-            arguments["body"] = _load(operation.body, bodies.json_object())
+            try:
+                arguments["body"] = _load(operation.body, bodies.json_object())
+            except InvalidRequest:
+                count_invalid(operation.limits)
+                raise
         if operation.upload:
             arguments["file"] = file
         # While a slow body arrives, the caller's session may end: check the token again.

@@ -36,13 +36,7 @@ def json_object() -> dict[str, Any]:
 
     Raises UnsupportedMediaType, TooLarge, or InvalidRequest for anything that is no such object.
     """
-    # Werkzeug cuts a chunked body at its limit without an error. One byte more shows that it did.
-    request.max_content_length = MAX_BODY + 1
-    with _reading():
-        raw = request.get_data(cache=False)
-    if len(raw) > MAX_BODY:
-        raise errors.TooLarge
-    _check_end(len(raw))
+    raw = _raw()
     if request.mimetype != "application/json" and (raw or request.mimetype):
         raise errors.UnsupportedMediaType
     try:
@@ -52,6 +46,26 @@ def json_object() -> dict[str, Any]:
     if not isinstance(value, dict):
         raise errors.InvalidRequest("The body must be a JSON object.")
     return value
+
+
+def discard() -> None:
+    """Read a body that the endpoint does not use, so that nothing is done for half a request.
+
+    Raises TooLarge, and InvalidRequest when it is cut off.
+    """
+    if request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ:
+        _raw()
+
+
+def _raw() -> bytes:
+    # Werkzeug cuts a chunked body at its limit without an error. One byte more shows that it did.
+    request.max_content_length = MAX_BODY + 1
+    with _reading():
+        raw = request.get_data(cache=False)
+    if len(raw) > MAX_BODY:
+        raise errors.TooLarge
+    _check_end(len(raw))
+    return raw
 
 
 def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:

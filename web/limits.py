@@ -51,6 +51,7 @@ class Counts(Enum):
     """Which calls stay counted."""
 
     ALL = auto()
+    ALSO_INVALID = auto()  # those whose body is refused too
     FAILED_LOGINS = auto()
     SUCCESSES = auto()
 
@@ -123,6 +124,12 @@ def within(limits: tuple[Limit, ...], view: View) -> View:
     """Return the view with its limits, silent ones last. It raises TooManyRequests when one is
     reached, or returns None when that one is silent."""
     return functools.partial(_run, view, limits)
+
+
+def count_invalid(limits: tuple[Limit, ...]) -> None:
+    """Count a call whose body is refused. Raises TooManyRequests at a limit on such calls."""
+    if such := tuple(limit for limit in limits if limit.counts is Counts.ALSO_INVALID):
+        within(such, lambda: None)()
 
 
 def _run(view: View, limits: tuple[Limit, ...], **arguments: Any) -> Any:

@@ -163,8 +163,10 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     """Return all errors that an endpoint can answer with, declared ones and those of its kind."""
     kinds = [*operation.errors]
     if operation.body or operation.upload:
-        kinds += [errors.TooLarge, errors.UnsupportedMediaType]
-    if operation.path_shape or operation.query or operation.body or operation.upload:
+        kinds.append(errors.UnsupportedMediaType)
+    if operation.method != "GET":  # a body that is cut off or too large, also where none is used
+        kinds += [errors.TooLarge, errors.InvalidRequest]
+    if operation.path_shape or operation.query:
         kinds.append(errors.InvalidRequest)
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]

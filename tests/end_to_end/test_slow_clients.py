@@ -239,6 +239,18 @@ def test_what_is_cut_off_is_not_acted_on_however_whole_it_looks(service, login, 
     assert b"could not be read to its end" in answer
 
 
+def test_a_body_that_nobody_uses_must_be_whole_too(service, login):
+    token = service.call("POST", "/api/auth/login", login).data["accessToken"]
+    head = f"POST /api/auth/logout HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+    with connected(service, head.encode() + b"Content-Length: 9\r\n\r\nhalf") as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection).startswith(b"HTTP/1.1 400 ")
+    assert service.call("GET", "/api/auth/verify", token=token).status == 200
+    with connected(service, head.encode() + b"Content-Length: 4\r\n\r\nhalf") as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_request_after_a_refused_body_is_answered(service):
     body = b"x" * 200_000
     refused = LOGIN.replace(b"60", b"%d" % len(body)) + body
