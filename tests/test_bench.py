@@ -1,4 +1,4 @@
-"""The benchmarks are started by hand. These tests show that each still runs, on a tiny scale."""
+"""The benchmarks are started by hand. These tests show that they still run, on a tiny scale."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from bench.servers import Failed, Server, Stack, pace
 from config import ROOT
 
 wrk = pytest.mark.skipif(not shutil.which("wrk"), reason="wrk is not installed")
-SMALL = ["--users", "1000", "--rounds", "1", "--seconds", "1", "--cost", "4"]
+SMALL = ["--users", "100", "--rounds", "1", "--seconds", "1", "--cost", "4"]
 
 
 def run(module, *arguments):
@@ -25,27 +25,10 @@ def run(module, *arguments):
 
 
 @wrk
-def test_bench_compares_the_service_with_every_other_stack():
-    measures = ["start", "verify", "mixed"]
-    output = run(
-        "bench", *SMALL, "--hashing-seconds", "1", "--database", "sqlite", "--measures", *measures
-    )
-    for title in (
-        "bare Flask",
-        "tutorial stack",
-        "this service, quiet",
-        "this service, as it ships",
-    ):
-        assert re.search(rf"^\| verify \| {title} \| \d", output, re.M), output
-    assert "| verify during logins | tutorial stack, sync workers |" in output
-    assert re.search(r"^Memory of two workers after all operations: \d+ MiB", output, re.M)
-
-
-@wrk
-def test_growth_measures_every_size():
-    arguments = ["--sizes", "1000+0", "1100+50", "--measures", "progress", "login"]
-    output = run("bench", "--growth", *SMALL, "--database", "postgres", *arguments)
-    assert "| login | 1,100 users, 50 spent |" in output
+def test_bench_compares_the_service_with_another_stack():
+    output = run("bench", *SMALL, "--database", "sqlite", "--measures", "refresh")
+    for title in ("tutorial stack", "this service, quiet"):
+        assert re.search(rf"^\| refresh \| {title} \| \d", output, re.M), output
 
 
 def test_plans_explain_what_the_service_sends():
@@ -58,7 +41,7 @@ def test_plans_explain_what_the_service_sends():
 
 
 def test_cost_shows_the_price_of_the_log_line_and_the_parts_of_a_verify():
-    output = run("bench.cost", "--calls", "40", "--rounds", "1", "--database", "sqlite")
+    output = run("bench.cost", "--calls", "8", "--rounds", "1", "--database", "sqlite")
     for logs in ("no log line", "text", "json"):
         assert re.search(rf"^{logs}: \d+ \([+-]\d+\), \d+, .*'database': \d+", output, re.M), output
 
