@@ -178,20 +178,6 @@ SAMPLES = {
     "lossless": saved(quarters(), "WEBP", lossless=True),
     "awebp": saved(quarters(), "WEBP", save_all=True, append_images=[Image.new("RGB", (64, 64))]),
 }
-SMALL = {
-    "jpeg": saved(quarters(size=(24, 18)), "JPEG", exif=b"Exif\0\0" + exif(6)),
-    "progressive": saved(quarters("CMYK", (24, 18), [(9, 99, 199, 0)]), "JPEG", progressive=True),
-    "mpo": saved(quarters(size=(24, 18)), "MPO", save_all=True, append_images=[quarters()]),
-    "png": saved(quarters("RGBA", (24, 18)), exif=exif(6), icc_profile=b"icc"),
-    "palette": saved(quarters(size=(24, 18)).quantize(4), transparency=b"\0\x80"),
-    "apng": saved(quarters(size=(24, 18)), save_all=True, append_images=[quarters(size=(24, 18))]),
-    "gif": saved(quarters(size=(24, 18)), "GIF", transparency=1, comment=b"hello"),
-    "webp": saved(quarters("RGBA", (24, 18)), "WEBP", exif=exif(6), xmp=b"xmp"),
-    "lossless": saved(quarters(size=(24, 18)), "WEBP", lossless=True),
-    "awebp": saved(quarters(), "WEBP", save_all=True, append_images=[quarters(colours=[RED])]),
-}
-
-
 # What comes out
 
 
@@ -257,11 +243,6 @@ def test_jpegs_of_printers_keep_their_colours(make, progressive):
     assert alike(seen(make(data)), expected, tolerance=30)
 
 
-def test_grey_jpegs_stay_grey(make):
-    data = saved(quarters("L", colours=(10, 90, 170, 250)), "JPEG")
-    assert alike(seen(make(data)), [(10,) * 3, (90,) * 3, (170,) * 3, (250,) * 3])
-
-
 @pytest.mark.parametrize("size", [64, 600])
 def test_transparency_is_kept_from_each_mode(make, size):
     size = (size, size)
@@ -278,22 +259,13 @@ def test_transparency_is_kept_from_each_mode(make, size):
         (saved(palette, transparency=index), cut),
         (saved(palette, "GIF", transparency=index), cut),
         (saved(palette, transparency=bytes(255 * (i != index) for i in range(4))), cut),
-        (
-            saved(grey, transparency=250),
-            [(10, 10, 10, 255), (90,) * 3 + (255,), (170,) * 3 + (255,)],
-        ),
+        (saved(grey, transparency=250), [(10, 10, 10, 255), (90, 90, 90, 255)]),
         (saved(quarters("LA", size, colours=[(10, 255), (90, 0)])), [(10,) * 3 + (255,), (0,) * 4]),
     ]
     for data, expected in files:
         image = make(data)
         assert image.mode == "RGBA"
         assert alike(seen(image)[: len(expected)], expected)
-
-
-def test_what_is_opaque_everywhere_needs_no_transparency(make):
-    assert (
-        make(saved(quarters("RGBA", colours=[(*colour, 255) for colour in CORNERS]))).mode == "RGB"
-    )
 
 
 @pytest.mark.parametrize("size", [64, 600])
@@ -327,10 +299,7 @@ def test_the_middle_is_what_stays(make):
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP"])
 def test_very_long_pictures_come_out_in_full_size(make, kind):
     size = (6000, 600)
-    image = Image.new("L", size, 99)
-    if kind == "WEBP":
-        image = image.convert("RGB")
-    assert make(saved(image, kind)).size == (SIDE, SIDE)
+    assert make(saved(Image.new("RGB", size, RED), kind)).size == (SIDE, SIDE)
 
 
 # Orientation and metadata
@@ -349,30 +318,11 @@ def test_every_picture_comes_out_upright(make, orientation, order):
         assert alike(seen(made), CORNERS), kind
 
 
-def test_the_first_exif_of_a_file_counts(make):
-    stored = quarters(colours=(GREEN, WHITE, RED, BLUE))
-    second = saved(quarters(), "JPEG", exif=b"Exif\0\0" + exif(3))
-    made = make(saved(stored, "JPEG", quality=90, exif=b"Exif\0\0" + exif(6)) + second)
-    assert alike(seen(made), CORNERS)
-
-
-def test_a_large_jpeg_comes_out_upright(make):
-    data = saved(
-        quarters(size=(2100, 1300), colours=(GREEN, WHITE, RED, BLUE)),
-        "JPEG",
-        exif=b"Exif\0\0" + exif(6),
-    )
-    assert alike(seen(make(data)), CORNERS)
-
-
 @pytest.mark.parametrize(
     "block",
     [
         *(b"", b"II*\0", b"nonsense" * 9),
-        exif(6)[:-8],
-        exif(99),
-        exif(0),
-        exif(6, kind=5, count=2**31),
+        *(exif(6)[:-8], exif(99), exif(0), exif(6, kind=5, count=2**31)),
         exif(6).replace(b"\x08\0\0\0", b"\xff\xff\xff\xff"),
         exif(6)[:8] + b"\xff\xff" + bytes(500),
         exif(3)[:4] + struct.pack("<L", 4) + exif(3)[8:],
@@ -418,13 +368,6 @@ def test_nothing_but_the_pixels_survives(avatars, make):
         assert not any(mark in made for mark in (SECRET, b"PK\3\4", b"<script", b"Exif", b"ICC"))
 
 
-def test_a_file_is_read_from_where_it_stands_and_stays_open(avatars):
-    file = io.BytesIO(b"before" + SAMPLES["png"])
-    file.seek(6)
-    assert avatars.make(file)
-    assert not file.closed
-
-
 # Sizes
 
 
@@ -433,27 +376,20 @@ def test_a_file_is_read_from_where_it_stands_and_stays_open(avatars):
     [
         (png(4000, 3000), True),
         (png(4000, 3001), False),
-        (png(30_000, 30_000, bits=1, colour=0), False),
         (png(2**31 - 1, 2**31 - 1), False),
         (gif(4000, 3000), True),
         (gif(4000, 3001), False),
         (gif(1, 1, frame=(4001, 3000)), False),
         (webp(3200, 2500), True),
         (webp(3200, 2501), False),
-        (webp(7000, 7000), False),
-        (webp(16_000, 16_000), False),
         (jpeg(5000, 5000), True),
         (jpeg(5000, 5001), False),
         (jpeg(16_383, 1525), True),
         (jpeg(16_384, 1), False),
         (png(16_383, 1), True),
         (png(1, 16_384), False),
-        (png(1, 12_000_000), False),
-        (gif(1, 16_384), False),
-        (jpeg(5000, 5000, layers=1), True),
         (jpeg(5000, 4000, layers=4), True),
         (jpeg(5000, 4001, layers=4), False),
-        (jpeg(65_000, 65_000), False),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else str(value),
 )
@@ -469,11 +405,6 @@ def test_the_limit_is_in_pixels_and_holds_before_decoding(refusal, monkeypatch, 
     assert bool(decoded) is allowed
 
 
-def test_nothing_is_prepared_for_a_webp_that_is_far_too_large(refusal, monkeypatch):
-    monkeypatch.setattr("PIL._webp.WebPAnimDecoder", None)
-    assert TOO_LARGE in refusal(webp(16_000, 16_000))
-
-
 def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(make, monkeypatch):
     decoded = []
 
@@ -486,11 +417,6 @@ def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(make, monkeypatch):
     for size in [(16_383, 1525), (12_207, 2048), (5000, 5000), (4000, 3000), (2047, 2047)]:
         make(jpeg(*size, extra=segment(0xE2, b"ICC_PROFILE\0\1\1profile")))
     assert decoded[::2] == [(8192, 763), (3052, 512), (1250, 1250), (2000, 1500), (2047, 2047)]
-
-
-def test_pictures_at_their_limits_are_made(make):
-    for data in (webp(3200, 2500), gif(4000, 3000)):
-        assert make(data).size == (SIDE, SIDE)
 
 
 # What is no picture
@@ -523,11 +449,11 @@ def test_truncated_pictures_are_refused(refusal, kind):
         assert refusal(data[:length]), length
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", SAMPLES)
 def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind):
     chance = random.Random(kind)
     for _ in range(300):
-        data = bytearray(SMALL[kind])
+        data = bytearray(SAMPLES[kind])
         for _ in range(chance.choice((1, 1, 2, 8))):
             place = chance.randrange(len(data))
             match chance.randrange(5):
@@ -569,34 +495,17 @@ def test_our_own_mistakes_are_not_blamed_on_the_picture(avatars, monkeypatch):
         avatars.make(io.BytesIO(SAMPLES["png"]))
 
 
-def test_a_file_that_cannot_be_read_is_no_bad_picture(avatars):
-    class Broken(io.BytesIO):
-        def read(self, size=-1, /):
-            raise OSError("disk")
-
-    with pytest.raises(OSError, match="disk"):
-        avatars.make(Broken())
-
-
 # Files made to do harm
-
-
-def many(piece, count=200000):
-    return piece * count
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        png(8, 8, extra=many(chunk(b"prVt", b""))),
-        png(8, 8, extra=many(chunk(b"tEXt", b"a"))),
-        jpeg(8, 8, extra=many(segment(0xE5, b""))),
-        jpeg(8, 8, extra=many(segment(0xFE, b""))),
-        jpeg(8, 8, extra=many(b"\xff")),
-        gif(8, 8, extra=b"!\xfe" + many(b"\1A") + b"\0"),
-        gif(8, 8, extra=many(b"!\xfe\1A\0")),
-        gif(8, 8, extra=b"!\xff\x0bNETSCAPE2.0" + many(b"\1A") + b"\0"),
-        gif(8, 8, extra=many(b"\0")),
+        png(8, 8, extra=chunk(b"prVt", b"") * 200_000),
+        jpeg(8, 8, extra=segment(0xE5, b"") * 200_000),
+        jpeg(8, 8, extra=b"\xff" * 200_000),
+        gif(8, 8, extra=b"!\xfe" + b"\1A" * 200_000 + b"\0"),
+        gif(8, 8, extra=b"!\xfe\1A\0" * 200_000),
         riff(SAMPLES["webp"][12:], part(b"EXIF", b"odd"), part(b"prVt", b"") * 10_000),
         riff(part(b"VP8X", b"\2" + bytes(9)), part(b"ANMF", bytes(24)) * 10_000),
         jpeg(8, 8, scans=33),
@@ -605,7 +514,7 @@ def many(piece, count=200000):
         # A scan behind a segment that says it is longer or shorter than it can be.
         jpeg(8, 8, scans=33, extra=b"\xff\xfe\0\0" + segment(0xFE, b"\xff\xd9")),
     ],
-    ids=range(15),
+    ids=range(11),
 )
 def test_files_of_very_many_pieces_are_refused(refusal, data):
     assert UNUSUAL in refusal(data)
@@ -628,15 +537,13 @@ def test_texts_in_a_png_are_no_bomb(refusal, make):
     pixels = (b"\0" + bytes(24)) * 8
     nameless = chunk(b"zTXt", b"\0\0" + packed)  # Pillow unpacks it, and does not count it
     assert UNUSUAL in refusal(png(8, 8, extra=nameless * 101, pixels=pixels))
-    assert UNUSUAL in refusal(
-        png(8, 8, extra=chunk(b"iCCP", b"a\0\0" + packed) * 101, pixels=pixels)
-    )
-    assert DAMAGED in refusal(png(8, 8, extra=chunk(b"zTXt", b"a\0\0" + packed) * 5, pixels=pixels))
-    assert DAMAGED in refusal(
-        png(8, 8, extra=chunk(b"tEXt", b"a\0" + bytes(2**22 + 9)), pixels=pixels)
-    )
     beyond = zlib.compress(bytes(2**20 + 1), 9)
-    assert DAMAGED in refusal(png(8, 8, extra=chunk(b"zTXt", b"a\0\0" + beyond), pixels=pixels))
+    for extra in (
+        chunk(b"zTXt", b"a\0\0" + packed) * 5,
+        chunk(b"tEXt", b"a\0" + bytes(2**22 + 9)),
+        chunk(b"zTXt", b"a\0\0" + beyond),
+    ):
+        assert DAMAGED in refusal(png(8, 8, extra=extra, pixels=pixels))
     usual = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text" * 999)) * 9
     make(png(8, 8, extra=usual + chunk(b"tEXt", b"b\0" + b"text" * 99_999), pixels=pixels))
 
