@@ -3,13 +3,21 @@
 import io
 
 import pytest
-from helpers import connections_held, failure, race, statements_of, success
+from helpers import (
+    connections_held,
+    failure,
+    on_one_database,
+    race,
+    rows,
+    statements_of,
+    success,
+)
 from PIL import Image
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 from test_bad_input import BrokenChunks, Chunks
 
 from core.images import Avatars, PicturesBusy
-from database import reading, transaction
+from database import transaction
 from models import Avatar, User
 
 PUBLIC_URL = "https://school.test"
@@ -49,11 +57,6 @@ def shown(client, path):
     with Image.open(io.BytesIO(response.data)) as found:
         found.load()
         return found
-
-
-def count(app):
-    with app.app_context(), reading() as connection:
-        return connection.scalar(select(func.count()).select_from(Avatar))
 
 
 def test_uploaded_picture_is_shown_to_everybody(client, auth, upload):
@@ -110,7 +113,7 @@ def test_removed_picture_gives_way_to_the_first_one(app, client, auth, upload):
         assert path_of(success(response)) == default
     failure(client.get(own), 404, "not_found")
     shown(client, default)
-    assert count(app) == 0
+    assert rows(app, Avatar) == []
 
 
 def test_another_picture_has_another_address_and_takes_the_place_of_the_first(app, client, upload):
@@ -120,7 +123,7 @@ def test_another_picture_has_another_address_and_takes_the_place_of_the_first(ap
     failure(client.get(first), 404, "not_found")
     shown(client, second)
     assert path_of(success(upload(picture("blue")))) == second
-    assert count(app) == 1
+    assert len(rows(app, Avatar)) == 1
 
 
 def test_one_picture_of_two_users_stays_while_one_of_them_has_it(
@@ -152,11 +155,6 @@ def test_unknown_picture_is_a_404_in_json(client, path):
     failure(client.get(path, headers={"If-None-Match": "*"}), 404, "not_found")
 
 
-def test_address_never_comes_from_the_host_header(client, auth):
-    headers = {**auth.headers, "Host": "evil.example", "X-Forwarded-Host": "evil.example"}
-    path_of(success(client.post("/users/avatar", data=form(picture()), headers=headers)))
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -173,7 +171,7 @@ def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, uploa
     fields = failure(upload(content), 400, "invalid_image")
     assert fields.keys() == {"avatar"}
     assert success(client.get("/api/users/profile", headers=auth.headers)) == before
-    assert count(app) == 0
+    assert rows(app, Avatar) == []
 
 
 @pytest.mark.parametrize(
@@ -273,6 +271,7 @@ def test_file_of_the_largest_size_is_taken_and_a_byte_more_is_not(make_app, auth
     ],
     ids=["noise", "nearly boundaries", "line feeds", "carriage returns", "dashes"],
 )
+@on_one_database
 def test_large_file_comes_through_whole(client, auth, monkeypatch, content):
     sent, come = picture() + content(), []
     monkeypatch.setattr(Avatars, "make", lambda _, file: come.append(file.read()) or picture())
@@ -369,7 +368,7 @@ def test_of_uploads_at_once_one_stays_and_is_shown(app, client, auth):
     profile = success(client.get("/api/users/profile", headers=auth.headers))
     assert profile["avatar"] in urls
     shown(client, path_of(profile))
-    assert count(app) == 1
+    assert len(rows(app, Avatar)) == 1
 
 
 def test_upload_for_an_account_that_goes_meanwhile_is_refused(app, upload, monkeypatch):
@@ -382,7 +381,7 @@ def test_upload_for_an_account_that_goes_meanwhile_is_refused(app, upload, monke
 
     monkeypatch.setattr(Avatars, "make", slow)
     failure(upload(picture()), 401, "token_revoked")
-    assert count(app) == 0
+    assert rows(app, Avatar) == []
 
 
 @pytest.mark.parametrize("when", ["write", "seek"])

