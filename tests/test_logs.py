@@ -156,14 +156,11 @@ def test_security_events_are_one_line_each(make_app, make_user, outbox):
     first = logged(login(), "login", user.id)
     second = logged(login(), "login", user.id)
 
-    sessions = success(client.get("/api/auth/sessions", headers=headers))[
-        "sessions"
-    ]
+    headers = bearer(second["accessToken"])
+    sessions = success(client.get("/api/auth/sessions", headers=headers))["sessions"]
     (elsewhere,) = (session["id"] for session in sessions if not session["current"])
     assert log.events() == []
-    response = client.delete(
-        f"/api/auth/sessions/{elsewhere}", headers=headers
-    )
+    response = client.delete(f"/api/auth/sessions/{elsewhere}", headers=headers)
     logged(response, "session_ended", user.id)
     response = client.delete("/api/auth/sessions", headers=headers)
     logged(response, "other_sessions_ended", user.id)
