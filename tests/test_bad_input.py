@@ -5,7 +5,7 @@ import json
 
 import pytest
 from endpoints import API, ENDPOINTS, GUARDED, UNKNOWN_ID, WITH_BODY
-from helpers import failure, success
+from helpers import failure, on_one_database, success
 from marshmallow import fields
 
 from web.bodies import MAX_BODY
@@ -14,45 +14,23 @@ from web.openapi import possible_errors
 every_json_endpoint = pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
 every_guarded_endpoint = pytest.mark.parametrize("endpoint", GUARDED, ids=str)
 every_endpoint = pytest.mark.parametrize("endpoint", API, ids=str)
-# For what is refused before any database could have a view of it.
-on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
+# tests/core/test_strict_json.py has all that the reader of JSON refuses.
 NOT_AN_OBJECT = {
     "empty": b"",
     "blank": b" ",
     "not JSON": b"email=me@example.org",
-    "cut": b'{"email": "me@exa',
-    "single quotes": b"{'a': 1}",
     "two": b"{}{}",
-    "trailing NUL": b"{}\x00",
-    "list": b"[]",
     "list of an object": b"[{}]",
     "string": b'"text"',
     "number": b"7",
     "null": b"null",
-    "true": b"true",
-    "open lists": b"[" * 60_000,
-    "open objects": b'{"a":' * 12_000,
     "33 deep": b'{"a":' + b"[" * 32 + b"]" * 32 + b"}",
     "NaN": b'{"email": NaN}',
-    "Infinity": b'{"email": Infinity}',
-    "-Infinity": b'{"email": -Infinity}',
-    "1e999": b'{"email": 1e999}',
     "65 bits": b'{"email": 9223372036854775808}',
-    "-65 bits": b'{"email": -9223372036854775809}',
-    "60,000 digits": b'{"email": ' + b"9" * 60_000 + b"}",
     "broken UTF-8": b'{"email": "\xff"}',
-    "broken UTF-8 in a name": b'{"\xc3": 1}',
-    "byte order mark": b"\xef\xbb\xbf{}",
-    "UTF-16": "{}".encode("utf-16"),
     "lone surrogate": rb'{"email": "\ud800"}',
-    "lone surrogate in a name": rb'{"\ud800": 1}',
-    "lone surrogate below": rb'{"a": [{"b": "\udfff"}]}',
-    "line break in a text": b'{"email": "a\nb"}',
     "NUL in a text": b'{"email": "\x00"}',
     "name twice": b'{"email": "a", "email": "b"}',
-    "name twice, escaped": rb'{"email": "a", "\u0065mail": "b"}',
-    "name twice below": b'{"a": {"b": 1, "b": 2}}',
 }
 OTHER_TYPES = [
     None,
@@ -64,18 +42,10 @@ VALUES = [None, True, 7, 1.5, "text", [], ["text"], {}, {"a": "b"}]
 TAKES = {fields.Boolean: bool, fields.Integer: int, fields.Nested: dict}
 CONTROLS = ["\x00", "a\x00b", "a\x01b", "a\x1bb", "a\x7fb", "a\x85b", "\x00" * 64]
 
+# tests/test_tokens.py has more of them.
 ODD_AUTHORIZATION = [
-    ("", "token_missing"),
-    ("Basic bWU6cHc=", "token_missing"),
-    ("Bearerx", "token_missing"),
-    ("Bearer", "token_invalid"),
-    ("Bearer ", "token_invalid"),
-    ("Bearer a b", "token_invalid"),
-    ("Bearer x", "token_invalid"),
-    ("bearer a.b.c", "token_invalid"),
-    ("Bearer " + "x" * 60_000, "token_invalid"),
-    ("Bearer \u00e4\u00ff", "token_invalid"),
-    ("Bearer eyJhbGciOiJub25lIn0.e30.", "token_invalid"),
+    *(("", "token_missing"), ("Basic bWU6cHc=", "token_missing"), ("Bearer", "token_invalid")),
+    *(("Bearer " + "x" * 60_000, "token_invalid"), ("Bearer \u00e4\u00ff", "token_invalid")),
 ]
 UNKNOWN_PATHS = [
     *("/nothing", "/api", "/api/", "/api/auth", "/auth/", "/API/auth/login", "/api/auth/Login"),
@@ -115,6 +85,18 @@ class Untouched(Chunks):
         raise AssertionError("the body was read")
 
     readline = readinto = readall = read1 = read
+
+
+def announce(client, method, path, length, stream, **options):
+    """Send a body, and say that it has some length."""
+    return client.open(
+        path,
+        method=method,
+        input_stream=stream,
+        content_type=options.pop("content_type", "application/json"),
+        environ_overrides={"CONTENT_LENGTH": length},
+        **options,
+    )
 
 
 @pytest.fixture
@@ -182,7 +164,9 @@ def test_body_of_another_type_is_refused(endpoint, send):
 @on_one_database
 def test_parameters_and_case_of_the_type_do_not_matter(endpoint, send):
     for content_type in (
-        *("application/json; charset=utf-8", "Application/JSON", "application/json;"),
+        "application/json; charset=utf-8",
+        "Application/JSON",
+        "application/json;",
     ):
         for response in send(endpoint, {"surprise": 1}, content_type):
             assert "surprise" in failure(response, 400, "invalid_request")
@@ -194,14 +178,6 @@ def test_unknown_fields_are_named(endpoint, send):
     for name in ("surprise", "isActive", "_id", "__proto__", "\u00e9", "a\x00b", "\n", "x" * 1000):
         for response in send(endpoint, {**endpoint.example, name: "admin"}):
             assert failure(response, 400, "invalid_request").keys() == {name}
-
-
-@every_json_endpoint
-@on_one_database
-def test_nesting_to_the_limit_is_only_an_unknown_field(endpoint, send):
-    for nested in (b"[" * 31 + b"]" * 31, b'{"a":' * 31 + b"1" + b"}" * 31):
-        for response in send(endpoint, b'{"surprise":' + nested + b"}"):
-            assert "surprise" in failure(response, 400, "invalid_request")
 
 
 @every_json_endpoint
@@ -277,14 +253,8 @@ def test_chunked_body_is_measured_and_read(endpoint, client, headers):
             client, endpoint.method, path, headers=headers, content_type="text/plain"
         )
         failure(response, 415, "unsupported_media_type")
-        assert (
-            failure(
-                Chunks().send(client, endpoint.method, path, headers=headers),
-                400,
-                "invalid_request",
-            )
-            == {}
-        )
+        response = Chunks().send(client, endpoint.method, path, headers=headers)
+        assert failure(response, 400, "invalid_request") == {}
 
 
 @every_json_endpoint
@@ -294,45 +264,21 @@ def test_body_that_breaks_off_is_refused(endpoint, client, headers):
         response = BrokenChunks().send(client, endpoint.method, path, headers=headers)
         failure(response, 400, "invalid_request")
         for stream in (io.BytesIO(b'{"email": '), BrokenChunks()):
-            response = client.open(
-                path,
-                method=endpoint.method,
-                input_stream=stream,
-                content_type="application/json",
-                headers=headers,
-                environ_overrides={"CONTENT_LENGTH": "100"},
-            )
+            response = announce(client, endpoint.method, path, "100", stream, headers=headers)
             failure(response, 400, "invalid_request")
 
 
 @every_json_endpoint
 @on_one_database
-def test_announced_length_is_believed_when_it_is_too_much(endpoint, client, headers):
+def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, client, headers):
     for path in endpoint.paths:
-        response = client.open(
-            path,
-            method=endpoint.method,
-            input_stream=Untouched(),
-            content_type="application/json",
-            headers=headers,
-            environ_overrides={"CONTENT_LENGTH": "99999999999999999999"},
-        )
+        length = "99999999999999999999"
+        response = announce(client, endpoint.method, path, length, Untouched(), headers=headers)
         failure(response, 413, "too_large")
-
-
-@every_json_endpoint
-@on_one_database
-def test_odd_announced_length_is_no_server_error(endpoint, client, headers):
-    for length in ("-1", "abc", "1e3", "\u0663"):
-        response = client.open(
-            endpoint.paths[0],
-            method=endpoint.method,
-            data=b"",
-            content_type="application/json",
-            headers=headers,
-            environ_overrides={"CONTENT_LENGTH": length},
-        )
-        failure(response, 400, "invalid_request")
+        for length in ("-1", "abc", "1e3", "\u0663"):
+            stream = io.BytesIO()
+            response = announce(client, endpoint.method, path, length, stream, headers=headers)
+            failure(response, 400, "invalid_request")
 
 
 @every_json_endpoint
@@ -352,13 +298,8 @@ def test_token_is_asked_for_before_the_body_is_looked_at(endpoint, client):
     for path in endpoint.paths:
         for content_type in ("application/json", "text/plain", "multipart/form-data", ""):
             for length in ("10", "10000000", "-1"):
-                response = client.open(
-                    path,
-                    method=endpoint.method,
-                    input_stream=Untouched(),
-                    content_type=content_type,
-                    environ_overrides={"CONTENT_LENGTH": length},
-                )
+                options = {"content_type": content_type}
+                response = announce(client, endpoint.method, path, length, Untouched(), **options)
                 failure(response, 401, "token_missing")
                 assert response.headers["WWW-Authenticate"] == "Bearer"
         response = Untouched().send(client, endpoint.method, path)
@@ -440,10 +381,3 @@ def test_odd_path_parameter_is_refused(endpoint, client, headers):
             )
             assert response.status_code in (400, 404), (value, response.text)
             failure(response, response.status_code, response.get_json()["error"]["code"])
-
-
-def test_session_id_of_any_other_form_is_just_unknown(client, auth):
-    for value in ("%00", "not-a-uuid", UNKNOWN_ID, UNKNOWN_ID.upper(), "%F0%9F%98%80", "x" * 3000):
-        response = client.delete(f"/api/auth/sessions/{value}", headers=auth.headers)
-        failure(response, 404, "not_found")
-    assert len(success(client.get("/api/auth/sessions", headers=auth.headers))["sessions"]) == 1

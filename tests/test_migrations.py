@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     MetaData,
     create_engine,
-    delete,
     insert,
     inspect,
     select,
@@ -29,10 +28,8 @@ from models import (
     Avatar,
     Certificate,
     Course,
-    DeniedSession,
     Lesson,
     User,
-    UserSession,
 )
 
 USER = {
@@ -224,41 +221,3 @@ def test_database_refuses_a_bad_record(app):
                 bad["id"] = changes.get("id", "other")
             with pytest.raises(IntegrityError, match=constraint), database.transaction() as work:
                 work.execute(insert(table), bad)
-
-
-def test_database_refuses_a_second_account_of_the_same_name(app, engine):
-    database.upgrade(app)
-    with engine.begin() as connection:
-        connection.execute(insert(User), USER)
-    for changes in (
-        {"email": "other@example.org"},
-        {"username": "other", "username_key": "other"},
-    ):
-        with engine.connect() as connection, pytest.raises(IntegrityError):
-            connection.execute(insert(User), USER | changes)
-
-
-def test_sessions_belong_to_an_account_and_go_with_it(app):
-    database.upgrade(app)
-    moment = clock.utcnow()
-    session = {
-        "created_at": moment,
-        "last_used_at": moment,
-        "expires_at": moment,
-        "access_expires_at": moment,
-        "refresh_token_id": "x",
-        "user_agent": "",
-        "ip_address": "",
-    }
-    with app.app_context():
-        with database.transaction() as work:
-            work.execute(insert(User), USER | {"id": "user"})
-            work.execute(insert(UserSession), session | {"user_id": "user"})
-            work.execute(insert(DeniedSession), {"session_id": "s", "expires_at": moment})
-        with pytest.raises(IntegrityError), database.transaction() as work:
-            work.execute(insert(UserSession), session | {"user_id": "nobody"})
-        with database.transaction() as work:
-            work.execute(delete(User))
-        with database.reading() as connection:
-            assert connection.scalars(select(UserSession.id)).all() == []
-            assert connection.scalars(select(DeniedSession.session_id)).all() == ["s"]

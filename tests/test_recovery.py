@@ -14,7 +14,7 @@ from helpers import (
 from sqlalchemy import delete, update
 
 from database import transaction
-from models import OutboxMail, User
+from models import User
 
 NEW_PASSWORD = "Kettle-Purple-Rain-19"
 
@@ -233,13 +233,6 @@ def test_verified_user_gets_in_where_that_is_required(make_app, make_user, outbo
     resend(client, user.email)
     success(confirm(client, outbox.deliver_token()))
     success(login(client, user))
-
-
-def test_no_usable_token_lies_in_the_database(app, client, auth):
-    success(forgot(client, auth.user.email))
-    (row,) = rows(app, OutboxMail)
-    assert (row.kind, row.address) == ("password_reset", auth.user.email)
-    assert not any(str(value).count(".") == 2 for value in row)
 
 
 def test_failed_request_queues_no_mail(client, auth, outbox):
