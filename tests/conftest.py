@@ -59,6 +59,20 @@ def _sqlite_url(tmp_path_factory):
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request, tmp_path):
+    """A database of the test's own, without any table."""
+    return real_service.empty_database(request, tmp_path)
+
+
+@pytest.fixture
+def mail_server():
+    server = real_service.MailServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request, _migrated, _sqlite_url):
     """Each test that uses a database runs on both kinds, with the schema of the migrations."""
     if request.param == "sqlite":

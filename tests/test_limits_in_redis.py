@@ -7,14 +7,12 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from helpers import PASSWORD, failure, race, success
+from helpers import PASSWORD, failure, login, race, rows, success
 from real_service import PATIENCE, free_port
 from redis import Redis
 from redis.exceptions import ConnectionError
-from sqlalchemy import select
 
 from core.passwords import Hasher
-from database import reading
 from models import Counter
 
 REDIS = shutil.which("redis-server")
@@ -72,10 +70,6 @@ class RedisServer:
             return sorted(key.decode() for key in client.scan_iter())
 
 
-def guess(client, password="wrong", email="student@example.org"):
-    return client.post("/api/auth/login", json={"email": email, "password": password})
-
-
 def test_redis_counts_for_all_processes_and_names_nobody(make_app, make_user, redis):
     make_user()
     one, other = (
@@ -88,8 +82,7 @@ def test_redis_counts_for_all_processes_and_names_nobody(make_app, make_user, re
         response = guess(app.test_client(), PASSWORD)
         failure(response, 429, "too_many_requests")
         assert 890 <= int(response.headers["Retry-After"]) <= 900
-    with one.app_context(), reading() as connection:
-        assert connection.execute(select(Counter)).all() == []
+    assert rows(one, Counter) == []
     assert len(redis.stored()) == 5
     assert not any("student" in key or "127.0.0.1" in key for key in redis.stored())
 
@@ -101,6 +94,10 @@ def test_the_right_password_clears_in_redis_too(make_app, make_user, redis):
         for _ in range(9):
             failure(guess(client), 401, "invalid_credentials")
         success(guess(client, PASSWORD))
+
+
+def guess(client, password="wrong"):
+    return login(client, "student@example.org", password)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from real_service import SECRET, empty_database
+from real_service import SECRET
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -42,24 +42,19 @@ USER = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    return empty_database(request, tmp_path)
-
-
 @pytest.fixture
-def app(url):
+def app(new_database):
     """An application whose database has no tables yet."""
-    app = create_app(Settings(database_url=url, secret_key=SECRET))
+    app = create_app(Settings(database_url=new_database, secret_key=SECRET))
     yield app
     with app.app_context():
         db.engine.dispose()
 
 
 @pytest.fixture
-def engine(url):
+def engine(new_database):
     """A way to the same database that is not the application's."""
-    engine = create_engine(url)
+    engine = create_engine(new_database)
     yield engine
     engine.dispose()
 

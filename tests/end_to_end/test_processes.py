@@ -12,7 +12,6 @@ from real_service import (
     MailServer,
     Service,
     deployed,
-    empty_database,
     environment,
     finish,
     free_port,
@@ -86,11 +85,6 @@ def gate(engine, count):
             watcher.rollback()  # what it sees of the others stays the same in a transaction
             time.sleep(0.05)
         rival.rollback()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request, tmp_path):
-    return empty_database(request, tmp_path)
 
 
 def test_upgrades_at_once_all_succeed(new_database):

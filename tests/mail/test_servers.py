@@ -10,10 +10,8 @@ import psutil
 import pytest
 from real_service import (
     PATIENCE,
-    MailServer,
     Service,
     deployed,
-    empty_database,
     finish,
     free_port,
     production,
@@ -25,19 +23,6 @@ from sqlalchemy import URL
 from config import ROOT
 
 SUBJECT = "Confirm your e-mail address"
-
-
-@pytest.fixture
-def mail_server():
-    server = MailServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request, tmp_path):
-    return empty_database(request, tmp_path)
 
 
 def register(service, name):

@@ -190,12 +190,6 @@ def test_smtps_is_tls_from_the_first_byte(serve, certify):
     assert server.box.in_tls == [True]
 
 
-def test_ipv4_address_is_a_host_too(serve, certify):
-    server = serve(tls_context=certify("127.0.0.1"))
-    send(server.at(host="127.0.0.1", login=True))
-    assert server.box.logins == [LOGIN]
-
-
 def assert_down(server, at):
     with pytest.raises(smtp.ServerDown) as outage:
         send(at)
