@@ -236,11 +236,8 @@ def test_name_and_address_are_free_again(client, auth, remove):
 def test_of_deletions_at_once_one_wins(app, auth):
     def attempt(_number):
         body = {"password": auth.user.password, **CONFIRMED}
-        return (
-            app.test_client()
-            .delete("/api/users/account", json=body, headers=auth.headers)
-            .status_code
-        )
+        client = app.test_client()
+        return client.delete("/api/users/account", json=body, headers=auth.headers).status_code
 
     answers = race(attempt)
     assert answers.count(200) == 1

@@ -92,12 +92,6 @@ def test_address_is_found_in_all_its_forms(client, auth, outbox):
     assert len(outbox.deliver()) == 1
 
 
-def test_inactive_account_gets_no_link(client, make_user, outbox):
-    user = make_user(is_active=False)
-    success(forgot(client, user.email))
-    assert outbox.deliver() == []
-
-
 def test_reset_link_works_once(client, reset_token):
     success(reset(client, reset_token))
     failure(reset(client, reset_token, "Yet-Another-Mug-5"), 400, "invalid_token")

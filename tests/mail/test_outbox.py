@@ -184,17 +184,6 @@ def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, out
     assert outbox_rows() == []
 
 
-def test_a_sent_mail_is_logged_without_address_or_token(caplog, server, make_user):
-    make_user(email=STUDENT)
-    queue((MailKind.PASSWORD_RESET, STUDENT))
-    with caplog.at_level(logging.DEBUG, "accounts"):
-        outbox.deliver_due()
-    said = " ".join(record.getMessage() for record in caplog.records if "accounts" in record.name)
-    assert "is sent" in said
-    assert "token=" not in said
-    assert STUDENT not in said
-
-
 # Transactions
 
 
