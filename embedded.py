@@ -1,7 +1,7 @@
 """The embedded default: a SQLite file and a generated secret in the instance folder.
 
-Several processes may start at once on an empty folder; a lock on a file beside the database lets
-one of them prepare it while the others wait.
+If several processes start at once, a lock on a file beside the database lets one prepare it while
+the others wait.
 """
 
 import fcntl
@@ -27,14 +27,14 @@ def database_url(folder: Path) -> URL:
 
 
 def secret_key(folder: Path) -> str:
-    """Return the secret kept in this folder; make one on the first call (mode 0600).
+    """Return the secret in this folder; the first call generates it (mode 0600).
 
-    Raises ConfigError when the file does not hold a secret that is long enough.
+    Raises ConfigError if the stored secret is too short.
     """
     path = folder / "secret_key"
     with _lock(folder):
         if not path.exists():
-            # Written aside and moved, so that a crash leaves no half of a secret.
+            # Renamed when complete, so that a crash leaves no truncated secret.
             draft = path.with_suffix(".new")
             draft.unlink(missing_ok=True)
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -49,16 +49,16 @@ def secret_key(folder: Path) -> str:
 
 
 def bring_up_schema(app: Flask, folder: Path) -> None:
-    """Migrate the embedded database to the newest schema, unless it is there already."""
+    """Migrate the embedded database to the newest schema if it is not current."""
     with _lock(folder):
-        # SQLite gives its other files the mode of this one.
+        # Only the owner may read it. SQLite gives its other files the same mode.
         (folder / DATABASE).touch(mode=0o600)
         with app.app_context():
             current = database.schema_is_current()
         if not current:
             database.upgrade(app)
         with app.app_context():
-            # With `gunicorn --preload`, workers would inherit this connection from the master.
+            # With `gunicorn --preload`, workers would inherit this process's connection.
             db.engine.dispose()
 
 
@@ -66,5 +66,5 @@ def bring_up_schema(app: Flask, folder: Path) -> None:
 def _lock(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(folder / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, also by a crash
+        fcntl.flock(file, fcntl.LOCK_EX)  # a crash releases it too
         yield

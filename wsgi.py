@@ -18,9 +18,9 @@ except ConfigError as error:
     raise
 
 # gunicorn.conf.py starts the background thread in gunicorn's workers. Commands such as
-# `flask db upgrade` migrate, and must not send mail meanwhile.
+# `flask db upgrade` must not send e-mails.
 if _command and _command.info_name == "run":
-    # The parent process of the reloader imports this file too, and serves nothing.
+    # The reloader's parent process imports this file too, but serves no requests.
     reloads = app.debug if _command.params["reload"] is None else _command.params["reload"]
     if is_running_from_reloader() or not reloads:
         background.start(app)

@@ -1,1 +1,1 @@
-"""The HTTP face, one module per resource."""
+"""The endpoints, one module per resource."""

@@ -1,4 +1,4 @@
-"""The accounts, for admins."""
+"""Management of accounts by admins."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from core.events import record
 from core.roles import Role
 from database import transaction
 from models import UserRow
-from services import administration
+from services import accounts, administration
 from web import bearer
 from web.api import endpoint
 
@@ -19,7 +19,7 @@ bp = Blueprint("admin", __name__)
 
 @endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, answer=schemas.Accounts)
 def list_users(query: dict[str, Any]) -> dict[str, Any]:
-    """List accounts, newest first, a page at a time."""
+    """List accounts page by page, newest first."""
     users, total = administration.list_accounts(**query)
     return {**query, "users": users, "total": total}
 
@@ -35,9 +35,9 @@ def list_users(query: dict[str, Any]) -> dict[str, Any]:
     errors=(errors.UserNotFound, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
-    """Change the role of an account, or whether it is active.
+    """Change the role of an account or whether it is active.
 
-    A change of role and a deactivation end all sessions of the account.
+    A new role or a deactivation ends all sessions of the account.
     """
     with transaction():
         before, after = administration.alter(user_id, **body)
@@ -54,8 +54,8 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     errors=(errors.UserNotFound, errors.LastAdmin),
 )
 def delete_user(user_id: str) -> None:
-    """Delete an account and all that is stored of it; a notice goes to its address."""
+    """Delete an account with everything stored about it, and notify its e-mail address."""
     with transaction():
-        if not administration.remove(user_id):
+        if not accounts.delete(user_id):
             raise errors.UserNotFound
     record("account_deleted", user_id, by=bearer.user().id)

@@ -1,4 +1,4 @@
-"""Registration, login, tokens, own sessions, forgotten passwords, verified addresses."""
+"""Registration, login, tokens, sessions, password reset and e-mail verification."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ import schemas
 from core import clock
 from core.events import record
 from core.roles import Role
+from core.tokens import Purpose
 from database import transaction
 from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
@@ -18,8 +19,8 @@ from web.limits import GUESSES, By, Counts, Limit, forgive
 
 bp = Blueprint("auth", __name__)
 
-# Whole classes sign up from one client IP, and mistype. The limit by e-mail address is for accounts
-# that are deleted and registered again: each registration sends a mail.
+# Whole classes register from one client IP. The limit by e-mail address is for accounts that are
+# deleted and registered again, because each registration sends an e-mail.
 REGISTRATIONS = (
     Limit("registrations", "100 per hour", "registrations", By.IP, Counts.SUCCESSES),
     Limit("registration-tries", "1000 per hour", "calls of register", By.IP, Counts.ALSO_INVALID),
@@ -41,9 +42,6 @@ def _mails(kind: str) -> tuple[Limit, Limit]:
     )
 
 
-REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
-
-
 @endpoint(
     bp,
     "POST",
@@ -51,15 +49,15 @@ REFRESH_ERRORS = (errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
     body=schemas.Register,
     answer=schemas.Registered,
     status=201,
-    message="Your account is ready. We have sent you a mail to confirm your address.",
+    message="Your account is ready. We have sent you an e-mail to confirm your e-mail address.",
     errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
     limits=REGISTRATIONS,
 )
 def register(body: dict[str, Any]) -> dict[str, Any]:
     """Create an account.
 
-    Usernames are unique whatever their case, and so are e-mail addresses. Passwords that are
-    easily guessed are refused with the reason; there are no rules of composition.
+    Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
+    rejected with the reason; no kinds of characters are required.
     """
     password = body.pop("password")
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
@@ -80,15 +78,15 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     limits=(*GUESSES, Limit("logins", "60 per minute", "logins", By.IP)),
 )
 def login(body: dict[str, str]) -> dict[str, Any]:
-    """Open a session with e-mail address and password.
+    """Log in with e-mail address and password; opens a session.
 
-    The access token goes into the `Authorization` header of other calls; the refresh token
-    trades for a new pair when it has expired.
+    Send the access token in the `Authorization` header of other requests. When it has expired,
+    exchange the refresh token for a new pair.
     """
     found = accounts.authenticate(body["email"], body["password"])
     now = clock.utcnow()
     with transaction():
-        user = accounts.note_login(found, now=now)
+        user = accounts.record_login(found, now=now)
         pair = sessions.open_session(
             user, user_agent=client.user_agent(), ip_address=client.address(), now=now
         )
@@ -103,14 +101,14 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     body=schemas.Refresh,
     answer=schemas.TokenPair,
     message="Here are your new tokens.",
-    errors=REFRESH_ERRORS,
+    errors=(errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
     limits=(Limit("refreshes", "300 per minute", "refreshes", By.IP),),
 )
 def refresh(body: dict[str, str]) -> sessions.TokenPair:
-    """Trade a refresh token for a new pair; the one sent is spent.
+    """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
 
-    For 30 seconds the token spent last still gets the same successor, for tabs that refresh at
-    once and answers that were lost. Any other spent token ends the whole session.
+    For 30 seconds the previous token gets the same new one again, for browser tabs that refresh in
+    parallel and for lost responses. Any other used token ends the whole session.
     """
     return sessions.rotate(body["refresh_token"], now=clock.utcnow())
 
@@ -124,24 +122,29 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     message="This access token is valid.",
 )
 def verify() -> dict[str, Any]:
-    """Tell whether the access token is valid, for how long, and whose it is."""
+    """Check an access token: how long it is valid, and whose it is."""
     seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
     return {"valid": True, "expires_in": seconds, "user": bearer.user()}
 
 
 @endpoint(bp, "POST", "/logout", role=Role.STUDENT, message="You are logged out.")
 def logout() -> None:
-    """End the session of the access token: this token and the refresh token of the same login."""
+    """End the session of the access token; its refresh token stops working too."""
     with transaction():
         sessions.end(bearer.claims()["sid"], bearer.user().id)
     record("logout", bearer.user().id)
 
 
 @endpoint(
-    bp, "GET", "/sessions", role=Role.STUDENT, answer=schemas.Sessions, message="Your sessions."
+    bp,
+    "GET",
+    "/sessions",
+    role=Role.STUDENT,
+    answer=schemas.Sessions,
+    message="These are your open sessions.",
 )
 def list_sessions() -> dict[str, Any]:
-    """List the caller's open sessions, the one used last first."""
+    """List the caller's open sessions, last used first."""
     current = bearer.claims()["sid"]
     return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}
 
@@ -155,7 +158,7 @@ def list_sessions() -> dict[str, Any]:
     errors=(errors.NotFound,),
 )
 def end_session(session_id: str) -> None:
-    """End one of the caller's sessions, on a device that was lost or forgotten."""
+    """End one of the caller's sessions, such as that of a lost device."""
     with transaction():
         ended = sessions.end(session_id, bearer.user().id)
     if not ended:
@@ -165,7 +168,7 @@ def end_session(session_id: str) -> None:
 
 @endpoint(bp, "DELETE", "/sessions", role=Role.STUDENT, message="Your other sessions have ended.")
 def end_other_sessions() -> None:
-    """End all of the caller's sessions but the current one."""
+    """End all of the caller's sessions except the current one."""
     with transaction():
         sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
     record("other_sessions_ended", bearer.user().id)
@@ -176,13 +179,13 @@ def end_other_sessions() -> None:
     "POST",
     "/forgot-password",
     body=schemas.Address,
-    message="If there is an account with this address, a mail with a link is on its way to it.",
+    message="If an active account has this e-mail address, we have sent it a link.",
     limits=_mails("reset mails"),
 )
 def forgot_password(body: dict[str, str]) -> None:
-    """Ask for a mail with a link that sets a new password.
+    """Send an e-mail with a link to set a new password.
 
-    The answer is the same, and takes as long, whether or not the address has an account.
+    The response is the same, and takes the same time, whether or not an account exists.
     """
     with transaction():
         outbox.queue(MailKind.PASSWORD_RESET, body["email"])
@@ -193,21 +196,21 @@ def forgot_password(body: dict[str, str]) -> None:
     "POST",
     "/reset-password",
     body=schemas.ResetPassword,
-    message="Your password is changed, and all sessions have ended. Log in with the new one.",
+    message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WeakPassword),
 )
 def reset_password(body: dict[str, str]) -> None:
-    """Set a new password with the token of a reset mail, which works once.
+    """Set a new password with the token from a reset e-mail, which works once.
 
-    All sessions of the account end, and a notice goes to its address.
+    All sessions of the account end, and a notice is sent to its e-mail address.
     """
-    user = recovery.find_by_reset_token(body["token"])
+    user = recovery.find_user(Purpose.PASSWORD_RESET, body["token"])
     personal = (user.username, user.email, user.first_name, user.last_name)
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, now=clock.utcnow())
     record("password_reset", user.id)
-    # The user probably tried old passwords before; the new one must work at once.
+    # The user probably tried old passwords before. The new one must work at once.
     forgive(user.email)
 
 
@@ -220,8 +223,8 @@ def reset_password(body: dict[str, str]) -> None:
     errors=(errors.InvalidToken,),
 )
 def verify_email(body: dict[str, str]) -> None:
-    """Confirm an e-mail address with the token of a verification mail, which works once."""
-    user = recovery.find_by_verification_token(body["token"])
+    """Confirm an e-mail address with the token from a verification e-mail, which works once."""
+    user = recovery.find_user(Purpose.EMAIL_VERIFICATION, body["token"])
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     record("email_verified", user.id)
@@ -232,10 +235,10 @@ def verify_email(body: dict[str, str]) -> None:
     "POST",
     "/resend-verification",
     body=schemas.Address,
-    message="If this address waits to be confirmed, a mail with a link is on its way to it.",
+    message="If this e-mail address is not confirmed yet, we have sent it a new link.",
     limits=_mails("verification mails"),
 )
 def resend_verification(body: dict[str, str]) -> None:
-    """Ask for another verification mail. The answer is the same for every address."""
+    """Send another verification e-mail. The response is the same for every e-mail address."""
     with transaction():
         outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])

@@ -1,4 +1,4 @@
-"""Is the process alive, and can it do its work?"""
+"""Health checks."""
 
 from flask import Blueprint
 
@@ -9,13 +9,13 @@ from web.api import endpoint
 bp = Blueprint("health", __name__)
 
 
-@endpoint(bp, "GET", "/healthz", message="The process answers.")
+@endpoint(bp, "GET", "/healthz", message="The process is running.")
 def healthz() -> None:
-    """Answer as long as the process does; for a supervisor that restarts it."""
+    """Succeed while the process is running; for a supervisor that restarts it."""
 
 
-@endpoint(bp, "GET", "/readyz", message="Ready to serve.", errors=(errors.Unavailable,))
+@endpoint(bp, "GET", "/readyz", message="The service is ready.", errors=(errors.Unavailable,))
 def readyz() -> None:
-    """Answer when the database does and its schema is current; for a load balancer."""
+    """Succeed if the database is reachable and its schema is current; for a load balancer."""
     if not schema_is_current():
         raise errors.Unavailable("The database's schema is not current. Run: flask db upgrade")

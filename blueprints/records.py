@@ -1,8 +1,7 @@
-"""Learning records, as the course system (an account with the role instructor) delivers them.
+"""Learning records, delivered by the course system (an account with the role instructor).
 
-Each is put under an id of its choice and may be delivered again without harm. An encoded slash
-in an id arrives as a slash, so the rules take one (`id:`), and the shape of the id refuses it: a
-404 would say that a course is missing.
+The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
+schema, because a 404 would mean that the course does not exist.
 """
 
 from collections.abc import Callable
@@ -25,31 +24,22 @@ bp = Blueprint("records", __name__)
 
 
 def delivery(
-    path: str,
-    *,
-    path_shape: type[Schema],
-    body: type[Schema],
-    answer: type[Schema],
-    message: str,
-    errors: tuple[type[ApiError], ...] = (),
+    path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: Any
 ) -> Callable[[View], View]:
-    """Declare how a record of a user is put."""
+    """Declare an endpoint that adds or replaces a record of a user."""
     return endpoint(
         bp,
         "PUT",
         f"/<user:user_id>/{path}",
-        path_shape=path_shape,
         role=Role.INSTRUCTOR,
-        body=body,
-        answer=answer,
         creates=True,
-        message=message,
         errors=(*errors, UserNotFound),
+        **declared,
     )
 
 
 def removal(path: str, *, path_shape: type[Schema]) -> Callable[[View], View]:
-    """Declare how a record of a user is removed."""
+    """Declare an endpoint that removes a record of a user."""
     return endpoint(
         bp,
         "DELETE",
@@ -64,12 +54,11 @@ def removal(path: str, *, path_shape: type[Schema]) -> Callable[[View], View]:
 def _put(
     kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, Any], at: str = ""
 ) -> Row[Any] | Created:
-    """Record something; `at` names the moment that is now, the first time, if it is left out."""
+    """Add or replace a record; `at` names the time field that defaults to now in a new record."""
+    at_first = {at: clock.utcnow()} if at else None
     with transaction():
-        recorded = learning.put(
-            kind, user_id, key, body, at_first={at: clock.utcnow()} if at else None
-        )
-    return Created(recorded.row) if recorded.created else recorded.row
+        row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
+    return Created(row) if is_new else row
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
@@ -85,13 +74,13 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     message="The course is recorded.",
 )
 def put_course(user_id: str, course_id: str, body: dict[str, Any]) -> Row[Any] | Created:
-    """Record that a user takes a course of so many lessons."""
+    """Record that a user takes a course, and how many lessons it has."""
     return _put(Course, user_id, {"id": course_id}, body)
 
 
 @removal("courses/<id:course_id>", path_shape=schemas.CoursePath)
 def delete_course(user_id: str, course_id: str) -> None:
-    """Remove a user's course, with its lessons."""
+    """Remove a user's course and its lessons."""
     _remove(Course, user_id, id=course_id)
 
 
@@ -106,10 +95,10 @@ def delete_course(user_id: str, course_id: str) -> None:
 def put_lesson(
     user_id: str, course_id: str, lesson_id: str, body: dict[str, Any]
 ) -> Row[Any] | Created:
-    """Record that a user has completed a lesson, in so many minutes.
+    """Record that a user has completed a lesson, and how many minutes it took.
 
-    `completedAt` is the time of the first delivery if it is left out. The course must be there:
-    deliver it, and then the lesson again.
+    `completedAt` defaults to the time of the first delivery. The course must exist: deliver it
+    first, then the lesson again.
     """
     key = {"course_id": course_id, "id": lesson_id}
     return _put(Lesson, user_id, key, body, at="completed_at")
@@ -129,9 +118,9 @@ def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     message="The achievement is recorded.",
 )
 def put_achievement(user_id: str, achievement_id: str, body: dict[str, Any]) -> Row[Any] | Created:
-    """Record that a user has earned something.
+    """Record that a user has earned an achievement.
 
-    `earnedAt` is the time of the first delivery if it is left out.
+    `earnedAt` defaults to the time of the first delivery.
     """
     return _put(Achievement, user_id, {"id": achievement_id}, body, at="earned_at")
 
@@ -150,13 +139,13 @@ def delete_achievement(user_id: str, achievement_id: str) -> None:
     message="The certificate is recorded.",
 )
 def put_certificate(user_id: str, certificate_id: str, body: dict[str, Any]) -> Row[Any] | Created:
-    """Record that a user has got a certificate.
+    """Record that a user has received a certificate.
 
-    `issuedAt` is the time of the first delivery if it is left out; without `expiresAt` the
-    certificate does not expire.
+    `issuedAt` defaults to the time of the first delivery; without `expiresAt` the certificate does
+    not expire.
     """
-    whole = {"expires_at": None, **body}
-    return _put(Certificate, user_id, {"id": certificate_id}, whole, at="issued_at")
+    values = {"expires_at": None, **body}
+    return _put(Certificate, user_id, {"id": certificate_id}, values, at="issued_at")
 
 
 @removal("certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)

@@ -1,7 +1,7 @@
-"""The pages that people open in a browser: reset-password, verify-email and the API's docs.
+"""The pages for browsers: reset-password, verify-email and the API's docs.
 
-The pages hold no data of any user; their scripts speak to the API as any other client does. All
-their addresses are relative, so they also work below a path prefix that a proxy strips.
+They contain no user data; their scripts call the API like any other client. Their URLs are
+relative, so that they also work below a path prefix that a proxy strips.
 """
 
 from importlib import metadata
@@ -23,22 +23,21 @@ from extensions import settings
 
 bp = Blueprint("site", __name__)
 
-# Forms are sent by script only. Were the script missing, `form-action 'none'` keeps the browser
-# from sending a password anywhere by itself.
+# Forms are sent by a script. If it is missing, `form-action 'none'` keeps the browser from sending
+# the password in a URL.
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# Trusted Types turn every innerHTML into an error, which Swagger UI could not bear.
+# Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
 _TOKEN_PAGE_POLICY = f"{_PAGE_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
-# Swagger UI draws its icons from data: URLs in its style sheet.
+# Swagger UI's style sheet has icons in data: URLs.
 _DOCS_POLICY = _PAGE_POLICY.replace("img-src 'self'", "img-src 'self' data:")
 
-# Only the files of the package are used. Its blueprint has a page with an inline script.
+# The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
 _SWAGGER_FOLDER = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
 _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
-_A_YEAR = 365 * 24 * 3600
 
 
 @bp.after_request
@@ -55,36 +54,36 @@ def _harden(response: Response) -> Response:
     return response
 
 
-# For an empty path the router itself would redirect, to the host that the client names.
+# With strict slashes, the router would redirect an empty path to the host in the client's header.
 @bp.get("/", strict_slashes=False)
 def home() -> BaseResponse:
-    """Lead to the docs."""
+    """Redirect to the docs."""
     return redirect(f"{urlsplit(settings.public_url).path}/docs")
 
 
 @bp.get("/reset-password")
 def reset_password() -> str:
-    """Show the page that a reset link opens; the token stays in the URL's fragment."""
+    """Show the page of a reset link; the token is in the URL's fragment, which is not sent."""
     return render_template("reset_password.html", min_length=settings.password_min_length)
 
 
 @bp.get("/verify-email")
 def verify_email() -> str:
-    """Show the page that a verification link opens; the token stays in the URL's fragment."""
+    """Show the page of a verification link."""
     return render_template("verify_email.html")
 
 
 @bp.get("/docs")
 def docs() -> str:
-    """Show the API's docs, where every call can be tried."""
+    """Show the interactive docs of the API."""
     return render_template("docs.html", swagger_version=_swagger.version)
 
 
 @bp.get("/docs/assets/<name>")
 def docs_asset(name: str) -> Response:
-    """Return a file of Swagger UI. The page names its version, so it may be cached for a year."""
+    """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES:
         abort(404)
-    response = send_from_directory(_SWAGGER_FOLDER, name, max_age=_A_YEAR)
+    response = send_from_directory(_SWAGGER_FOLDER, name, max_age=365 * 24 * 3600)
     response.cache_control.immutable = True
     return response

@@ -1,4 +1,4 @@
-"""The caller's own account, and what others may see of it."""
+"""The caller's own account, and public profiles."""
 
 from collections.abc import Sequence
 from typing import Any, BinaryIO
@@ -46,9 +46,9 @@ def get_profile() -> dict[str, Any]:
     message="Your profile is saved.",
 )
 def update_profile(body: dict[str, str]) -> dict[str, Any]:
-    """Change the fields that are sent, and leave the others.
+    """Change the fields that are sent; the others stay as they are.
 
-    An empty text clears `bio`, `location` and `website`.
+    An empty string clears `bio`, `location` and `website`.
     """
     with transaction():
         user = profiles.update_profile(bearer.user(), body)
@@ -64,12 +64,12 @@ def update_profile(body: dict[str, str]) -> dict[str, Any]:
     errors=(errors.UserNotFound, errors.ProfilePrivate),
 )
 def get_user(user_id: str) -> dict[str, Any]:
-    """Read the public record of a user.
+    """Read the public profile of a user.
 
-    A private profile is for the user, instructors and admins. `progress` is there for them, and
-    for others if the user's settings say so.
+    A private profile is visible to the user, instructors and admins only. They always see
+    `progress`; others see it if the user's settings allow it.
     """
-    return profiles.public_record(user_id, bearer.user(), now=clock.utcnow())
+    return profiles.public_profile(user_id, bearer.user(), now=clock.utcnow())
 
 
 @endpoint(
@@ -83,11 +83,11 @@ def get_user(user_id: str) -> dict[str, Any]:
     errors=(errors.InvalidImage,),
 )
 def upload_avatar(file: BinaryIO) -> dict[str, str]:
-    """Upload a picture: JPEG, PNG, WebP or GIF, by its content.
+    """Upload a picture: JPEG, PNG, WebP or GIF, recognised by its content.
 
-    It is turned upright, cropped square, scaled to at most 512 pixels and stripped of all that is
-    no picture. At most 12 megapixels, 25 for JPEG (20 in CMYK), 8 for WebP; 16,383 pixels for each
-    side; and 5 MiB, if not set otherwise.
+    It is turned upright, cropped to a square, scaled to at most 512 pixels and stripped of all
+    metadata. At most 12 megapixels (JPEG 25, or 20 in CMYK; WebP 8), 16,383 pixels per side, and
+    5 MiB by default.
     """
     try:
         picture = avatars.make(file)
@@ -106,7 +106,7 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     message="Your picture is removed.",
 )
 def delete_avatar() -> dict[str, str]:
-    """Go back to the default picture, whose URL is the answer."""
+    """Go back to the default picture and return its URL."""
     with transaction():
         return {"avatar": profiles.remove_avatar(bearer.user())}
 
@@ -127,7 +127,7 @@ def get_settings() -> dict[str, Any]:
     message="Your settings are saved.",
 )
 def update_settings(body: dict[str, Any]) -> dict[str, Any]:
-    """Change the settings that are sent, those within `privacy` too, and leave the others."""
+    """Change the settings that are sent, also within `privacy`; the others stay as they are."""
     with transaction():
         user = profiles.update_preferences(bearer.user(), body)
     return profiles.preferences(user)
@@ -135,7 +135,7 @@ def update_settings(body: dict[str, Any]) -> dict[str, Any]:
 
 @endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
 def get_progress() -> dict[str, Any]:
-    """Read what the caller has learned so far; achievements newest first."""
+    """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
@@ -152,13 +152,13 @@ def list_certificates() -> dict[str, Sequence[Row[Any]]]:
     "/password",
     role=Role.STUDENT,
     body=schemas.ChangePassword,
-    message="Your password is changed, and your other sessions have ended.",
+    message="Your password is changed and your other sessions have ended.",
     errors=(errors.WrongPassword, errors.WeakPassword),
-    # Each sends a notice, and the address need not be the caller's.
+    # Each change sends a notice, and the e-mail address may be somebody else's.
     limits=(*GUESSES, CHANGES),
 )
 def change_password(body: dict[str, str]) -> None:
-    """Change the password. All sessions but the current one end, and a notice goes out by mail."""
+    """Change the password. All other sessions end, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["current_password"], field="currentPassword")
     personal = (user.username, user.email, user.first_name, user.last_name)
@@ -179,9 +179,9 @@ def change_password(body: dict[str, str]) -> None:
     limits=GUESSES,
 )
 def delete_account(body: dict[str, str]) -> None:
-    """Delete the caller's account and all that is stored of it, at once and for good.
+    """Delete the caller's account and everything stored about it, immediately and permanently.
 
-    The username and the address are free again. A notice goes to the address.
+    Username and e-mail address can be registered again. A notice is sent to the e-mail address.
     """
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["password"], field="password")

@@ -1,4 +1,4 @@
-"""What the program does. A service never sees the request.
+"""What the program does. A service never reads the request.
 
-It takes part in its caller's transaction; the outbox and pruning are jobs that commit their own.
+It runs in its caller's transaction. Refreshing tokens, the outbox and pruning commit by themselves.
 """

@@ -1,11 +1,12 @@
-"""Accounts: registration, the check of a password, and its change."""
+"""Accounts: registration, password checks, login, password change and deletion."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import ColumnElement, exists, select, update
+from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -16,24 +17,24 @@ from database import change, change_one, reading
 from extensions import db, hasher, settings
 from fieldtypes import normalise_email
 from models import User, UserRow, UserSession
-from services import administration, outbox, sessions
+from services import outbox, sessions
 from services.letters import MailKind
 
 
 @dataclass(frozen=True)
 class Authenticated:
-    """A user who gave the right password, as of the password's version then."""
+    """A user whose password was right, as read before it was hashed."""
 
     user: UserRow
-    # A new hash of the same password, where the stored one was made at another cost.
+    # A new hash of the same password if the stored one has another cost.
     fresh_hash: str | None
 
 
 def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> str:
-    """Return the hash of a password that is to be set. Takes as long as a hash takes.
+    """Return the hash of a new password; takes the time of one hash.
 
-    `personal` are the texts that a stranger would try first for this user. Raises WeakPassword
-    with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
+    `personal` are the user's names and e-mail address, which are easy to guess. Raises
+    WeakPassword with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
     """
     reason = guessable.why_guessable(password, personal, settings.password_min_length)
     if reason:
@@ -51,9 +52,9 @@ def add(
     role: str = Role.STUDENT,
     verified_at: datetime | None = None,
 ) -> User:
-    """Add an account and, unless its address is verified, queue the mail that does so.
+    """Add an account and, unless its e-mail address is verified, queue a verification e-mail.
 
-    Raises UsernameTaken or EmailTaken; `fields` names both when both are.
+    Raises UsernameTaken or EmailTaken; `fields` names both if both are taken.
     """
     user = User(
         username=username,
@@ -65,11 +66,10 @@ def add(
         role=role,
         email_verified_at=verified_at,
     )
-    db.session.add(user)
     try:
-        db.session.flush()
+        with db.session.begin_nested():
+            db.session.add(user)
     except IntegrityError:
-        db.session.rollback()  # gives the connection back before the next one is taken
         raise _taken(user) from None
     if verified_at is None:
         outbox.queue(MailKind.EMAIL_VERIFICATION, email)
@@ -77,28 +77,29 @@ def add(
 
 
 def _taken(user: User) -> errors.ApiError:
-    rivals = select(User.username_key, User.email).where(
-        (User.username_key == user.username_key) | (User.email == user.email)
+    rules: tuple[tuple[str, ColumnElement[bool], type[errors.ApiError]], ...] = (
+        ("username", User.username_key == user.username_key, errors.UsernameTaken),
+        ("email", User.email == user.email, errors.EmailTaken),
     )
-    with reading() as connection:
-        found = connection.execute(rivals).all()
-    kinds: dict[str, type[errors.ApiError]] = {}
-    if any(rival.username_key == user.username_key for rival in found):
-        kinds["username"] = errors.UsernameTaken
-    if any(rival.email == user.email for rival in found):
-        kinds["email"] = errors.EmailTaken
-    # The rival may be deleted again by now; then the same request would go through.
-    first = next(iter(kinds.values()), errors.Unavailable)
-    return first(fields={name: [kind.message] for name, kind in kinds.items()})
+    taken = {
+        field: error
+        for field, is_same, error in rules
+        if db.session.scalar(select(User.id).where(is_same))
+    }
+    # The other account may be deleted by now; then the same request would succeed.
+    error = next(iter(taken.values()), errors.Unavailable)
+    return error(fields={field: [kind.message] for field, kind in taken.items()})
 
 
 def authenticate(raw_email: str, raw_password: str) -> Authenticated:
-    """Return the user of an address and password. Takes as long as a hash takes, or two.
+    """Return the user with this e-mail address and password; takes the time of one or two hashes.
 
-    The work is the same whether or not the account exists. Raises InvalidCredentials; and only
-    after the right password AccountInactive or EmailUnverified.
+    Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
+    the right password AccountInactive or EmailUnverified.
     """
-    user = _find(normalise_email(raw_email))
+    query = select(User.__table__).where(User.email == normalise_email(raw_email))
+    with reading() as connection:
+        user = connection.execute(query).one_or_none()
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None or not verdict.matches:
         record("login_failed", user.id if user else None)
@@ -112,17 +113,11 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
-def _find(email: str | None) -> UserRow | None:
-    with reading() as connection:
-        return connection.execute(select(User.__table__).where(User.email == email)).one_or_none()
+def record_login(found: Authenticated, *, now: datetime) -> UserRow:
+    """Store the time of a login and lock the account's row; return the row as it is now.
 
-
-def note_login(found: Authenticated, *, now: datetime) -> UserRow:
-    """Write down a login, and hold the account's row until the transaction ends; return that row.
-
-    Its role may be another than before the password was hashed. Raises InvalidCredentials when
-    the password was changed, or the account deactivated, while it was being hashed: whoever did
-    that has ended all sessions and wants no new ones.
+    Raises InvalidCredentials if the password was changed or the account deactivated while the
+    password was being hashed. That ended all sessions, so no new one may open.
     """
     values: dict[str, Any] = {"last_login_at": now}
     if found.fresh_hash:
@@ -143,7 +138,7 @@ def note_login(found: Authenticated, *, now: datetime) -> UserRow:
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
-    """Check the current password of somebody who is logged in. Takes as long as a hash takes.
+    """Check the current password of a logged-in user; takes the time of one hash.
 
     Raises WrongPassword at `field`.
     """
@@ -153,40 +148,74 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
 
 
 def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:
-    """Set a new password for the one that was confirmed, end the other sessions, tell the owner.
+    """Set a new password after a confirmed one, end the other sessions and notify the user.
 
-    Raises WrongPassword or TokenRevoked when that comes too late.
+    Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
     """
     changed = change(
         update(User)
-        .where(User.id == user.id, *_as_confirmed(user, session_id))
+        .where(User.id == user.id, *_unchanged(user, session_id))
         .values(password_hash=password_hash, password_version=User.password_version + 1)
     )
     if not changed:
-        raise _too_late(user, session_id)
+        raise _changed_meanwhile(user, session_id)
     sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
 
 
 def delete_own(user: UserRow, *, session_id: str) -> None:
-    """Delete the account of somebody who has confirmed the password, and all that is stored of it.
+    """Delete the account of a user who has just confirmed the password.
 
-    Raises LastAdmin; and WrongPassword or TokenRevoked when it comes too late.
+    Raises LastAdmin; and WrongPassword or TokenRevoked if the account or the session has changed
+    meanwhile.
     """
-    if not administration.remove(user.id, *_as_confirmed(user, session_id)):
-        raise _too_late(user, session_id)
+    if not delete(user.id, *_unchanged(user, session_id)):
+        raise _changed_meanwhile(user, session_id)
 
 
-def _as_confirmed(user: UserRow, session_id: str) -> tuple[Any, ...]:
-    """Return what must still hold of an account to act on a password that was just confirmed.
+def delete(user_id: str, *conditions: ColumnElement[bool]) -> bool:
+    """Delete an account with everything stored about it, and notify its e-mail address.
 
-    Hashing takes its time. Whoever has meanwhile changed the password, deactivated the account or
-    ended this session did so to keep out the one who acts in it.
+    Return False if there is no such account or a condition does not hold. Raises LastAdmin.
+    """
+    admins = lock_admins()
+    deleted = change_one(
+        delete_from(User).where(User.id == user_id, *conditions).returning(User.email)
+    )
+    if deleted is None:
+        return False
+    if admins == [user_id]:
+        raise errors.LastAdmin
+    outbox.withdraw(deleted.email)
+    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email)
+    return True
+
+
+def lock_admins() -> list[str]:
+    """Lock the rows of all active admins until the transaction ends; return their ids.
+
+    If two admins demote each other at once, the second sees what the first has done. Call this
+    before any other row is locked; the fixed order prevents deadlocks.
+    """
+    query = (
+        select(User.id)
+        .where(User.role == Role.ADMIN.value, User.is_active)
+        .order_by(User.id)
+        .with_for_update(key_share=True)
+    )
+    return list(db.session.scalars(query))
+
+
+def _unchanged(user: UserRow, session_id: str) -> tuple[Any, ...]:
+    """Return the conditions under which a password that was just confirmed still counts.
+
+    While it was hashed, the user may have changed the password or ended this session elsewhere,
+    or an admin may have deactivated the account, to keep an attacker out.
     """
     this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     return User.password_version == user.password_version, User.is_active, this_session
 
 
-def _too_late(user: UserRow, session_id: str) -> errors.ApiError:
-    open_still = sessions.is_open(session_id, user.id)
-    return errors.WrongPassword() if open_still else errors.TokenRevoked()
+def _changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
+    is_open = sessions.is_open(session_id, user.id)
+    return errors.WrongPassword() if is_open else errors.TokenRevoked()

@@ -1,9 +1,9 @@
-"""The accounts as an admin or an operator sees and manages them."""
+"""Accounts as admins and operators list and change them."""
 
 from collections.abc import Sequence
 from typing import cast
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 
 import errors
 from core.events import record
@@ -12,8 +12,7 @@ from database import change_one, reading
 from extensions import db
 from fieldtypes import normalise_email
 from models import User, UserRow, fold
-from services import outbox, sessions
-from services.letters import MailKind
+from services import accounts, sessions
 
 
 def list_accounts(
@@ -24,9 +23,9 @@ def list_accounts(
     page: int = 1,
     per_page: int = 20,
 ) -> tuple[Sequence[UserRow], int]:
-    """Return a page of the accounts that match, newest first, and how many match in all.
+    """Return a page of the matching accounts, newest first, and how many match in all.
 
-    `search` is part of a username, an address or a name (or of both names together).
+    `search` is part of a username, an e-mail address or a name, or of both names together.
     """
     wanted: list[ColumnElement[bool]] = []
     if search:
@@ -35,7 +34,7 @@ def list_accounts(
         wanted.append(User.role == role)
     if is_active is not None:
         wanted.append(User.is_active.is_(is_active))
-    # Ids are in the order of time.
+    # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0
@@ -47,7 +46,7 @@ def list_accounts(
 
 def find(name: str) -> UserRow:
     """Return the account with this id, username or e-mail address. Raises UserNotFound."""
-    # None of the three can look like another.
+    # An id is too long for a username, and neither contains an "@".
     this = or_(
         User.id == name.lower(),
         User.username_key == name.lower(),
@@ -63,16 +62,16 @@ def find(name: str) -> UserRow:
 def alter(
     user_id: str, *, role: str | None = None, is_active: bool | None = None
 ) -> tuple[UserRow, UserRow]:
-    """Change an account's role, or whether it is active; return its row before and after.
+    """Change an account's role or whether it is active; return its row before and after.
 
-    A change of role and a deactivation end all of its sessions. Raises UserNotFound and LastAdmin.
+    A new role or a deactivation ends all its sessions. Raises UserNotFound and LastAdmin.
     """
-    given = {"role": role, "is_active": is_active}
-    admins = _hold_admins() if role not in (None, Role.ADMIN) or is_active is False else None
-    before = _hold(user_id)
+    may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
+    admins = accounts.lock_admins() if may_lose_admin else None
+    before = _lock(user_id)
     values = {
         name: value
-        for name, value in given.items()
+        for name, value in {"role": role, "is_active": is_active}.items()
         if value is not None and value != getattr(before, name)
     }
     if not values:
@@ -87,7 +86,7 @@ def alter(
 
 
 def record_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
-    """Log what `alter` has changed, as security events, once that is committed."""
+    """Log what `alter` has changed, as security events; to be called after the commit."""
     if after.role != before.role:
         record("role_changed", after.id, by=by)
     if before.is_active and not after.is_active:
@@ -96,40 +95,9 @@ def record_changes(before: UserRow, after: UserRow, *, by: str | None = None) ->
         record("account_activated", after.id, by=by)
 
 
-def remove(user_id: str, *only_if: ColumnElement[bool]) -> bool:
-    """Delete an account and all that is stored of it; a notice goes to its address.
-
-    False when there is no such account, or another condition does not hold. Raises LastAdmin.
-    """
-    admins = _hold_admins()
-    gone = change_one(delete(User).where(User.id == user_id, *only_if).returning(User.email))
-    if gone is None:
-        return False
-    if admins == [user_id]:
-        raise errors.LastAdmin
-    outbox.withdraw(gone.email)
-    outbox.queue(MailKind.ACCOUNT_DELETED, gone.email)
-    return True
-
-
-def _hold(user_id: str) -> UserRow:
+def _lock(user_id: str) -> UserRow:
     query = select(User.__table__).where(User.id == user_id).with_for_update(key_share=True)
     found = db.session.execute(query).one_or_none()
     if found is None:
         raise errors.UserNotFound
     return found
-
-
-def _hold_admins() -> list[str]:
-    """Lock the rows of all active admins until the transaction ends; return their ids.
-
-    Of two admins who demote each other at once, the second sees what the first has done. Always
-    locked before any other row, and in the same order, so that no two wait for each other.
-    """
-    query = (
-        select(User.id)
-        .where(User.role == Role.ADMIN.value, User.is_active)
-        .order_by(User.id)
-        .with_for_update(key_share=True)
-    )
-    return list(db.session.scalars(query))

@@ -1,7 +1,7 @@
-"""One thread in each process that delivers mails and removes spent rows.
+"""One thread in each process that sends e-mails and deletes expired rows.
 
-It is woken when a transaction that queued a mail has committed. Otherwise it looks every few
-seconds, for mails that are due again and for those of processes that died.
+It runs as soon as a transaction that queued an e-mail has committed. It also polls, for e-mails
+that are due again and for those of processes that died.
 """
 
 import atexit
@@ -16,19 +16,19 @@ from core import clock
 from database import is_unavailable, schema_is_current
 from services import outbox, pruning
 
-# Seconds between two looks at the outbox, give or take a fifth, so that processes spread out.
+# Seconds between two polls of the outbox; up to a fifth more or less, so that processes spread out.
 POLL = 5.0
-# Seconds without a try after the mail server was found down.
+# Seconds to wait when the mail server is down.
 PAUSE = 10.0
 PRUNE_EVERY = 300.0
-# Seconds that the end of the process waits for the mail in flight.
-FAREWELL = 5.0
+# Seconds that a process waits at its end for the e-mail that is being sent.
+STOP_TIMEOUT = 5.0
 
 _log = logging.getLogger("accounts.background")
 
 
 class SchemaMissing(Exception):
-    """The database's schema is not the one that this code was written for."""
+    """The database's schema is not the one that this code needs."""
 
 
 class BackgroundThread:
@@ -44,11 +44,11 @@ class BackgroundThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the outbox now."""
+        """Poll the outbox now."""
         self._woken.set()
 
-    def stop(self, timeout: float = FAREWELL) -> bool:
-        """Take no more work; return whether the work in flight ended in time (seconds)."""
+    def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
+        """Start no more work; return whether the current work ended within `timeout` seconds."""
         self._stopping.set()
         self._woken.set()
         self._thread.join(timeout)
@@ -63,17 +63,19 @@ class BackgroundThread:
                     self._work()
             except Exception as error:
                 if self._failing:
-                    continue  # said once in an outage
+                    continue  # log once per outage
                 self._failing = True
                 if isinstance(error, SchemaMissing):
-                    _log.warning("Background work waits for the schema. Run: flask db upgrade")
+                    _log.warning(
+                        "The schema is not current, background work waits. Run: flask db upgrade"
+                    )
                 elif is_unavailable(error):
-                    _log.warning("The database is unreachable; background work waits for it.")
+                    _log.warning("The database is unreachable, background work waits.")
                 else:
                     _log.exception("Background work failed; it will be tried again.")
             else:
                 if self._failing:
-                    _log.info("Background work goes on.")
+                    _log.info("Background work continues.")
                 self._failing = False
 
     def _work(self) -> None:
@@ -89,7 +91,7 @@ class BackgroundThread:
 
 
 def start(app: Flask) -> None:
-    """Start the thread, unless it runs. To be called after a fork, which no thread survives."""
+    """Start the thread unless it is running. Call this after a fork, which stops all threads."""
     if "background" not in app.extensions:
         app.extensions["background"] = thread = BackgroundThread(app)
         atexit.register(thread.stop)

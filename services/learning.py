@@ -1,27 +1,14 @@
-"""Learning records: what the course system tells us of a user, and what that amounts to.
+"""Learning records: courses, lessons, achievements and certificates of users, and their progress.
 
-The course system chooses the ids and may deliver everything again, at once, and in any order; the
-same deliveries make the same records.
+The course system chooses the ids. It may deliver a record again, or in parallel; the result is the
+same.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from sqlalchemy import (
-    BigInteger,
-    Delete,
-    Row,
-    Table,
-    Update,
-    and_,
-    delete,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+from sqlalchemy import BigInteger, Row, Table, and_, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -31,16 +18,6 @@ from database import change, insert_into, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User
 
-Statement = TypeVar("Statement", Update, Delete)
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A record as it is now, and whether it is new."""
-
-    row: Row[Any]
-    created: bool
-
 
 def put(
     kind: type[Record],
@@ -49,63 +26,48 @@ def put(
     values: Mapping[str, Any],
     *,
     at_first: Mapping[str, Any] | None = None,
-) -> Recorded:
-    """Record something of a user, or replace it; `at_first` is only for what is not there yet.
+) -> tuple[Row[Any], bool]:
+    """Add or replace a record of a user; return its row and whether it is new.
 
-    Raises UserNotFound, and NotFound for a lesson of a course that is not there.
+    `at_first` holds values that are set for a new record only. Raises UserNotFound, and NotFound
+    for a lesson whose course does not exist.
     """
-    table = _table(kind)
+    table = cast("Table", kind.__table__)
     new = {"user_id": user_id, **key, **(at_first or {}), **values}
-    # Of many parallel calls with one key, the database gives one of them the row.
-    add = insert_into(table).values(new).on_conflict_do_nothing().returning(table)
-    again = _only(update(table), table, user_id, key).values(**values).returning(table)
+    insert = insert_into(table).values(new).on_conflict_do_nothing().returning(table)
+    replace = update(table).filter_by(user_id=user_id, **key).values(**values).returning(table)
     while True:
         try:
-            row = db.session.execute(add).one_or_none()
+            with db.session.begin_nested():
+                row = db.session.execute(insert).one_or_none()
         except IntegrityError:
-            db.session.rollback()  # gives the connection back before the next one is taken
-            raise _missing(user_id) from None
+            _require_user(user_id)
+            raise errors.NotFound(
+                "There is no such course. Deliver it first, then this lesson again."
+            ) from None
         if row is not None:
-            return Recorded(row, created=True)
-        row = db.session.execute(again).one_or_none()
+            return row, True
+        row = db.session.execute(replace).one_or_none()
         if row is not None:
-            return Recorded(row, created=False)
-        # It was there, and somebody has just removed it; so it is new after all.
+            return row, False
+        # A parallel call has removed the record between the two statements: insert it again.
 
 
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
-    """Remove a record; a course with its lessons. Nothing is amiss when it is not there.
+    """Remove a record if it exists, a course with its lessons. Raises UserNotFound."""
+    if not change(delete(kind).filter_by(user_id=user_id, **key)):
+        _require_user(user_id)
 
-    Raises UserNotFound.
-    """
-    table = _table(kind)
-    removed = change(_only(delete(table), table, user_id, key))
-    if not removed and db.session.scalar(select(User.id).where(User.id == user_id)) is None:
+
+def _require_user(user_id: str) -> None:
+    if db.session.scalar(select(User.id).where(User.id == user_id)) is None:
         raise errors.UserNotFound
 
 
-def _table(kind: type[Record]) -> Table:
-    return cast("Table", kind.__table__)
-
-
-def _only(statement: Statement, table: Table, user_id: str, key: Mapping[str, str]) -> Statement:
-    whole = {"user_id": user_id, **key}
-    return statement.where(*(table.c[name] == value for name, value in whole.items()))
-
-
-def _missing(user_id: str) -> errors.ApiError:
-    with reading() as connection:
-        known = connection.scalar(select(User.id).where(User.id == user_id))
-    if known is None:
-        return errors.UserNotFound()
-    return errors.NotFound("There is no such course. Deliver it first, then this lesson again.")
-
-
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, Any]:
-    """Return what a user has learned so far; `timezone` decides which days the streak counts.
+    """Return a user's learning progress; the streak counts days in `timezone`.
 
-    A delivery between the statements may be in one number and not yet in another; the next call
-    counts it everywhere. A user who was deleted meanwhile has not begun.
+    A delivery between the statements may be in one number and not yet in another.
     """
     courses = (
         select(
@@ -117,7 +79,7 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, Any]:
         .where(Course.user_id == user_id)
         .group_by(Course.id, Course.lessons)
     )
-    # As the numbers that they are in the database: there may be thousands.
+    # Read as plain numbers, because converting thousands of times to datetime is slow.
     moments = select(type_coerce(Lesson.completed_at, BigInteger)).where(Lesson.user_id == user_id)
     achievements = (
         select(Achievement.__table__)

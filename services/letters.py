@@ -1,7 +1,7 @@
-"""The texts of our mails, made at the moment they are sent.
+"""The texts of our e-mails, rendered when they are sent.
 
-No text that a stranger chose (a name, a username) goes into a mail: anybody could register a
-victim's address with an advertisement for a name, and we would deliver it.
+They contain no name and no username. Otherwise anybody could register a victim's e-mail address
+with an advertisement as a name, and we would deliver it.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flask import render_template
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from core import clock
 from core.tokens import Purpose, fingerprint
 from database import reading
 from extensions import settings, tokens
-from models import User
+from models import User, UserRow
 
 VERIFICATION_DAYS = 3
 
 
 class MailKind(StrEnum):
-    """What a mail is about; also the name of its templates."""
+    """What an e-mail is about; also the name of its templates."""
 
     PASSWORD_RESET = "password_reset"
     EMAIL_VERIFICATION = "email_verification"
@@ -40,7 +40,7 @@ _SUBJECTS = {
 
 
 class Letter(NamedTuple):
-    """A mail's words; not `wanted` when there is nobody to write to, or nothing to say any more."""
+    """The content of an e-mail; it is sent only if `wanted`."""
 
     subject: str
     text: str
@@ -49,11 +49,12 @@ class Letter(NamedTuple):
 
 
 def compose(kind: MailKind, address: str, *, queued_at: datetime) -> Letter:
-    """Return the words of a mail.
+    """Return the content of an e-mail to an address.
 
-    The account is looked up only now. So a request for an unknown address costs and looks the
-    same as for a known one, and the token in a link exists nowhere but in the mail. A letter to
-    nobody is written all the same: other calls could feel whether this process is busy.
+    The account is looked up here and not by the request, so that the response for an unknown
+    address takes the same time, and so that the database never contains a usable token. The text
+    is rendered even without a recipient; otherwise the load on this process would reveal whether
+    the account exists.
     """
     facts: dict[str, Any] = {
         "site": urlsplit(settings.public_url).netloc,
@@ -64,13 +65,13 @@ def compose(kind: MailKind, address: str, *, queued_at: datetime) -> Letter:
         user = _find(address) or _NOBODY
         wanted = user.is_active
         life = timedelta(minutes=settings.reset_token_minutes)
-        token = _mint(Purpose.PASSWORD_RESET, user.id, life, bound_to=user.password_hash)
+        token = _token(Purpose.PASSWORD_RESET, user.id, life, bound_to=user.password_hash)
         facts |= {"link": f"{settings.reset_page}#token={token}", "life": _in_words(life)}
     elif kind is MailKind.EMAIL_VERIFICATION:
         user = _find(address) or _NOBODY
         wanted = user.email_verified_at is None
         life = timedelta(days=VERIFICATION_DAYS)
-        token = _mint(Purpose.EMAIL_VERIFICATION, user.id, life, bound_to=user.email)
+        token = _token(Purpose.EMAIL_VERIFICATION, user.id, life, bound_to=user.email)
         facts |= {"link": f"{settings.verification_page}#token={token}", "life": _in_words(life)}
     subject = _SUBJECTS[kind]
     text = render_template(f"mail/{kind}.txt", **facts)
@@ -87,15 +88,12 @@ _NOBODY = SimpleNamespace(
 )
 
 
-def _find(address: str) -> Row[str, str, str, bool, datetime | None] | None:
-    query = select(
-        User.id, User.email, User.password_hash, User.is_active, User.email_verified_at
-    ).where(User.email == address)
+def _find(address: str) -> UserRow | None:
     with reading() as connection:
-        return connection.execute(query).one_or_none()
+        return connection.execute(select(User.__table__).where(User.email == address)).one_or_none()
 
 
-def _mint(purpose: Purpose, user_id: str, life: timedelta, *, bound_to: str) -> str:
+def _token(purpose: Purpose, user_id: str, life: timedelta, *, bound_to: str) -> str:
     now = clock.utcnow()
     return tokens.encode(
         purpose, user_id, issued_at=now, expires_at=now + life, bound=fingerprint(bound_to)
@@ -104,7 +102,6 @@ def _mint(purpose: Purpose, user_id: str, life: timedelta, *, bound_to: str) -> 
 
 def _in_words(life: timedelta) -> str:
     minutes = int(life.total_seconds()) // 60
-    for unit, size in (("day", 1440), ("hour", 60), ("minute", 1)):
-        if minutes % size == 0:
-            return f"{minutes // size} {unit}{'s' if minutes > size else ''}"
-    raise AssertionError("every number of minutes is a multiple of one")
+    units = {"day": 1440, "hour": 60, "minute": 1}
+    unit, size = next((unit, size) for unit, size in units.items() if minutes % size == 0)
+    return f"{minutes // size} {unit}{'s' if minutes > size else ''}"

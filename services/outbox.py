@@ -1,12 +1,8 @@
-"""The outbox: mails that go out if, and only if, the transaction that asked for them commits.
+"""The outbox: e-mails that are sent if, and only if, the transaction that queued them commits.
 
-A row names a kind of mail and an e-mail address. Delivery is at least once: a process claims one
-row with a lease, sends the mail while it holds neither a transaction nor a connection to the
-database, and then removes the row or sets the time of the next try. When the process dies in
-between, the lease ends and another one takes the row.
-
-Services do not commit, but claiming and settling are use cases of their own, run by the background
-thread and by `flask mail send`, so this module commits them itself.
+Delivery is at least once. A process claims one row with a lease, sends the e-mail without holding
+a transaction or a database connection, and then deletes the row or sets the time of the next try.
+If the process dies in between, the lease expires and another process takes the row.
 """
 
 import logging
@@ -30,11 +26,10 @@ from models import OutboxMail
 from services import letters
 from services.letters import MailKind
 
-# How long a claimed mail is one process's alone: longer than a delivery, in which smtplib waits for
-# some eleven steps (connection, TLS, each response), at most smtp.TIMEOUT each.
+# Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
 LEASE = timedelta(seconds=120)
-# The wait after the first failure, in seconds; twice as long after each further one, up to the
-# longest. Up to half of it is taken off at random, so that many mails do not come back as one.
+# Seconds to wait after the first failure; doubled after each further one, up to the longest. Up to
+# half is taken off at random, so that many e-mails are not all tried again at once.
 FIRST_WAIT = 10
 LONGEST_WAIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
@@ -46,7 +41,7 @@ _WAKE = "outbox_wake"
 
 @dataclass
 class Tally:
-    """What one run did: mails sent, failed for now, and dropped for good."""
+    """How many e-mails one run sent, will try again, and dropped."""
 
     sent: int = 0
     failed: int = 0
@@ -55,7 +50,7 @@ class Tally:
 
 
 class _Claim(NamedTuple):
-    """A mail that this process may send until its lease ends."""
+    """An e-mail that this process may send until its lease expires."""
 
     id: str
     kind: str
@@ -65,14 +60,14 @@ class _Claim(NamedTuple):
 
 
 def queue(kind: MailKind, address: str) -> None:
-    """Add a mail to the caller's transaction; it is delivered right after that commits."""
+    """Queue an e-mail in the caller's transaction; it is sent right after the commit."""
     db.session.add(OutboxMail(kind=kind.value, address=address))
     if "background" in current_app.extensions:
         db.session.info[_WAKE] = current_app.extensions["background"].wake
 
 
 def withdraw(address: str) -> None:
-    """Remove the mails that need an account which is being deleted; notices to its owner stay."""
+    """Delete the queued e-mails that need the account; notices stay."""
     about = [MailKind.PASSWORD_RESET.value, MailKind.EMAIL_VERIFICATION.value]
     change(delete(OutboxMail).where(OutboxMail.address == address, OutboxMail.kind.in_(about)))
 
@@ -84,13 +79,11 @@ def _wake_thread(session: Session) -> None:
 
 
 def deliver_due(stopping: Callable[[], bool] = lambda: False) -> Tally:
-    """Send the mails that are due, until none is left, the server is down or `stopping()`.
-
-    A mail that fails comes due again after this run, so the run ends. When the server is down, the
-    other mails stay due. A run with nothing to send costs a SELECT and takes no lock.
-    """
+    """Send the e-mails that are due, until none is left, the server is down or `stopping()`."""
     tally = Tally()
+    # Fixed for the whole run, so that an e-mail that fails is not tried again in the same run.
     due = OutboxMail.due_at <= clock.utcnow()
+    # An idle service must not take the lock to write every few seconds.
     with reading() as connection:
         if connection.scalar(select(OutboxMail.id).where(due).limit(1)) is None:
             return tally
@@ -100,9 +93,9 @@ def deliver_due(stopping: Callable[[], bool] = lambda: False) -> Tally:
 
 
 def send_all() -> Tally:
-    """Try every mail once, due or not, except those that another process is sending right now.
+    """Try every e-mail once, due or not, except those that another process is sending.
 
-    When the server is down, the rest is not tried; it stays due.
+    Stops when the server is down; the other e-mails stay due.
     """
     with transaction():
         change(update(OutboxMail).where(~OutboxMail.claimed).values(due_at=clock.utcnow()))
@@ -110,12 +103,12 @@ def send_all() -> Tally:
 
 
 def _claim(due: ColumnElement[bool]) -> _Claim | None:
-    """Take a mail that is due, and count the attempt; None when there is none.
+    """Claim a due e-mail and count the attempt; None if none is due.
 
-    Take one with the fewest attempts, so that mails which fail again and again do not hold up new
-    ones, and of those the one that has been due longest.
+    Those with the fewest attempts come first, so that e-mails that keep failing do not delay new
+    ones.
     """
-    # SQLite ignores SKIP LOCKED and does not need it: there, one transaction writes at a time.
+    # SQLite ignores SKIP LOCKED and does not need it: it runs one write transaction at a time.
     first = (
         select(OutboxMail.id)
         .where(due)
@@ -124,7 +117,7 @@ def _claim(due: ColumnElement[bool]) -> _Claim | None:
         .with_for_update(skip_locked=True)
     )
     with transaction():
-        # The lease begins now; waiting for the lock to write is no part of it.
+        # The lease starts here, after the wait for the write lock.
         row = db.session.execute(
             update(OutboxMail)
             .where(OutboxMail.id == first.scalar_subquery())
@@ -136,7 +129,6 @@ def _claim(due: ColumnElement[bool]) -> _Claim | None:
 
 
 def _deliver(mail: _Claim, tally: Tally) -> None:
-    """Send a claimed mail and settle it."""
     try:
         message = _write(mail)
         if message is not None:
@@ -150,7 +142,7 @@ def _deliver(mail: _Claim, tally: Tally) -> None:
         _postpone(mail, str(error), tally)
     except Exception as error:
         if is_unavailable(error):
-            raise  # then the row cannot be settled either; its lease will end
+            raise  # the row cannot be changed either; its lease will expire
         _log.exception("Mail %s (%s) could not be written", mail.id, mail.kind)
         _postpone(mail, type(error).__name__, tally)
     else:
@@ -183,7 +175,7 @@ def _send(message: EmailMessage) -> None:
     server = settings.mail_url
     if server:
         smtp.send(server, message)
-    else:  # in development, mails are printed to the log
+    else:
         body = message.get_body(("plain",))
         text = body.get_content() if body else ""
         _log.info("Mail\nTo: %s\nSubject: %s\n\n%s", message["To"], message["Subject"], text)
@@ -206,5 +198,5 @@ def _postpone(mail: _Claim, reason: str, tally: Tally) -> None:
 
 def _settle(mail: _Claim, statement: Update | Delete) -> None:
     with transaction():
-        # A process that took the mail after our lease has counted one attempt more.
+        # If our lease expired and another process claimed the row, `attempts` is higher now.
         change(statement.where(OutboxMail.id == mail.id, OutboxMail.attempts == mail.attempts))

@@ -1,4 +1,4 @@
-"""What users see and set of their own accounts, and what others see of them."""
+"""Profiles, settings and pictures of users: their own view and the public one."""
 
 import hashlib
 import re
@@ -16,24 +16,17 @@ from extensions import db, settings
 from models import Avatar, User, UserRow, search_key
 from services import learning
 
-# The picture of those who have none.
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
-
-
-def _digest(picture: bytes) -> str:
-    return hashlib.sha256(picture).hexdigest()
-
-
-_DEFAULT_DIGEST = _digest(_DEFAULT_PICTURE)
+_DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
 
 
 def profile(user: UserRow) -> dict[str, Any]:
-    """Return what a user sees of the own account."""
+    """Return a user's own profile."""
     return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
 
 
-def public_record(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, Any]:
-    """Return what one user may see of another; with `progress` if allowed.
+def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, Any]:
+    """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
     Raises UserNotFound, also for an inactive user, and ProfilePrivate.
     """
@@ -45,14 +38,14 @@ def public_record(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, 
         raise errors.UserNotFound
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
-    record = profile(user)
+    shown = profile(user)
     if user.progress_visible or sees_all:
-        record["progress"] = learning.progress(user.id, user.timezone, now=now)
-    return record
+        shown["progress"] = learning.progress(user.id, user.timezone, now=now)
+    return shown
 
 
 def update_profile(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the fields that are given; return the whole row."""
+    """Change the given fields; return the whole row. Raises TokenRevoked."""
     if not changes:
         return user
     row = _set(user.id, **changes)
@@ -66,35 +59,39 @@ def preferences(user: UserRow) -> dict[str, Any]:
 
 
 def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the settings that are given, those of `privacy` one by one; return the whole row."""
+    """Change the given settings, also single ones within `privacy`; return the whole row.
+
+    Raises TokenRevoked.
+    """
     flat = {**changes, **changes.get("privacy", {})}
     flat.pop("privacy", None)
     return _set(user.id, **flat) if flat else user
 
 
 def set_avatar(user: UserRow, picture: bytes) -> str:
-    """Give a user another picture, a WebP file; return its URL."""
-    digest = _digest(picture)
-    _set(user.id, avatar_digest=digest)  # and hold the row, so that no two come in between
+    """Replace a user's picture by this WebP file; return its URL. Raises TokenRevoked."""
+    digest = hashlib.sha256(picture).hexdigest()
+    # This also locks the user's row: parallel uploads must not insert two pictures.
+    _set(user.id, avatar_digest=digest)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
     return avatar_url(digest)
 
 
 def remove_avatar(user: UserRow) -> str:
-    """Give a user the default picture; return its URL."""
+    """Remove a user's picture; return the URL of the default one. Raises TokenRevoked."""
     _set(user.id, avatar_digest=None)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     return avatar_url(None)
 
 
 def avatar_url(digest: str | None) -> str:
-    """Return where a picture is; None is the default one. Another picture has another URL."""
+    """Return the URL of the picture with this digest, or of the default one for None."""
     return f"{settings.public_url}/avatars/{digest or _DEFAULT_DIGEST}.webp"
 
 
 def find_picture(digest: str) -> bytes | None:
-    """Return the WebP file with this digest, of an active user or the default one."""
+    """Return the WebP file with this digest if it is an active user's or the default one."""
     if digest == _DEFAULT_DIGEST:
         return _DEFAULT_PICTURE
     if not re.fullmatch("[0-9a-f]{64}", digest):
@@ -105,7 +102,7 @@ def find_picture(digest: str) -> bytes | None:
 
 
 def _set(user_id: str, **values: Any) -> UserRow:
-    """Change columns of an active user. Raises TokenRevoked when there is none any more."""
+    """Change columns of a user. Raises TokenRevoked if the account was deleted or deactivated."""
     row = change_one(
         update(User)
         .where(User.id == user_id, User.is_active)

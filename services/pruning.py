@@ -1,27 +1,24 @@
-"""Spent rows leave the database by themselves; no cron job is needed.
+"""Deletes expired rows, called by the background thread and by `flask prune`.
 
-Services do not commit, but this is a use case of its own, run by the background worker and by
-`flask prune`. It commits batch by batch: a million spent rows must not keep SQLite's one writer
-busy for long, nor hold a million row locks on Postgres.
+Each batch is a transaction of its own, so that a million rows neither keep SQLite's only writer
+busy for long nor need a million row locks on Postgres.
 """
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, cast
 
-from sqlalchemy import CursorResult, delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from database import transaction
+from database import change, transaction
 from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import outbox
 
 BATCH = 1000
 
-# Table, its key, its moment, and how long after that moment a row is of no use to anybody. The
-# outbox gives up by itself; this finds what it could not, and leaves a service that was off for
-# a day the time to try once more.
-_SPENT: tuple[
+# Each table's name, key and time column, and how long after that time its rows expire. E-mails are
+# kept for longer than the outbox tries, so that a service that was off for a day tries them again.
+_EXPIRED: tuple[
     tuple[str, InstrumentedAttribute[str], InstrumentedAttribute[datetime], timedelta], ...
 ] = (
     ("sessions", UserSession.id, UserSession.expires_at, timedelta()),
@@ -32,22 +29,23 @@ _SPENT: tuple[
 
 
 def prune(now: datetime, stopping: Callable[[], bool] = lambda: False) -> dict[str, int]:
-    """Delete spent rows until none is left or `stopping()`; return how many, by table."""
+    """Delete expired rows until none is left or `stopping()`; return how many, by table."""
     return {
         name: _prune_table(key, moment <= now - kept, stopping)
-        for name, key, moment, kept in _SPENT
+        for name, key, moment, kept in _EXPIRED
     }
 
 
-def _prune_table(key: InstrumentedAttribute[str], spent: Any, stopping: Callable[[], bool]) -> int:
-    # Two workers that prune at once take different rows, and do not wait for each other.
-    batch = select(key).where(spent).limit(BATCH).with_for_update(skip_locked=True)
-    removal = delete(key.class_).where(key.in_(batch)).execution_options(synchronize_session=False)
+def _prune_table(
+    key: InstrumentedAttribute[str], expired: ColumnElement[bool], stopping: Callable[[], bool]
+) -> int:
+    # Two processes that prune at once take different rows and do not wait for each other.
+    batch = select(key).where(expired).limit(BATCH).with_for_update(skip_locked=True)
     total = 0
     while not stopping():
-        with transaction() as session:
-            found = cast("CursorResult[Any]", session.execute(removal)).rowcount
-        total += found
-        if found < BATCH:
+        with transaction():
+            deleted = change(delete(key.class_).where(key.in_(batch)))
+        total += deleted
+        if deleted < BATCH:
             break
     return total

@@ -1,12 +1,10 @@
-"""Ways back into an account: the reset of a forgotten password, and the verified address.
+"""What a token from an e-mail does: it resets a password or verifies an e-mail address.
 
-OWASP Forgot Password Cheat Sheet: same answer for all addresses, a token that works once and
-soon expires, all sessions ended, and a notice to the owner.
+Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
+sessions end, and the user is notified.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -18,24 +16,32 @@ from models import User, UserRow
 from services import outbox, sessions
 from services.letters import MailKind
 
+# The column that a token is bound to. The token stops working when its value changes.
+_BOUND_TO = {Purpose.PASSWORD_RESET: "password_hash", Purpose.EMAIL_VERIFICATION: "email"}
 
-def find_by_reset_token(token: str) -> UserRow:
-    """Return the active user whose password this token may replace.
 
-    Raises InvalidToken when it is unknown or expired, or when the password was changed since.
+def find_user(purpose: Purpose, token: str) -> UserRow:
+    """Return the active user of a token that was sent by e-mail.
+
+    Raises InvalidToken if it is malformed or expired, or if what it is bound to has changed.
     """
-    claims = _decode(Purpose.PASSWORD_RESET, token)
-    user = _find_active(claims["sub"])
-    if user is None or claims["bound"] != fingerprint(user.password_hash):
+    try:
+        claims = tokens.decode(purpose, token)
+    except (TokenInvalid, TokenExpired):
+        raise errors.InvalidToken from None
+    query = select(User.__table__).where(User.id == claims["sub"], User.is_active)
+    with reading() as connection:
+        user = connection.execute(query).one_or_none()
+    if user is None or claims["bound"] != fingerprint(getattr(user, _BOUND_TO[purpose])):
         raise errors.InvalidToken
     return user
 
 
 def replace_password(user: UserRow, password_hash: str, *, now: datetime) -> None:
-    """Set a new password for one that was forgotten, end all sessions, and tell the owner.
+    """Set a new password, end all sessions and notify the user.
 
-    Who reads the mail owns the address, so this verifies it too. Raises InvalidToken when the
-    password is not the one any more that `user` had: of many calls with one token, one wins.
+    The reset token came by e-mail, so this verifies the e-mail address too. Raises InvalidToken
+    if the password was changed after `user` was read; of parallel calls with one token, one wins.
     """
     changed = change(
         update(User)
@@ -52,20 +58,8 @@ def replace_password(user: UserRow, password_hash: str, *, now: datetime) -> Non
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
 
 
-def find_by_verification_token(token: str) -> UserRow:
-    """Return the active user whose address this token confirms.
-
-    Raises InvalidToken when it is unknown, expired or for an address that the user had before.
-    """
-    claims = _decode(Purpose.EMAIL_VERIFICATION, token)
-    user = _find_active(claims["sub"])
-    if user is None or claims["bound"] != fingerprint(user.email):
-        raise errors.InvalidToken
-    return user
-
-
 def verify_email(user: UserRow, *, now: datetime) -> None:
-    """Mark a user's address as verified. Raises InvalidToken when it is already."""
+    """Mark a user's e-mail address as verified. Raises InvalidToken if it already is."""
     changed = change(
         update(User)
         .where(User.id == user.id, User.email == user.email, User.email_verified_at.is_(None))
@@ -73,16 +67,3 @@ def verify_email(user: UserRow, *, now: datetime) -> None:
     )
     if not changed:
         raise errors.InvalidToken
-
-
-def _decode(purpose: Purpose, token: str) -> Mapping[str, Any]:
-    try:
-        return tokens.decode(purpose, token)
-    except (TokenInvalid, TokenExpired):
-        raise errors.InvalidToken from None
-
-
-def _find_active(user_id: str) -> UserRow | None:
-    query = select(User.__table__).where(User.id == user_id, User.is_active)
-    with reading() as connection:
-        return connection.execute(query).one_or_none()

@@ -1,8 +1,8 @@
-"""Sessions: opened by a login, rotated by refreshes, ended by deleting their row.
+"""Sessions: opened by a login, rotated by each refresh, ended by deleting their row.
 
-Access tokens are checked against the denylist only, so the end of a session also puts its id
-there until the last of them has expired. OAuth 2.0 Security BCP (RFC 9700, section 4.14) has the
-reasons for rotating refresh tokens and for ending the session when a spent one comes back.
+Access tokens are checked against the denylist, so ending a session also puts its id there until
+its last access token has expired. For rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0
+Security BCP), section 4.14.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
 MAX_SESSIONS = 50
 
-# The one query of a protected request: the active user, unless the session was ended.
+# The only query of a protected request: the active user, unless the session has ended.
 _BEARER = DriverSelect(
     select(User.__table__).where(
         User.id == bindparam("user_id"),
@@ -46,12 +46,12 @@ _SESSIONS = cast("Table", UserSession.__table__)
 _THIS = (_SESSIONS.c.id == bindparam("of_session"), _SESSIONS.c.user_id == bindparam("of_user"))
 _USERS = cast("Table", User.__table__)
 _ACTIVE_USER = select(_USERS.c.role).where(_USERS.c.id == _SESSIONS.c.user_id, _USERS.c.is_active)
-# An older access token may live longer, from before ACCESS_TOKEN_MINUTES was lowered.
+# An older access token may expire later, if ACCESS_TOKEN_MINUTES was lowered since.
 _LATER = case(
     (_SESSIONS.c.access_expires_at > bindparam("latest"), _SESSIONS.c.access_expires_at),
     else_=bindparam("latest", type_=UTCDateTime),
 )
-# One conditional UPDATE decides which of many calls with one token rotates it.
+# Of parallel calls with one token, this conditional UPDATE lets one rotate it.
 _ROTATE = (
     update(_SESSIONS)
     .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
@@ -69,14 +69,14 @@ _LOCK = (
     .where(*_THIS, _USERS.c.is_active)
     .with_for_update(of=_SESSIONS)
 )
-# The only UPDATE of its transaction: at a second one of this row, Postgres would lock the user's
-# after it, and the deletion of an account locks them the other way round.
-_LIVE_ON = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
+# Updated once per transaction: a second UPDATE of this row would also lock the user's row on
+# Postgres, and the deletion of an account locks the two in the opposite order (a deadlock).
+_EXTEND = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 
 @dataclass(frozen=True)
 class TokenPair:
-    """What a client holds of its session; `expires_in` is the access token's, in seconds."""
+    """A session's current tokens; `expires_in` is the access token's life in seconds."""
 
     access_token: str
     refresh_token: str
@@ -84,14 +84,14 @@ class TokenPair:
 
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
-    """Return the active user of an access token, or None when its session was ended."""
+    """Return the active user of an access token, or None if there is none or the session ended."""
     return cast("UserRow | None", _BEARER.one_or_none(user_id=user_id, session_id=session_id))
 
 
 def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:
-    """Open a session and return its first tokens. The oldest beyond MAX_SESSIONS give way.
+    """Open a session and return its first tokens; end the oldest ones beyond MAX_SESSIONS.
 
-    The caller has locked the user's row, so that two logins at once cannot both be the fiftieth.
+    The caller must have locked the user's row, or parallel logins could exceed the limit.
     """
     session = UserSession(
         id=ids.new_row_id(),
@@ -105,7 +105,7 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     )
     session.access_expires_at = _access_expiry(now, session.expires_at)
     db.session.add(session)
-    # The new one stays whatever the clocks of two machines say about which is the oldest.
+    # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
     others = (UserSession.user_id == user.id, UserSession.id != session.id)
     newest = (
         select(UserSession.id)
@@ -118,11 +118,11 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
 
 
 def rotate(token: str, *, now: datetime) -> TokenPair:
-    """Trade a session's refresh token for the next pair of tokens. The one sent is spent.
+    """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
 
-    A job of its own, which commits: what it finds out must be kept although the response is an
-    error. Raises TokenInvalid, TokenExpired, and TokenRevoked when the session has ended or the
-    token was spent before.
+    Commits by itself, because the end of a session after token reuse must be kept although the
+    response is an error. Raises TokenInvalid, TokenExpired, and TokenRevoked if the session has
+    ended or the token was used before.
     """
     try:
         claims = tokens.decode(Purpose.REFRESH, token)
@@ -151,11 +151,10 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
 
 
 def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
-    """Judge a refresh token that is not the current one. None if its session was ended for it.
+    """Handle a refresh token that is not the current one; None if that ended the session.
 
-    The token spent last gets the same successor again for a while, because tabs refresh at once
-    and phones lose responses. Any other token ends the session. Raises TokenRevoked when there is
-    no session any more.
+    The previous token gets the same successor again for a short time, because browser tabs refresh
+    in parallel and phones lose responses. Raises TokenRevoked if the session had already ended.
     """
     this = {"of_session": claims["sid"], "of_user": claims["sub"]}
     session = db.session.execute(_LOCK, this).one_or_none()
@@ -163,38 +162,34 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | No
         raise errors.TokenRevoked
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == claims["jti"] and now - session.last_used_at <= grace:
-        change(_LIVE_ON, **this, latest=_access_expiry(now, session.expires_at))
+        change(_EXTEND, **this, latest=_access_expiry(now, session.expires_at))
         return _pair(session, session.role, now=now)
     _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
     return None
 
 
 def is_open(session_id: str, user_id: str) -> bool:
-    """Whether this session of the user has not been ended, as the open transaction sees it."""
+    """Return whether this session of the user is open, as the current transaction sees it."""
     this = (UserSession.id == session_id, UserSession.user_id == user_id)
     return db.session.scalar(select(UserSession.id).where(*this)) is not None
 
 
 def end(session_id: str, user_id: str) -> bool:
-    """End one session of a user; False when there is no such session."""
-    return (
-        ids.is_row_id(session_id)
-        and _end(UserSession.id == session_id, UserSession.user_id == user_id) > 0
-    )
+    """End one session of a user; return False if there is no such session."""
+    this = (UserSession.id == session_id, UserSession.user_id == user_id)
+    return ids.is_row_id(session_id) and _end(*this) > 0
 
 
 def end_all(user_id: str, *, keep: str | None = None) -> None:
-    """End all sessions of a user, but for the one to keep.
-
-    The user's row is locked first: two calls at once would take the sessions' locks in different
-    orders, and a login on its way must be either seen here or refused afterwards.
-    """
+    """End all sessions of a user except the one to `keep`."""
+    # Parallel calls would lock the sessions in different orders (a deadlock), and a parallel login
+    # must either be seen here or fail afterwards.
     db.session.execute(select(User.id).where(User.id == user_id).with_for_update(key_share=True))
     _end(UserSession.user_id == user_id, UserSession.id != (keep or ""))
 
 
 def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, Any]]:
-    """Return the open sessions of a user, the one used last first; `current` is marked."""
+    """Return a user's open sessions, last used first; the one with the id `current` is marked."""
     query = (
         select(UserSession.__table__)
         .where(UserSession.user_id == user_id, UserSession.expires_at > now)
@@ -206,10 +201,7 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, An
 
 
 def _end(*which: ColumnElement[bool]) -> int:
-    """Delete sessions and deny their access tokens; return how many there were.
-
-    Only the call that deletes a row gets it back, so no two calls deny the same session.
-    """
+    """Delete sessions and put them on the denylist; return how many."""
     ended = db.session.execute(
         delete(UserSession)
         .where(*which)
@@ -227,7 +219,7 @@ def _access_expiry(now: datetime, session_expires_at: datetime) -> datetime:
 
 
 def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
-    # All that the refresh token says is in the row, so the same row gives the same token.
+    # The refresh token is made of the row only: the same row gives the same token.
     access_expires_at = _access_expiry(now, session.expires_at)
     return TokenPair(
         access_token=tokens.encode(

@@ -65,7 +65,7 @@ def test_create_makes_an_account_that_is_ready(app, client, run, outbox):
     output, code = create(run, "--role", "instructor")
     assert code == 0, output
     user = stored(app, username="Ada.L-1")
-    assert output == f"{user.id} Ada.L-1 is there, with the role instructor.\n"
+    assert output == f"{user.id} Ada.L-1 was created with the role instructor.\n"
     assert (user.email, user.role, user.is_active) == ("ada@example.org", "instructor", True)
     assert (user.first_name, user.last_name) == ("Augusta", "King-Noel")
     assert user.email_verified_at is not None
@@ -80,7 +80,7 @@ def test_create_asks_for_what_is_not_given(app, client, run):
     for prompt in ("Username: ", "Email: ", "First name: ", "Last name: "):
         assert prompt in output
     user = stored(app, username="newcomer")
-    assert output.endswith(f"{user.id} newcomer is there, with the role student.\n")
+    assert output.endswith(f"{user.id} newcomer was created with the role student.\n")
     assert (user.email, user.first_name, user.last_name) == ("me@example.org", "First", "Last")
     success(login(client, "me@example.org"))
 
@@ -318,7 +318,7 @@ def test_delete_asks_first(app, run, make_user, outbox):
 def test_bytes_that_are_no_text_are_told(run, command):
     # As Python hands on what is not UTF-8.
     output, code = run(*command.split(), "\udcff", typed=f"{PASSWORD}\n")
-    told = "Error: What was typed in is not valid UTF-8."
+    told = "Error: The input is not valid UTF-8."
     assert (code, output.splitlines()[-1]) == (2, told)
 
 
@@ -412,7 +412,7 @@ def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(database_url
             *(("Password: ", PASSWORD), ("Repeat for confirmation: ", PASSWORD)),
         ],
     )
-    assert "boss is there, with the role admin." in screen
+    assert "boss was created with the role admin." in screen
     # What is typed is seen, but for the passwords.
     assert "Username: boss" in screen
     assert PASSWORD not in screen
