@@ -16,22 +16,26 @@ from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import sessions
-from web import api, bearer, bodies, errors, headers, limits, logs, openapi
+from web import api, bearer, bodies, error_handlers, headers, limits, logs, openapi
 
+# How many threads of a process may wait for the hasher, and for a picture to be made. The others
+# stay free for requests that take a millisecond (`threads` in gunicorn.conf.py).
+HASHES_WAITING = 48
+PICTURES_WAITING = 24
 _log = logging.getLogger("accounts")
 
 
 def create_app(
     settings: config.Settings | None = None, instance_path: str | Path | None = None
 ) -> Flask:
-    """Return the WSGI application. Raises config.ConfigError when the settings are not right.
+    """Return the WSGI application. Raises config.ConfigError for wrong settings.
 
-    With no `settings` they come from the environment. With no DATABASE_URL among them, the
-    embedded database in `instance_path` is made and brought up to date.
+    `settings` come from the environment by default. Without a DATABASE_URL, the embedded database
+    in `instance_path` is created and brought up to date.
     """
     # 1. Settings
     settings = settings or config.load()
-    # With no secret of Flask's own, its sessions stay closed, and no cookie is ever sent.
+    # Flask gets no secret key of its own, so it never opens a session or sends a cookie.
     app = Flask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
     folder = Path(app.instance_path)
     if not settings.secret_key:
@@ -44,9 +48,9 @@ def create_app(
     # 2. Collaborators
     app.extensions["tokens"] = TokenCodec(settings.signing_keys)
     app.extensions["hasher"] = Hasher(
-        settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=config.HASHES_WAITING
+        settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
     )
-    app.extensions["avatars"] = Avatars(waiting=config.PICTURES_WAITING)
+    app.extensions["avatars"] = Avatars(waiting=PICTURES_WAITING)
     database.init_app(app)
 
     # 3. The web layer
@@ -54,9 +58,9 @@ def create_app(
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     bodies.init_app(app)
-    # A path with a doubled slash is unknown, like any other; a redirect would be no JSON.
+    # A path with a double slash is unknown; a redirect would not be JSON.
     app.url_map.merge_slashes = False
-    errors.init_app(app)
+    error_handlers.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, sessions.load_user)
     api.init_app(app)

@@ -1,4 +1,4 @@
-"""The settings of the service: one table, read once from the environment, checked together."""
+"""The settings of the service: one table, read from the environment and checked together."""
 
 import dataclasses
 import os
@@ -23,28 +23,21 @@ from core.smtp import MailServer, parse_mail_url
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32
-# How the placeholders of templates and tutorials begin, without case and signs.
+# How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
-# Threads of a gunicorn worker, and how many of them may wait for their turn at the hasher, and
-# how many for theirs to have a picture made. The rest is there for the requests that take a
-# millisecond.
-THREADS = 96
-HASHES_WAITING = 48
-PICTURES_WAITING = 24
 YEAR = 365 * 24 * 60  # minutes
 _HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
 
 class ConfigError(Exception):
-    """Lists everything that is wrong or missing, a line each."""
+    """Lists everything that is wrong or missing, one line each."""
 
 
 def _switch(raw: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "on": True}
-    known |= {"0": False, "false": False, "no": False, "off": False}
-    if raw.lower() not in known:
+    on, off = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+    if raw.lower() not in on + off:
         raise ValueError("must be 1 or 0")
-    return known[raw.lower()]
+    return raw.lower() in on
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -75,7 +68,7 @@ def _database_url(raw: str) -> URL:
         raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
         return _postgres(url.set(drivername="postgresql+psycopg"))
-    # An option could make it a database in memory, and each worker would have one of its own.
+    # Each worker would have its own database in memory; an option can ask for one too.
     memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")
     if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or url.query):
         return url
@@ -85,12 +78,12 @@ def _database_url(raw: str) -> URL:
 
 
 def _postgres(url: URL) -> URL:
-    """Return the URL if the driver can read it, options included. Opens no connection."""
+    """Return the URL if the driver accepts it and its options. Opens no connection."""
     dialect = url.get_dialect()
     try:
         arguments = dialect().create_connect_args(url)[1]
         dialect.import_dbapi().conninfo.make_conninfo(**arguments)
-    except Exception:  # Whatever the driver dislikes, its own words may repeat the password.
+    except Exception:  # the driver's own message may repeat the password
         raise ValueError("has a part or an option that Postgres does not know") from None
     if url.port is not None and not 1 <= url.port <= 65535:
         raise ValueError("has a port that is not from 1 to 65535")
@@ -100,7 +93,7 @@ def _postgres(url: URL) -> URL:
 def _secret(raw: str) -> str:
     if len(raw.encode()) < MIN_SECRET_BYTES:
         raise ValueError(f"must have {MIN_SECRET_BYTES} bytes or more")
-    # Whoever has read the same template can sign tokens. No random key begins like this.
+    # Everybody who has read the same template could sign tokens.
     if re.sub(r"[\W_]", "", raw).lower().startswith(PLACEHOLDERS):
         raise ValueError("is a placeholder; it must be a random text of your own")
     try:
@@ -115,7 +108,7 @@ def _secrets(raw: str) -> tuple[str, ...]:
 
 
 def _split_url(raw: str, *schemes: str) -> SplitResult:
-    """Take a URL apart. Raises ValueError if it has no sane host or port, or another scheme."""
+    """Split a URL. Raises ValueError for a bad host or port, or another scheme."""
     parts = urlsplit(raw)
     host = parts.hostname or ""
     if ":" in host:
@@ -130,7 +123,7 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
 def _web_url(raw: str) -> str:
     try:
         parts = _split_url(raw, "http", "https")
-        # Only what RFC 3986 allows: the URL is printed in mails and pages.
+        # Only what RFC 3986 allows, because e-mails and pages show the URL.
         if parts.username is not None or not re.fullmatch(
             r"[\w.~:/?\[\]@!$&'()*+,;=%-]+", raw, re.A
         ):
@@ -157,7 +150,7 @@ def _origins(raw: str) -> tuple[str, ...]:
             raise ValueError(
                 "must be origins such as https://app.example.org, comma separated"
             ) from None
-        # Browsers leave the default port out.
+        # Browsers omit the default port.
         default = {"http": ":80", "https": ":443"}[parts.scheme]
         origins.append(part.removesuffix(default))
     return tuple(dict.fromkeys(origins))
@@ -172,13 +165,13 @@ def _redis_url(raw: str) -> str:
 
 
 def setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:
-    """Declare one row of the table: how to read it, its default, and its line in the docs."""
+    """Declare a setting: its parser, its default, and its text in docs/settings.md."""
     return field(default=default, metadata={"parse": parse, "help": text})
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)  # a repr would take the secrets into logs
+@dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
 class Settings:
-    """Every setting, by its environment variable's name in lower case. See docs/settings.md."""
+    """Every setting, named like its environment variable in lower case."""
 
     database_url: URL | None = setting(  # noqa: RUF009 - it returns a dataclass field
         _database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."
@@ -192,56 +185,60 @@ class Settings:
     public_url: str = setting(
         _base_url,
         "http://127.0.0.1:5000",
-        "Where users reach the service; the links in mails begin with it.",
+        "URL at which users reach the service; links in e-mails begin with it.",
     )
     mail_url: MailServer | None = setting(  # noqa: RUF009
         parse_mail_url,
         None,
-        "`smtp://user:password@host:587`, `smtps://…`, or `console:` to log mails. Unset: log.",
+        "`smtp://user:password@host:587`, `smtps://…`, or `console:` for the log. Unset: the log.",
     )
     mail_from: Address | None = setting(  # noqa: RUF009
-        parse_sender, None, "Sender of the mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
+        parse_sender, None, "Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
     )
     password_reset_url: str = setting(
-        _web_url, "", "Page that the reset link opens. Unset: the built-in page."
+        _web_url, "", "Page that a reset link opens. Unset: the built-in page."
     )
     email_verification_url: str = setting(
-        _web_url, "", "Page that the verification link opens. Unset: the built-in page."
+        _web_url, "", "Page that a verification link opens. Unset: the built-in page."
     )
     require_verified_email: bool = setting(
         _switch, False, "1: no login before the e-mail address is verified."
     )
     access_token_minutes: int = setting(_whole(1, YEAR), 15, "Lifetime of an access token.")
-    session_days: int = setting(_whole(1, 3650), 30, "Lifetime of a session, from its login.")
+    session_days: int = setting(_whole(1, 3650), 30, "Lifetime of a session after its login.")
     refresh_grace_seconds: int = setting(
-        _whole(1, 86400), 30, "How long the refresh token spent last still gets its successor."
+        _whole(1, 86400), 30, "How long a spent refresh token still gets the same new pair."
     )
     reset_token_minutes: int = setting(_whole(1, YEAR), 30, "Lifetime of a reset link.")
-    bcrypt_rounds: int = setting(_whole(4, 16), 12, "Cost of a password hash; below 10 warns.")
+    bcrypt_rounds: int = setting(
+        _whole(4, 16), 12, "Cost of a password hash; the log warns below 10."
+    )
     password_min_length: int = setting(_whole(1, 128), 8, "Shortest password, in characters.")
-    max_avatar_bytes: int = setting(_whole(1, 2**30), 5242880, "Largest avatar upload.")
+    max_avatar_bytes: int = setting(_whole(1, 2**30), 5242880, "Largest avatar upload, in bytes.")
     cors_origins: tuple[str, ...] = setting(
         _origins, (), "Origins whose scripts may call the API, comma separated."
     )
     trusted_proxies: int = setting(
-        _whole(0, 32), 0, "Proxies in front whose `X-Forwarded-For` counts; 1 on Heroku."
+        _whole(0, 32), 0, "Number of trusted proxies that add to `X-Forwarded-For`; 1 on Heroku."
     )
     ratelimit_enabled: bool = setting(_switch, True, "0: no limits.")
     ratelimit_storage_uri: str = setting(
-        _redis_url, "", "Where limits are counted. Unset: the database; or `redis://…`."
+        _redis_url, "", "Redis server that counts for the limits, `redis://…`. Unset: the database."
     )
     log_level: str = setting(
-        _one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Least level logged."
+        _one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Lowest level logged."
     )
-    log_format: str = setting(_one_of("text", "json"), "text", "`text` or `json`, a line an event.")
-    web_concurrency: int = setting(_whole(1, 256), 2, "gunicorn's worker processes.")
+    log_format: str = setting(
+        _one_of("text", "json"), "text", "`text` or `json`, one line per event."
+    )
+    web_concurrency: int = setting(_whole(1, 256), 2, "Number of gunicorn's worker processes.")
     port: int | None = setting(
-        _whole(1, 65535), None, "gunicorn's port, on all addresses. Unset: 127.0.0.1:5000."
+        _whole(1, 65535), None, "gunicorn's port, on all interfaces. Unset: 127.0.0.1:5000."
     )
 
     @property
     def embedded(self) -> bool:
-        """Whether the service runs on its own SQLite file, with nothing set."""
+        """Whether the service uses its own SQLite file, because no database is set."""
         return self.database_url is None
 
     @property
@@ -251,15 +248,14 @@ class Settings:
 
     @property
     def hashes_at_once(self) -> int:
-        """How many password hashes one process works on at once: its share of the cores."""
-        # macOS cannot bind a process to cores.
-        bound = hasattr(os, "sched_getaffinity")
-        cores = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+        """How many passwords one process hashes at once: its share of the cores."""
+        linux = hasattr(os, "sched_getaffinity")
+        cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
         return max(1, cores // self.web_concurrency)
 
     @property
     def sender(self) -> Address:
-        """The From address of the mails."""
+        """The sender of the e-mails."""
         return self.mail_from or Address("", "no-reply", mail_domain(self.public_url))
 
     @property
@@ -277,38 +273,36 @@ _ROWS = dataclasses.fields(Settings)
 
 
 def mail_domain(url: str) -> str:
-    """Return the host of a URL as the domain of an address; `localhost` for a bare IP address."""
+    """Return the host of a URL as the domain of an e-mail address; `localhost` for an IP."""
     host = urlsplit(url).hostname or ""
     return "localhost" if ":" in host or re.fullmatch(r"[0-9.]+", host) else host
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings from the environment, or from `.env` where that names more.
+    """Return the settings from the environment, and from `.env` what that does not set.
 
-    An empty value is as good as none. Raises ConfigError with one line for each setting that is
-    wrong or missing. Values are never repeated in it, since some of them are secrets.
+    An empty value counts as unset. Raises ConfigError with one line for each setting that is wrong
+    or missing, without the values, because some are secrets.
     """
     if environ is None:
         environ = {**_in_file(ROOT / ".env"), **os.environ}
-    found = {row.name: environ.get(row.name.upper(), "").strip() for row in _ROWS}
     values: dict[str, Any] = {}
     problems = []
     for row in _ROWS:
-        raw = found[row.name]
+        raw = environ.get(row.name.upper(), "").strip()
         try:
-            # Control characters and broken UTF-8 have no place in any of them.
-            if not raw.isprintable():
+            if not raw.isprintable():  # control characters, broken UTF-8
                 raise ValueError("must be printable text on one line")
             if raw:
                 values[row.name] = row.metadata["parse"](raw)
         except ValueError as error:
             problems.append(f"{row.name.upper()} {error}.")
-    if found["database_url"]:
-        for name in ("secret_key", "public_url", "mail_url"):
-            if not found[name]:
-                problems.append(f"{name.upper()} is missing; with DATABASE_URL it is required.")
+    if environ.get("DATABASE_URL", "").strip():
+        for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
+            if not environ.get(name, "").strip():
+                problems.append(f"{name} is missing; with DATABASE_URL it is required.")
     elif "port" in values:
-        # Nobody is there to set PUBLIC_URL, and the links should still work.
+        # The links should work although nobody has set PUBLIC_URL.
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
@@ -323,8 +317,8 @@ def _in_file(path: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    # `python -m config` checks the settings. It comes before gunicorn, which stumbles over a
-    # WEB_CONCURRENCY that is no number before it reads gunicorn.conf.py.
+    # `python -m config` checks the settings before gunicorn starts, which fails on a bad
+    # WEB_CONCURRENCY before it reads gunicorn.conf.py.
     try:
         load()
     except ConfigError as problem:

@@ -1,16 +1,15 @@
-"""How this service speaks to its database: SQLite in one file, or Postgres.
+"""How this service reads and writes its database, SQLite or Postgres.
 
-One door to read and one to write; nothing else opens a connection:
+Nothing else opens a connection:
 
 - `reading()` lends a connection for single SELECTs. It opens no transaction, so a reader never
   waits for a writer and never holds a snapshot.
 - `transaction()` runs one use case that changes something: it commits at its end, or rolls back.
-  `one_statement()` does the same for a change that is a single statement, without the round trips
-  of BEGIN and COMMIT.
+  `one_statement()` is for a change that is a single statement; it saves the round trips of BEGIN
+  and COMMIT.
 
-SQLite takes its write lock when a transaction begins (BEGIN IMMEDIATE). A transaction that begins
-as a reader and writes later loses updates, or fails at once with SQLITE_BUSY_SNAPSHOT. Writers of
-one process queue at a lock of their own, because some starve when SQLite makes them wait.
+On SQLite a transaction takes the write lock when it begins (BEGIN IMMEDIATE). One that reads first
+and writes later would fail at once if another one wrote in between (SQLITE_BUSY_SNAPSHOT).
 """
 
 import os
@@ -19,7 +18,7 @@ import sqlite3
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,44 +43,43 @@ from sqlalchemy.orm import scoped_session
 
 from extensions import db
 
-# The newest revision in migrations/versions; a test compares the two. Written here so that a
-# worker need not import Alembic to know whether its schema is current.
+# The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
 SCHEMA_REVISION = "0001"
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
 POOL_SIZE = 8
-# Seconds that a request waits for a free connection, and that Postgres gets to accept one. Two is
-# the least that psycopg takes, for each address of the server.
+# Seconds that a request waits for a free connection, and for Postgres to accept one (psycopg's
+# minimum, for each address of the server).
 POOL_WAIT = 1
 CONNECT_WAIT = 2
-# Milliseconds that Postgres spends on a lock and on a statement, and seconds that a request then
-# waits for a server that falls silent. Migrations take the time that they need.
+# Milliseconds until Postgres gives up on a lock and on a statement, and seconds until a request
+# gives up on a server that does not even do that.
 LOCK_WAIT = 1000
 STATEMENT_WAIT = 1500
 SILENCE_WAIT = 1.8
-# Seconds that a writer waits for the other writers of its process, and then for those of others,
-# before the response is a 503.
+# Seconds that a writer waits for those of its process, and then for those of other processes.
 SQLITE_WAIT = 10
 
-# Connections are in autocommit; a transaction asks for one of these levels instead.
+# Connections are in autocommit; a transaction sets one of these levels instead.
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}
 
+# Writers of one process wait here, because some starve when SQLite lets them wait for its lock.
 _sqlite_writers = threading.Lock()
 
 
 class WriteQueueFull(Exception):
-    """Another writer of this process held the database for too long."""
+    """The other SQLite writers of this process took too long."""
 
 
 def engine_options(url: URL) -> dict[str, Any]:
-    """Return the engine's options for a database of this kind."""
+    """Return the options of the engine for a database."""
     options: dict[str, Any] = {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
         "pool_size": POOL_SIZE,
         "max_overflow": 0,
         "pool_timeout": POOL_WAIT,
-        # Errors are logged, and their parameters are e-mail addresses and password hashes.
+        # Errors are logged, and the parameters are e-mail addresses and password hashes.
         "hide_parameters": True,
     }
     if url.get_backend_name() == "sqlite":
@@ -90,7 +88,7 @@ def engine_options(url: URL) -> dict[str, Any]:
     connect_args = {
         "application_name": "accounts",
         "connect_timeout": CONNECT_WAIT,
-        # A host that has vanished is noticed by keep-alives within seconds, not after two hours.
+        # Keep-alives notice within seconds, not after two hours, that the host is gone.
         "tcp_user_timeout": CONNECT_WAIT * 1000,
         "keepalives_idle": 5,
         "keepalives_interval": 2,
@@ -101,7 +99,7 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def init_app(app: Flask) -> None:
-    """Bind `db` to the application and teach its engine our transactions. Opens no connection."""
+    """Bind `db` to the application and set up its engine. Opens no connection."""
     db.init_app(app)
     with app.app_context():
         engine = db.engine
@@ -116,11 +114,8 @@ def init_app(app: Flask) -> None:
 
 
 def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
-    """Do not open a file that is write-protected.
-
-    SQLite would open it read-only, and this process could then not write to it on any connection,
-    even after the protection is gone.
-    """
+    # SQLite would open a write-protected file read-only, and this process could not write to it
+    # on any connection, even after the protection is gone.
     path = arguments[0]
     if os.path.exists(path) and not os.access(path, os.W_OK):
         raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
@@ -132,26 +127,26 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_to_write(connection: Connection) -> None:
-    # SQLAlchemy speaks of a "begin" in autocommit too; only a transaction has set a level.
+    # SQLAlchemy sends this event in autocommit too; only a transaction has set a level.
     if "isolation_level" in connection.get_execution_options():
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _connector(driver: Any) -> Callable[..., Any]:
-    """Return how to connect to Postgres, so that no request waits for a silent server.
+    """Return how to connect to Postgres.
 
-    A working server ends long waits by itself (`options` above). One that is frozen or cut off
-    does not; its silence is timed here.
+    A working server ends long waits by itself (`options` above). For one that is frozen or cut
+    off, the connection has a time-out of its own.
     """
 
     class ImpatientConnection(driver.Connection):  # type: ignore[misc]
         def wait(self, *arguments: Any, **options: Any) -> Any:
-            if not has_request_context():  # migrations and commands take their time
+            if not has_request_context():  # migrations and commands may take longer
                 return super().wait(*arguments, **options)
             try:
                 return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
             except driver.OperationalError:
-                self.close()  # a late reply would be taken for that of the next statement
+                self.close()  # or a late reply would be read as that of the next statement
                 raise
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
@@ -161,17 +156,17 @@ def _connector(driver: Any) -> Callable[..., Any]:
 
 
 def _leave_standby(context: ExceptionContext) -> None:
-    """Drop a connection to a server that takes no writes; the next one may reach one that does."""
+    # After a failover, the next connection may reach the server that takes writes.
     if type(context.original_exception).__name__ == "ReadOnlySqlTransaction":
         context.is_disconnect = True
 
 
 def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
-    """Drop a pooled connection whose server has gone, before a request fails because of it.
+    """Drop a pooled connection that the server has closed, before a request fails because of it.
 
-    An idle connection has nothing to say: when its socket is readable, the server has closed it.
-    Asking the kernel costs microseconds; asking the server would cost a round trip each time. A
-    new connection may hold unread parts of its TLS handshake, so it is not looked at.
+    The socket of an idle connection is readable only then. Polling it costs microseconds, while
+    `pool_pre_ping` would cost a round trip. The socket of a new connection may be readable because
+    of the rest of its TLS handshake.
     """
     if record.info.get("used"):
         poll = select.poll()
@@ -182,15 +177,14 @@ def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
 
 
 def reading() -> AbstractContextManager[Connection]:
-    """Lend a connection for single SELECTs, outside of any transaction."""
+    """Lend a connection for single SELECTs, outside any transaction."""
     return db.engine.connect()
 
 
 class DriverSelect:
-    """A SELECT of one row or none, run by the driver itself.
+    """A SELECT of at most one row that SQLAlchemy compiles and the driver executes.
 
-    For the query of every guarded request: SQLAlchemy would take longer to execute it than SQLite
-    does. SQLAlchemy compiles it, lends the connection and converts the columns.
+    For the query of every guarded request, where SQLAlchemy would take longer than SQLite does.
     """
 
     def __init__(self, statement: Select[Any]) -> None:
@@ -206,12 +200,12 @@ class DriverSelect:
             try:
                 found = driver.execute(sql, parameters).fetchone()
             except dialect.loaded_dbapi.Error:
-                # SQLAlchemy meets the same error, and knows what it says about the connection.
+                # SQLAlchemy gets the same error, and knows whether the connection is still good.
                 return connection.execute(self.statement, parameters).one_or_none()
             return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
-        # Both drivers take parameters by name; SQLAlchemy uses that for Postgres only.
+        # Both drivers take parameters by name, but SQLAlchemy uses that for Postgres only.
         named = sqlite.dialect(paramstyle="named") if dialect.name == "sqlite" else dialect
         columns = self.statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
@@ -237,7 +231,7 @@ def transaction() -> Iterator[scoped_session[Any]]:
 
     Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time.
     """
-    with _turn_to_write():
+    with _write_lock():
         try:
             level = _LEVELS[db.engine.dialect.name]
             db.session.connection(execution_options={"isolation_level": level})
@@ -251,15 +245,14 @@ def transaction() -> Iterator[scoped_session[Any]]:
 @contextmanager
 def one_statement() -> Iterator[Connection]:
     """Lend a connection for a statement that is a transaction of its own."""
-    with _turn_to_write(), reading() as connection:
+    with _write_lock(), reading() as connection:
         yield connection
 
 
 def change(statement: Update | Delete, **parameters: Any) -> int:
     """Run a statement in the open transaction; return how many rows it changed.
 
-    Of many callers with the same condition, the database lets one change the row: the count tells
-    each of them whether it was the one.
+    Of several callers with the same condition only one changes the row, and sees it by the count.
     """
     options = {"synchronize_session": False}
     result = db.session.execute(statement, parameters, execution_options=options)
@@ -280,42 +273,38 @@ def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:
     return statement
 
 
-def _turn_to_write() -> AbstractContextManager[None]:
-    return _sqlite_write_queue() if db.engine.dialect.name == "sqlite" else nullcontext()
-
-
 @contextmanager
-def _sqlite_write_queue() -> Iterator[None]:
-    if not _sqlite_writers.acquire(timeout=SQLITE_WAIT):
-        raise WriteQueueFull("other writers of this process are too slow")
-    try:
+def _write_lock() -> Iterator[None]:
+    if db.engine.dialect.name != "sqlite":
         yield
-    finally:
-        _sqlite_writers.release()
+    elif _sqlite_writers.acquire(timeout=SQLITE_WAIT):
+        try:
+            yield
+        finally:
+            _sqlite_writers.release()
+    else:
+        raise WriteQueueFull("other writers of this process are too slow")
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether this error says that the database is unreachable or too busy.
-
-    A mistake in our own SQL is neither; it must become a 500 with its traceback in the log.
-    """
+    """Whether the database is unreachable or too busy, and not our own SQL wrong."""
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
     if not isinstance(error, DBAPIError):
         return False
     original = error.orig
     if isinstance(original, sqlite3.Error):
-        # A bare DatabaseError is a damaged file. SQLITE_ERROR is a statement that SQLite does not
-        # understand, such as one with an unknown column.
+        # A plain DatabaseError is a damaged file. SQLITE_ERROR is a mistake in a statement, such as
+        # an unknown column.
         mistake = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
         return type(original) in (sqlite3.OperationalError, sqlite3.DatabaseError) and not mistake
-    # psycopg has a class for each SQLSTATE; a standby takes no writes.
+    # psycopg has a class for each SQLSTATE. A standby takes no writes.
     names = {cls.__name__ for cls in type(original).__mro__}
     return not names.isdisjoint({"OperationalError", "ReadOnlySqlTransaction"})
 
 
 def schema_is_current() -> bool:
-    """Whether the database's schema is the one that this code was written for."""
+    """Whether the schema of the database is the one that this code needs."""
     try:
         with reading() as connection:
             found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
@@ -323,13 +312,12 @@ def schema_is_current() -> bool:
     except DBAPIError as error:
         if is_unavailable(error):
             raise
-        return False  # no such table: nothing was migrated yet
+        return False  # no such table: never migrated
 
 
 def enable_migrations(app: Flask) -> Any:
     """Register Flask-Migrate, for `flask db …` and for `upgrade`; return its Migrate object."""
-    # Imported here, because Alembic takes 230 ms and 10 MB, and a process that serves requests on
-    # a current schema never needs it.
+    # Imported here, because Alembic takes 230 ms and 10 MB, and most processes never need it.
     from flask_migrate import Migrate  # type: ignore[import-untyped]  # noqa: PLC0415
 
     return Migrate(app, db, directory=str(MIGRATIONS))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """An answer that is not a success; `web.errors` renders it."""
+    """An answer that is not a success; `web.error_handlers` renders it."""
 
     status: ClassVar[int]
     code: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The objects that one application holds once; bound to it by `app.create_app`."""
+"""The objects that an application holds once; `app.create_app` binds them to it."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Base(DeclarativeBase):
-    # Constraints have names on every database, so that migrations can speak of them.
+    # Named constraints can be changed by migrations on every database.
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(column_0_label)s",

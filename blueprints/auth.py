@@ -13,7 +13,7 @@ from core.tokens import Purpose
 from database import transaction
 from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
-from web import bearer, client
+from web import bearer, caller
 from web.api import endpoint
 from web.limits import GUESSES, By, Counts, Limit, forgive
 
@@ -88,7 +88,7 @@ def login(body: dict[str, str]) -> dict[str, Any]:
     with transaction():
         user = accounts.record_login(found, now=now)
         pair = sessions.open_session(
-            user, user_agent=client.user_agent(), ip_address=client.address(), now=now
+            user, user_agent=caller.user_agent(), ip_address=caller.ip_address(), now=now
         )
     record("login", user.id)
     return {**vars(pair), "user": user}

@@ -148,7 +148,7 @@ def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, 
 def test_parallel_transactions_lose_no_update(app, make_user, monkeypatch, queue):
     user = make_user()
     if queue == "many processes":  # which do not share the queue of this one
-        monkeypatch.setattr(database, "_sqlite_write_queue", nullcontext)
+        monkeypatch.setattr(database, "_write_lock", nullcontext)
 
     def add(_):
         for _ in range(ROUNDS):

@@ -263,5 +263,5 @@ def test_the_first_screen_tells_how_to_register(monkeypatch, client):
     path, body = re.findall(r"curl http://127.0.0.1:8000(\S+) .*-d '(.*?)'", screen, re.S)[0]
     assert client.post(path, json=json.loads(body)).status_code == 201
     assert client.get("/docs").status_code == 200
-    assert "Mails are not sent but printed here." in screen
-    assert "Mails" not in gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["FIRST_SCREEN"]
+    assert "E-mails are not sent but printed here." in screen
+    assert "mails" not in gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["FIRST_SCREEN"]

@@ -1,1 +1,1 @@
-"""Flask helpers without business: bodies, answers, guards, errors, logs, OpenAPI."""
+"""Flask helpers without business logic: guard, bodies, limits, errors, logs, OpenAPI."""

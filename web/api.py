@@ -1,14 +1,14 @@
 """Endpoints as declarations: guard, body, answer and possible errors stand above the view.
 
-`endpoint` does the same for each of them: it checks the token and the role before anything else;
-it reads path, query and body strictly and validates them; it dumps the result by a schema and puts
-it in the envelope. The declaration stays on the view, and `web.openapi` makes the document from it.
+Each call goes the same way: check the token and the role; read and validate path, query and body;
+call the view; dump its result by a schema into the envelope. `web.openapi` makes the document from
+the same declarations.
 """
 
 import functools
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -25,46 +25,45 @@ from web import answers, bearer, bodies
 from web.limits import Limit, count_invalid, within
 
 View = Callable[..., Any]
-# Seconds after which a token is checked again before the body that it came with is acted on.
+# Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
 
 
 @dataclass(frozen=True)
 class Created:
-    """What a view returns when it created what otherwise would have been replaced: a 201."""
+    """The result of a view that created something where it might have replaced it: a 201."""
 
     content: Any
 
 
 class UserId(BaseConverter):
-    """`<user:user_id>`: any path segment, except those that are paths of their own below /users.
+    """`<user:user_id>`: any path segment that is not another path below /users.
 
-    Without it, a wrong method on one of those would be taken for a call about a user.
+    Without it, a wrong method on one of those would be read as a call about a user.
     """
 
     regex = r"(?!(?:profile|avatar|settings|progress|certificates|password|account)\Z)[^/]+"
 
 
 class AnyId(BaseConverter):
-    """`<id:…>`: the rest of a path, whatever is in it, for an id whose shape the view declares."""
+    """`<id:…>`: the whole rest of a path, as an id that `path_shape` validates."""
 
     regex = r"[\s\S]+"
     part_isolating = False
-    weight = 200  # as werkzeug's own `path`, after all that is more particular
+    weight = 200  # that of werkzeug's `path`: more specific rules go first
 
 
 def init_app(app: Flask) -> None:
-    """Teach the application's router what the declarations use."""
+    """Register the converters that the URLs of endpoints use."""
     app.url_map.converters |= {"user": UserId, "id": AnyId}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What an endpoint takes and answers; used as a decorator, it makes a view that endpoint.
+    """What an endpoint takes and answers. As a decorator, it makes a view that endpoint.
 
-    The view gets the path's parameters, those of `path_shape` validated; and where they are
-    declared the validated `query` and `body` as dictionaries, and `file`, what was uploaded. What
-    it returns is dumped by `answer` into the envelope's `data`.
+    The view gets the parameters of the path and, where they are declared, the validated `query`
+    and `body` as dictionaries and the uploaded `file`. `answer` dumps its result into `data`.
     """
 
     blueprint: Blueprint
@@ -74,28 +73,29 @@ class Operation:
     path_shape: type[Schema] | None = None
     query: type[Schema] | None = None
     body: type[Schema] | None = None
-    # The form field of the file, where the body is multipart/form-data.
+    # The form field of the file in a multipart/form-data body.
     upload: str | None = None
     answer: type[Schema] | None = None
     status: int = 200
-    # Whether the view may return Created, which is answered with 201.
+    # Whether the view may return Created.
     creates: bool = False
     message: str | None = None
-    # The lowest role that may call it; None for everybody, also without a token.
+    # The lowest role that may call it; None when no token is needed.
     role: Role | None = None
     errors: tuple[type[ApiError], ...] = ()
-    # These count the calls whose shape is right.
+    # Only valid calls are counted.
     limits: tuple[Limit, ...] = ()
 
     def __call__(self, view: View) -> View:
-        """Add the view to the blueprint, and return what is called in its place."""
+        """Add the view to the blueprint; return the function that Flask calls."""
         act = within(self.limits, view) if self.limits else view
 
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
             if self.role:
                 bearer.require(self.role)
-            _check_user_id(**arguments)
+            if "user_id" in arguments and not ids.is_row_id(arguments["user_id"]):
+                raise UserNotFound
             if self.path_shape:
                 fields = _made(self.path_shape).fields
                 sent = {camel_case(name): arguments[name] for name in fields}
@@ -113,13 +113,13 @@ class Operation:
         return handle
 
 
-# `@endpoint(bp, "GET", "/profile", role=…, answer=…)` stands above a view.
-endpoint = Operation
+endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, answer=…)`
 
 
 def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
-    start = time.monotonic()
-    with _upload(operation.upload) as file:
+    start, name = time.monotonic(), operation.upload
+    upload = bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
+    with upload as file:
         if operation.body:
             try:
                 arguments["body"] = _load(operation.body, bodies.json_object())
@@ -134,19 +134,9 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
         return _envelope(operation, act(**arguments))
 
 
-def _check_user_id(*, user_id: str | None = None, **_others: str) -> None:
-    """Find nobody at an id that no user can have. Raises UserNotFound."""
-    if user_id is not None and not ids.is_row_id(user_id):
-        raise UserNotFound
-
-
-def _upload(name: str | None) -> AbstractContextManager[Any]:
-    return bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
-
-
 @functools.cache
 def _made(schema: type[Schema]) -> Schema:
-    return schema()  # once, since it takes longer than to load or dump something
+    return schema()  # kept, because making one takes longer than using it
 
 
 def _load(schema: type[Schema], sent: Any) -> Any:
@@ -157,7 +147,7 @@ def _load(schema: type[Schema], sent: Any) -> Any:
 
 
 def _named(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is wrong, without marshmallow's name for an object that is none at all."""
+    """Return the errors without marshmallow's key for a value that is no object."""
     return {
         name: reasons["_schema"] if isinstance(reasons, dict) and "_schema" in reasons else reasons
         for name, reasons in found.items()
@@ -165,7 +155,7 @@ def _named(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _query() -> dict[str, Any]:
-    """Return the query's parameters; one that is given twice is a list, and so of a wrong type."""
+    """Return the parameters of the query; a repeated one is a list, so its type is wrong."""
     found = request.args.to_dict(flat=False)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 

@@ -1,4 +1,4 @@
-"""The body of a request: read strictly, never beyond its bounds, never left in the pipe."""
+"""Read the body of a request: strictly, within its bounds, and to its end."""
 
 import os
 import time
@@ -14,14 +14,12 @@ from werkzeug.formparser import FormDataParser
 import errors
 from core import strict_json
 
-# Bytes of a JSON body, chunked ones included; also what may stand around an uploaded file.
+# Bytes of a JSON body, and of what may surround an uploaded file.
 MAX_BODY = 64 * 1024
-# Parts of a multipart body. One is right; with a few, the response can still name what is wrong.
+# Parts of a multipart body. More than one is wrong, but the response should name the wrong ones.
 MAX_PARTS = 10
-# What is read of a refused body before the response: bytes in all, bytes at once, and the seconds
-# after which no more is begun. What was begun ends within the bounds of web/worker.py.
+# How much of a refused body is read before the response.
 DRAIN_BYTES = 16 * 1024 * 1024
-DRAIN_PIECE = 64 * 1024
 DRAIN_SECONDS = 5
 CUT_OFF = "The body could not be read to its end."
 
@@ -32,9 +30,9 @@ def init_app(app: Flask) -> None:
 
 
 def json_object() -> dict[str, Any]:
-    """Return the JSON object that the client sent.
+    """Return the JSON object in the body.
 
-    Raises UnsupportedMediaType, TooLarge, or InvalidRequest for anything that is no such object.
+    Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
     """
     raw = _raw()
     if request.mimetype != "application/json" and (raw or request.mimetype):
@@ -71,15 +69,12 @@ def _raw() -> bytes:
 def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:
     """Return the one file of a multipart/form-data body (RFC 7578), in the field of this name.
 
-    Raises UnsupportedMediaType for any other type of body, TooLarge, and InvalidRequest where
-    the field is missing, is no file, or is not alone.
+    Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
     """
     if request.mimetype != "multipart/form-data":
         raise errors.UnsupportedMediaType("Send the file as multipart/form-data.")
     request.max_content_length = max_bytes + MAX_BODY
-    # For each text, and for the parser's buffer: a piece and what is left of the one before.
-    memory = 4 * MAX_BODY
-    parser = FormDataParser(_on_disk, memory, max_form_parts=MAX_PARTS)
+    parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
     kind, parameters = request.mimetype, request.mimetype_params
     with _reading():
         _, texts, files = parser.parse(request.stream, kind, None, parameters)
@@ -101,7 +96,7 @@ def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:
 
 
 def _on_disk(*_: Any, **_more: Any) -> IO[bytes]:
-    # `request.files` keeps 500 KB of each upload in memory, which is 50 MB for all threads.
+    # `request.files` would keep 500 KB of each upload in memory, which is 50 MB for all threads.
     return cast("IO[bytes]", TemporaryFile())
 
 
@@ -111,33 +106,30 @@ def _reading() -> Iterator[None]:
         yield
     except RequestEntityTooLarge:
         raise
-    except OSError:  # No space for an upload. Werkzeug has another exception for the client.
+    except OSError:  # no space for an upload; werkzeug has its own exception for a lost client
         raise errors.Unavailable from None
-    except Exception:  # a client that has gone, or gunicorn's own exception for a broken chunk
+    except Exception:  # a lost client, or gunicorn's own exception for a broken chunk
         raise errors.InvalidRequest(CUT_OFF) from None
 
 
 def _check_end(received: int) -> None:
-    """Refuse a body that is cut off, even if it looks whole (RFC 9112, section 8).
-
-    gunicorn passes on what there is, and tells werkzeug that this is all.
-    """
+    # gunicorn passes on a body that was cut off without an error. It is refused even if it looks
+    # whole (RFC 9112, section 8).
     if received < (request.content_length or 0):
         raise errors.InvalidRequest(CUT_OFF)
 
 
 def _drain(response: Response) -> Response:
-    """Throw away what the client still sends, so that it can read the error.
+    """Read what the client still sends, or the connection would be reset and the error lost.
 
-    Most clients send the whole body before they look. A connection that is closed before that is
-    reset, and the response is lost with it (RFC 9112, section 9.6). gunicorn itself reads 64 KiB.
+    Most clients send the whole body before they read the response (RFC 9112, section 9.6).
     """
     # Without `wsgi.input_terminated`, the stream has no end and the read would hang.
     if response.status_code >= 400 and request.environ.get("wsgi.input_terminated"):
-        # Not `request.stream`: that ends at the limit of the endpoint.
+        # `request.stream` would end at the limit of the endpoint.
         stream: IO[bytes] = request.environ["wsgi.input"]
         left, deadline = DRAIN_BYTES, time.monotonic() + DRAIN_SECONDS
-        with suppress(Exception):  # as above: a broken chunk, or a client that has gone
+        with suppress(Exception):  # as in `_reading`
             while left > 0 and time.monotonic() < deadline:
-                left -= len(stream.read(min(left, DRAIN_PIECE))) or left
+                left -= len(stream.read(MAX_BODY)) or left
     return response

@@ -1,4 +1,4 @@
-"""The storage that limits are counted in: the service's own database, or Redis."""
+"""Counting in fixed windows: in the service's own database, or in Redis."""
 
 import sys
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from limits import RateLimitItem
-from limits.storage import Storage, storage_from_string
+from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 from sqlalchemy import BigInteger, Table, bindparam, case, delete, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,31 +17,22 @@ from models import Counter
 
 
 class Limiter(FixedWindowRateLimiter):
-    """Fixed windows, in which a hit beyond the limit is not counted."""
+    """Fixed windows that do not count a hit beyond the limit."""
 
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
-        """Count, and return True; or return False when the limit is reached."""
+        """Count and return True, or return False when the limit is reached."""
         if isinstance(self.storage, DatabaseCounters):
             key = item.key_for(*identifiers)
             return self.storage.add(key, item.get_expiry(), cost, limit=item.amount) > 0
-        within = super().hit(item, *identifiers, cost=cost)
-        if not within:
-            self.take_back(item, *identifiers)
-        return within
+        if super().hit(item, *identifiers, cost=cost):
+            return True
+        self.take_back(item, *identifiers)
+        return False
 
     def take_back(self, item: RateLimitItem, *identifiers: str) -> None:
         """Undo one hit."""
         if self.storage.incr(item.key_for(*identifiers), item.get_expiry(), -1) < 0:
-            self.clear(item, *identifiers)  # the window ended or was cleared meanwhile
-
-
-def limiter(redis_url: str) -> Limiter:
-    """Return a limiter that counts in Redis and raises limits.errors.StorageError; or, without a
-    URL, in the database, and raises SQLAlchemy's errors."""
-    if not redis_url:
-        return Limiter(DatabaseCounters())
-    waits = {"socket_timeout": 1, "socket_connect_timeout": 1}  # seconds
-    return Limiter(storage_from_string(redis_url, wrap_exceptions=True, **waits))
+            self.clear(item, *identifiers)  # the window that counted the hit is over
 
 
 # Built once: that takes longer than running it.
@@ -51,27 +42,25 @@ _WINDOW = select(Counter.hits, Counter.expires_at).where(
 
 
 class DatabaseCounters(Storage):
-    """Fixed windows in the table `counters`: a counter's window begins with its first hit."""
+    """The table `counters`, where the first hit of a counter starts its window."""
 
     base_exceptions = SQLAlchemyError
 
     @cached_property
     def _upsert(self) -> Any:
-        statement = insert_into(cast("Table", Counter.__table__))
-        new, over = statement.excluded, Counter.expires_at <= bindparam("now")
-        changes = {
-            "hits": case((over, new.hits), else_=Counter.hits + new.hits),
-            "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
-        }
-        statement = statement.on_conflict_do_update(
+        insert = insert_into(cast("Table", Counter.__table__))
+        new, over = insert.excluded, Counter.expires_at <= bindparam("now")
+        return insert.on_conflict_do_update(
             index_elements=[Counter.key],
-            set_=changes,
+            set_={
+                "hits": case((over, new.hits), else_=Counter.hits + new.hits),
+                "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
+            },
             where=over | (Counter.hits < bindparam("limit", type_=BigInteger)),
-        )
-        return statement.returning(Counter.hits)
+        ).returning(Counter.hits)
 
     def add(self, key: str, expiry: int, amount: int, *, limit: int) -> int:
-        """Count, and return how many there are; or change nothing and return 0 at the limit."""
+        """Count and return the new count, or change nothing and return 0 at the limit."""
         now = clock.utcnow()
         row = {"key": key, "hits": amount, "expires_at": now + timedelta(seconds=expiry)}
         with one_statement() as connection:

@@ -1,4 +1,4 @@
-"""Headers that every answer carries, and CORS for the origins that are allowed."""
+"""The headers of every response, and CORS for the allowed origins."""
 
 import functools
 import time
@@ -10,8 +10,8 @@ from flask import Flask, Response, request
 from config import Settings
 from web.logs import log_request, request_id
 
-# An answer that says nothing else is data: not to be kept, framed, sniffed or run, nor to be taken
-# for a picture or a script by a page of another origin. (CORS asks for it in another way.)
+# A response that sets nothing else is data: it must not be stored, framed, sniffed or executed, nor
+# be loaded as a picture or a script by a page of another origin.
 DEFAULTS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -31,9 +31,7 @@ PREFLIGHT = {
 
 def init_app(app: Flask, settings: Settings) -> None:
     """Set the headers of every response, and log its request."""
-    origins = frozenset(settings.cors_origins)
     fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
-
     inner = app.wsgi_app
 
     def add_fixed(environ: Any, start_response: Any) -> Any:
@@ -48,16 +46,15 @@ def init_app(app: Flask, settings: Settings) -> None:
 
         return inner(environ, start)
 
-    # Here, where headers are a plain list; on a Response each costs as much as all do here.
+    # In WSGI, headers are a plain list; on a Response each one would cost as much as all do here.
     app.wsgi_app = add_fixed  # type: ignore[method-assign]
-
-    if origins:
-        app.after_request(functools.partial(_allow, origins))
+    if settings.cors_origins:
+        app.after_request(functools.partial(_allow, frozenset(settings.cors_origins)))
 
 
 def defaults(settings: Settings) -> dict[str, str]:
-    """Return the headers of an answer that says nothing else."""
-    secure = urlsplit(settings.public_url).scheme == "https"  # it may be written in any case
+    """Return the headers of a response that sets no others."""
+    secure = urlsplit(settings.public_url).scheme == "https"  # whatever its case
     return DEFAULTS | ({"Strict-Transport-Security": HSTS} if secure else {})
 
 

@@ -1,15 +1,16 @@
 """Limits: declared on the view, counted with the library `limits`, refused with 429.
 
-All workers and machines count in one storage. A counter's key is an HMAC of the client's network
-and of the account's e-mail address, so that the counters tell nobody who was here.
+A counter's key is an HMAC of the client's network and the account's e-mail address, so that the
+counters do not show who called.
 
-A call is counted before the view runs, because parallel calls would slip through otherwise. When
-its outcome is not what the limit is about, such as a right password, it is taken back. A count may
-be off by one when its window ends in between; nobody can guess more often by that.
+A call is counted before the view runs, or parallel calls would slip through. It is taken back when
+its outcome does not count, such as a right password. A count may be off by one when its window
+ends in between; nobody can guess more often because of that.
 """
 
 import functools
 import hmac
+import itertools
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from typing import Any, cast
 from flask import Flask, current_app, g
 from limits import parse
 from limits.errors import StorageError
+from limits.storage import storage_from_string
 from werkzeug.local import LocalProxy
 
 import errors
@@ -30,13 +32,14 @@ from core.events import record
 from database import is_unavailable
 from extensions import settings
 from fieldtypes import normalise_email
-from web import bearer, client, counters
+from web import bearer, caller
+from web.counters import DatabaseCounters, Limiter
 
 View = Callable[..., Any]
 
 _log = logging.getLogger("accounts.limits")
 _item = functools.cache(parse)
-_limiter = cast("counters.Limiter", LocalProxy(lambda: current_app.extensions["limiter"]))
+_limiter = cast("Limiter", LocalProxy(lambda: current_app.extensions["limiter"]))
 
 
 class By(Enum):
@@ -58,12 +61,12 @@ class Counts(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """How many calls are allowed in how much time. One more is answered with 429; a `silent` limit
-    sends the usual response and nothing is done. Views with the same limit share its counts."""
+    """How many calls are allowed in how much time. The next one is answered with 429, or, where
+    the limit is `silent`, as usual but without doing anything."""
 
     name: str
     rate: str  # as the library `limits` reads it
-    things: str  # in the words of the documentation
+    things: str  # what the documentation says is counted
     by: By
     counts: Counts = Counts.ALL
     silent: bool = False
@@ -82,26 +85,14 @@ class _Counter:
     """The count of one limit for one client or account."""
 
     def __init__(self, limit: Limit, account: str) -> None:
-        whose = [limit.by.value]
-        if limit.by is not By.IP:
-            whose.append(account)
-        if limit.by is not By.ACCOUNT:
-            whose.append(client.network())
-        text = "\0".join(("limits", *whose)).encode()
+        account = "" if limit.by is By.IP else account
+        network = "" if limit.by is By.ACCOUNT else caller.network()
+        text = "\0".join(("limits", limit.by.value, account, network)).encode()
         key = hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
-        self.limit, self.item = limit, _item(limit.rate)
-        self.calls = self.item, key, limit.name
-        # How many of the counted passwords were found to be wrong. The others are being checked.
-        self.wrong = self.item, key, f"{limit.name}-judged"
-
-    def has_room(self) -> bool:
-        return _limiter.test(*self.calls)
-
-    def hit(self) -> bool:
-        return _limiter.hit(*self.calls)
-
-    def take_back(self) -> None:
-        _limiter.take_back(*self.calls)
+        self.limit, item = limit, _item(limit.rate)
+        self.calls = item, key, limit.name
+        # How many of the counted passwords turned out wrong; the others are still being checked.
+        self.wrong = item, key, f"{limit.name}-judged"
 
     def clear(self) -> None:
         _limiter.clear(*self.calls)
@@ -111,13 +102,15 @@ class _Counter:
         # A password that is still being checked may be right and make room.
         if self.limit.counts is Counts.FAILED_LOGINS and _limiter.test(*self.wrong):
             return 1
-        end = _limiter.storage.get_expiry(self.item.key_for(*self.calls[1:]))
+        end = _limiter.storage.get_expiry(self.calls[0].key_for(*self.calls[1:]))
         return max(1, math.ceil(end - clock.utcnow().timestamp()))
 
 
 def init_app(app: Flask, settings: Settings) -> None:
-    """Choose where calls are counted."""
-    app.extensions["limiter"] = counters.limiter(settings.ratelimit_storage_uri)
+    """Choose where calls are counted: in Redis, or in the database without a URL."""
+    url, waits = settings.ratelimit_storage_uri, {"socket_timeout": 1, "socket_connect_timeout": 1}
+    storage = storage_from_string(url, wrap_exceptions=True, **waits) if url else DatabaseCounters()
+    app.extensions["limiter"] = Limiter(storage)
 
 
 def within(limits: tuple[Limit, ...], view: View) -> View:
@@ -163,41 +156,41 @@ def _account(body: dict[str, Any]) -> str:
     return str(bearer.user().email)
 
 
-def _count(all_counters: list[_Counter]) -> _Counter | None:
+def _count(counters: list[_Counter]) -> _Counter | None:
     """Count a call; or return the counter that is full, and count it for no loud limit."""
-    # Reads come first, so that a flood of refused calls is not a flood of writes.
-    loud = [counter for counter in all_counters if not counter.limit.silent]
-    full = next((counter for counter in loud if not counter.has_room()), None)
+    # Reads come first, so that a flood of refused calls does not become a flood of writes.
+    loud = (counter for counter in counters if not counter.limit.silent)
+    full = next((counter for counter in loud if not _limiter.test(*counter.calls)), None)
+    passed: list[_Counter] = []
     if full is None:
-        for number, counter in enumerate(all_counters):
-            if not counter.hit():
-                full = counter
-                if not full.limit.silent:  # parallel calls took the last places since the read
-                    with _harmless():
-                        for each in all_counters[:number]:
-                            each.take_back()
-                break
-    if full:
-        limit = full.limit
-        record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
+        passed += itertools.takewhile(lambda counter: _limiter.hit(*counter.calls), counters)
+        if len(passed) == len(counters):
+            return None
+        full = counters[len(passed)]
+    if not full.limit.silent:  # parallel calls took the last places after the read
+        with _harmless():
+            for counter in passed:
+                _limiter.take_back(*counter.calls)
+    limit = full.limit
+    record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
     return full
 
 
-def _settle(all_counters: list[_Counter], error: Exception | None) -> None:
-    """Change the counts by the outcome of a call; `error` is what the view raised."""
+def _settle(counters: list[_Counter], error: Exception | None) -> None:
+    """Change the counts by the outcome of a call: what the view raised, or None."""
     if error and is_unavailable(error) and not settings.ratelimit_storage_uri:
-        return  # The counters are in the same unreachable database; do not time out twice.
+        return  # the counters are in the same database; do not time out twice
     wrong = isinstance(error, errors.InvalidCredentials | errors.WrongPassword)
     fault = error is not None and not (isinstance(error, errors.ApiError) and error.status < 500)
     with _harmless():
-        for counter in all_counters:
+        for counter in counters:
             counts, by = counter.limit.counts, counter.limit.by
             if counts is Counts.FAILED_LOGINS and wrong:
                 _limiter.hit(*counter.wrong)
             elif counts is Counts.FAILED_LOGINS and by is By.ACCOUNT_AND_IP and not fault:
-                counter.clear()  # the password was right, whatever the response
+                counter.clear()  # the password was right, even if the account may not log in
             elif counts is Counts.FAILED_LOGINS or (counts is Counts.SUCCESSES and error):
-                counter.take_back()
+                _limiter.take_back(*counter.calls)
 
 
 @contextmanager
@@ -210,7 +203,7 @@ def _harmless() -> Iterator[None]:
 
 
 def forgive(email: str) -> None:
-    """Clear the caller's failed logins to an account, after another proof that it is theirs."""
+    """Clear the caller's failed logins to an account, after a reset of its password."""
     if settings.ratelimit_enabled:
         with _harmless():
             _Counter(GUESSES[0], email).clear()

@@ -1,7 +1,7 @@
-"""Logs: one line for each event, as text or JSON, with the id of the request that caused it.
+"""Logs: one line per event, as text or JSON, with the id of the request that caused it.
 
-Nothing that a client sends can end a line or begin another: values are quoted, and the lines of
-a traceback are indented behind a bar.
+Nothing that a client sends can start a new line: values are quoted, and the lines of a traceback
+are indented and begin with a bar.
 """
 
 import logging
@@ -17,7 +17,7 @@ import orjson
 from flask import g, has_request_context, request
 
 from config import Settings
-from web import client
+from web import caller
 
 _access = logging.getLogger("accounts.access")
 _DATABASES = ("sqlalchemy", "psycopg", "sqlite3")
@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 
 
 def request_id(environ: dict[str, Any]) -> str:
-    """Return the id of a request: its X-Request-ID, or a new one in its place when not sane."""
+    """Return the X-Request-ID of a request, which a new one replaces if it is not sane."""
     found: str = environ.get("HTTP_X_REQUEST_ID", "")
     if not _SANE_ID.fullmatch(found):
         found = environ["HTTP_X_REQUEST_ID"] = new_request_id()
@@ -34,7 +34,7 @@ def request_id(environ: dict[str, Any]) -> str:
 
 
 def new_request_id() -> str:
-    """Return an id for a request that brings none. Not a secret: any random number will do."""
+    """Return a new request id. Not a secret; a non-cryptographic random number is enough."""
     return f"{random.getrandbits(128):032x}"
 
 
@@ -50,7 +50,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _caller(environ: dict[str, Any]) -> dict[str, object]:
-    return {"address": client.address(environ) or "-", "request": request_id(environ)}
+    return {"address": caller.ip_address(environ) or "-", "request": request_id(environ)}
 
 
 class TextFormatter(logging.Formatter):
@@ -68,7 +68,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object on each line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -84,12 +84,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def _trace(error: BaseException) -> str:
-    """Return a traceback without the words of a database: they repeat the row that it refused."""
+    """Return a traceback without the messages of a database, which repeat the row it refused."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{_trace(cause)}\nThat led to:\n" if cause else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    words = "" if type(error).__module__.partition(".")[0] in _DATABASES else f": {error}"
-    return f"{before}Traceback (most recent call last):\n{frames}{type(error).__name__}{words}"
+    message = "" if type(error).__module__.partition(".")[0] in _DATABASES else f": {error}"
+    return f"{before}Traceback (most recent call last):\n{frames}{type(error).__name__}{message}"
 
 
 def _printable(text: str, keep: str = "") -> str:
@@ -112,39 +112,39 @@ def formatter(log_format: str) -> logging.Formatter:
 
 
 def _tidy(record: logging.LogRecord) -> bool:
-    """Keep `flask run` from logging requests itself, with their query strings, and in colours."""
+    """Remove the colours of `flask run` and its own line per request, which shows the query."""
     message = record.getMessage()
     record.msg, record.args = re.sub("\x1b\\[[0-9]+m", "", message), ()
     return " - - [" not in message
 
 
 def configure(settings: Settings) -> None:
-    """Send the logs of this process to standard error, as the settings say."""
+    """Send the logs of this process to standard error, in the format and level of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name("accounts")
     handler.setFormatter(formatter(settings.log_format))
     root = logging.getLogger()
-    # An application made later in the same process replaces the handler, and adds no second one.
+    # A second application in the same process replaces the handler.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not shown
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # unused
     logging.getLogger("werkzeug").addFilter(_tidy)
-    for name in ("PIL", "alembic.runtime.plugins"):  # these write many lines
+    for name in ("PIL", "alembic.runtime.plugins"):  # too many lines
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def log_request(environ: dict[str, Any], status: str, seconds: float) -> None:
-    """Log a request. Read from WSGI's dict, since each look at Flask's `request` takes 1 µs."""
+    """Log a request, from WSGI's dict, because each access to Flask's `request` takes 1 µs."""
     if _access.isEnabledFor(logging.INFO):
         fields = {
             "method": environ["REQUEST_METHOD"],
-            # The query is left out: a client may have put anything there.
+            # Without the query, which may hold a secret.
             "path": environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace"),
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
             "user": g.get("user_id", "-"),
             **_caller(environ),
         }
-        # `Logger.info` would also search the stack for the calling line, which no line shows.
+        # `Logger.info` would also look up the calling line, which is not shown.
         record = {"levelno": logging.INFO, "levelname": "INFO", "msg": "request", "fields": fields}
         _access.handle(logging.makeLogRecord({"name": _access.name, **record}))

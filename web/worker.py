@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker, but it waits for no client without end, and its errors are JSON."""
+"""gunicorn's threaded worker with a time limit for slow clients, and with errors in JSON."""
 
 import logging
 import socket
@@ -13,13 +13,13 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 import errors
 from core import clock
 from web import headers
-from web.errors import render
+from web.error_handlers import render
 from web.logs import new_request_id
 
-# The service gives up on a client after this many seconds without a byte, or for one request.
+# Seconds until the service gives up on a client: without a byte, and for one whole request.
 SILENCE, LONGEST = 10, 120
 _log = logging.getLogger("accounts.errors")
-# The statuses that gunicorn gives them; everything else that cannot be read is a 400.
+# As gunicorn answers them; any other request that cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
     unread.LimitRequestLine: 414,
     unread.ExpectationFailed: 417,
@@ -29,20 +29,20 @@ _STATUSES: dict[type[Exception], int] = {
 
 
 class ClientSocket(socket.socket):
-    """A connection. A client that is too slow looks to gunicorn like one that reset it."""
+    """A connection that fails like one reset by the client when the client is too slow."""
 
-    until = 0.0  # by the monotonic clock; a response has SILENCE more
+    until = 0.0  # on the monotonic clock; a response may take SILENCE longer
 
     def setblocking(self, flag: bool, /) -> None:
-        """Wait no longer than SILENCE where gunicorn would wait without end."""
-        with suppress(OSError):  # gunicorn closes again what `Worker.handle` has closed
+        """Wait for SILENCE seconds where gunicorn would wait without a limit."""
+        with suppress(OSError):  # gunicorn closes again what `BoundedWorker.handle` has closed
             self.settimeout(SILENCE if flag else 0)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         if time.monotonic() < self.until:
             with suppress(TimeoutError):
                 return super().recv(size, flags)
-            self.until = time.monotonic()  # Do not wait again for the rest of a refused body.
+            self.until = time.monotonic()  # do not wait again for the rest of a refused body
         raise ConnectionResetError(ECONNRESET, "The client sends too slowly.")
 
     def send(self, data: Any, flags: int = 0, /) -> int:
@@ -57,26 +57,26 @@ class ClientSocket(socket.socket):
             rest = rest[self.send(rest, flags) :]
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
+class BoundedWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
         """Answer one request, in a thread. Return whether the connection stays open."""
         if not isinstance(sock := conn.sock, ClientSocket):
             conn.sock = ClientSocket(sock.family, sock.type, sock.proto, sock.detach())
-            conn.data_ready = True  # Else gunicorn keeps silent new connections for `keepalive`.
+            conn.data_ready = True  # or gunicorn keeps new silent connections for `keepalive`
         conn.sock.until = time.monotonic() + LONGEST
         if stays := super().handle(conn):
             return stays
-        # gunicorn would wait for the client in the thread that accepts all connections.
+        # gunicorn would wait for the client in the thread that accepts connections.
         return conn.close(graceful=True)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
-        """Answer what cannot be read as HTTP, or an error outside of the application."""
+        """Answer a request that cannot be read as HTTP, or an error outside the application."""
         ours = req is not None or not isinstance(exc, unread.ParseException)
         error = (
             errors.InternalError() if ours else errors.InvalidRequest("The request is not valid.")
         )
         status = _STATUSES.get(type(exc), error.status)
-        # The message of the exception is not logged: it repeats what the client sent.
+        # The exception's message is not logged, because it repeats what the client sent.
         fields = {"kind": type(exc).__name__, "status": status, "peer": addr[0] if addr else "-"}
         extra = {"fields": fields | {"request": (request_id := new_request_id())}}
         level = logging.ERROR if ours else logging.WARNING
@@ -85,5 +85,5 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         response.status_code, response.date = status, clock.utcnow()
         response.headers |= {"Connection": "close", "X-Request-ID": request_id}
         head = f"HTTP/1.1 {response.status}\r\n{response.headers}"
-        with suppress(OSError):  # the client has gone
+        with suppress(OSError):  # the client hung up
             client.sendall(head.encode("latin-1") + response.get_data())

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from PIL import Image
 from real_service import deployed, read_answer, registration
 from sqlalchemy import URL
 
-from config import ROOT, THREADS, Settings
+from config import ROOT, Settings
 from web import worker
 from web.headers import DEFAULTS
 
@@ -159,8 +160,9 @@ def test_time_in_which_the_client_is_idle_between_two_requests_does_not_count(se
 
 def test_slow_clients_with_a_thread_each_do_not_slow_down_the_others(service, login):
     # The workers do not share them evenly. One thread of each stays free, even if one gets all.
+    threads = run_path(str(ROOT / "gunicorn.conf.py"))["threads"]
     with ExitStack() as crowd:
-        for number in range(THREADS - 1):
+        for number in range(threads - 1):
             sent = (b"GET /hea", LOGIN + b"{", DOWNLOAD * 4)[number % 3]
             crowd.enter_context(connected(service, sent, buffer=4096))
         started = time.monotonic()
@@ -356,7 +358,7 @@ def test_what_is_no_request_gets_an_error_like_any_other(service, sent, status):
 
 
 def test_an_error_outside_of_the_application_is_an_internal_error(caplog):
-    broken = worker.Worker.__new__(worker.Worker)
+    broken = worker.BoundedWorker.__new__(worker.BoundedWorker)
     settings = Settings(public_url="https://accounts.example.org")
     broken.wsgi = SimpleNamespace(extensions={"settings": settings})
     here, there = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Every error in one shape: ours, Flask's, werkzeug's, and those nobody expected."""
+"""Every error in one shape: ours, Flask's, werkzeug's, and unexpected ones."""
 
 import logging
 from collections.abc import Mapping
@@ -29,13 +29,11 @@ def init_app(app: Flask) -> None:
     """Answer every exception with the error envelope."""
     app.register_error_handler(errors.ApiError, render)
     app.register_error_handler(HTTPException, _from_http)
-    app.register_error_handler(HasherBusy, _from_busy)
-    app.register_error_handler(PicturesBusy, _from_busy)
     app.register_error_handler(Exception, _from_anything)
 
 
 def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer for an error, with its status and headers."""
+    """Return the response for an error, with its status and headers."""
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail["fields"] = error.fields
@@ -62,15 +60,13 @@ def _from_http(error: HTTPException) -> AnyResponse:
     return response
 
 
-def _from_busy(error: HasherBusy | PicturesBusy) -> Response:
-    _log.warning("too much work waits: %s", type(error).__name__)
-    return render(errors.Unavailable())
-
-
 def _from_anything(error: Exception) -> Response:
-    if database.is_unavailable(error):
-        # The message of the driver, without SQL and without parameters.
+    if isinstance(error, HasherBusy | PicturesBusy):
+        _log.warning("too many requests wait for the CPU: %s", type(error).__name__)
+    elif database.is_unavailable(error):
+        # The driver's own message; SQLAlchemy's would add the statement.
         _log.error("the database is unavailable: %s", getattr(error, "orig", None) or error)
-        return render(errors.Unavailable())
-    _log.error("unexpected error", exc_info=error)
-    return render(errors.InternalError())
+    else:
+        _log.error("unexpected error", exc_info=error)
+        return render(errors.InternalError())
+    return render(errors.Unavailable())
