@@ -36,8 +36,8 @@ def create_app(
     # 1. Settings
     settings = settings or config.load()
     # Flask gets no secret key of its own, so it never opens a session or sends a cookie.
-    app = Flask("accounts", root_path=str(config.ROOT), instance_path=_folder(instance_path))
-    folder = Path(app.instance_path)
+    folder = Path(instance_path or config.ROOT / "instance").resolve()
+    app = Flask("accounts", root_path=str(config.ROOT), instance_path=str(folder))
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))
     app.extensions["settings"] = settings
@@ -46,7 +46,7 @@ def create_app(
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = database.engine_options(url)
 
     # 2. Collaborators
-    app.extensions["tokens"] = TokenCodec(settings.signing_keys)
+    app.extensions["tokens"] = TokenCodec((settings.secret_key, *settings.secret_key_fallbacks))
     app.extensions["hasher"] = Hasher(
         settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
     )
@@ -88,7 +88,3 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
-
-
-def _folder(instance_path: str | Path | None) -> str:
-    return str(Path(instance_path or config.ROOT / "instance").resolve())

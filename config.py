@@ -124,9 +124,8 @@ def _web_url(raw: str) -> str:
     try:
         parts = _split_url(raw, "http", "https")
         # Only what RFC 3986 allows, because e-mails and pages show the URL.
-        if parts.username is not None or not re.fullmatch(
-            r"[\w.~:/?\[\]@!$&'()*+,;=%-]+", raw, re.A
-        ):
+        plain = re.fullmatch(r"[\w.~:/?\[\]@!$&'()*+,;=%-]+", raw, re.A)
+        if parts.username is not None or not plain:
             raise ValueError("not a plain URL")
     except ValueError:
         raise ValueError("must be an http or https URL, in ASCII, without user or #") from None
@@ -242,11 +241,6 @@ class Settings:
         return self.database_url is None
 
     @property
-    def signing_keys(self) -> tuple[str, ...]:
-        """The keys, newest first."""
-        return (self.secret_key, *self.secret_key_fallbacks)
-
-    @property
     def hashes_at_once(self) -> int:
         """How many passwords one process hashes at once: its share of the cores."""
         linux = hasattr(os, "sched_getaffinity")
@@ -256,7 +250,9 @@ class Settings:
     @property
     def sender(self) -> Address:
         """The sender of the e-mails."""
-        return self.mail_from or Address("", "no-reply", mail_domain(self.public_url))
+        host = urlsplit(self.public_url).hostname or ""
+        is_ip = ":" in host or re.fullmatch(r"[0-9.]+", host)
+        return self.mail_from or Address("", "no-reply", "localhost" if is_ip else host)
 
     @property
     def reset_page(self) -> str:
@@ -270,12 +266,6 @@ class Settings:
 
 
 _ROWS = dataclasses.fields(Settings)
-
-
-def mail_domain(url: str) -> str:
-    """Return the host of a URL as the domain of an e-mail address; `localhost` for an IP."""
-    host = urlsplit(url).hostname or ""
-    return "localhost" if ":" in host or re.fullmatch(r"[0-9.]+", host) else host
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:

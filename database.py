@@ -28,7 +28,6 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Delete,
-    Dialect,
     Row,
     Select,
     Table,
@@ -37,7 +36,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import scoped_session
 
@@ -63,6 +62,8 @@ SQLITE_WAIT = 10
 # Connections are in autocommit; a transaction sets one of these levels instead.
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}
 
+# The session holds no objects that a bulk statement could change.
+_BULK = {"synchronize_session": False}
 # Writers of one process wait here, because some starve when SQLite lets them wait for its lock.
 _sqlite_writers = threading.Lock()
 
@@ -254,15 +255,13 @@ def change(statement: Update | Delete, **parameters: Any) -> int:
 
     Of several callers with the same condition only one changes the row, and sees it by the count.
     """
-    options = {"synchronize_session": False}
-    result = db.session.execute(statement, parameters, execution_options=options)
+    result = db.session.execute(statement, parameters, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
 
 
 def change_one(statement: Update | Delete) -> Row[Any] | None:
     """Run a statement with RETURNING in the open transaction; return its row, or None."""
-    options = {"synchronize_session": False}
-    result = db.session.execute(statement, execution_options=options)
+    result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).one_or_none()
 
 

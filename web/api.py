@@ -22,7 +22,7 @@ from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
 from web import answers, bearer, bodies
-from web.limits import Limit, count_invalid, within
+from web.limits import Limit, call_within, count_invalid
 
 View = Callable[..., Any]
 # Seconds that a body may take to arrive before the token is checked again.
@@ -88,7 +88,7 @@ class Operation:
 
     def __call__(self, view: View) -> View:
         """Add the view to the blueprint; return the function that Flask calls."""
-        act = within(self.limits, view) if self.limits else view
+        act = functools.partial(call_within, self.limits, view) if self.limits else view
 
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
@@ -143,15 +143,11 @@ def _load(schema: type[Schema], sent: Any) -> Any:
     try:
         return _made(schema).load(sent)
     except ValidationError as error:
-        raise InvalidRequest(fields=_named(error.messages_dict)) from None
-
-
-def _named(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the errors without marshmallow's key for a value that is no object."""
-    return {
-        name: reasons["_schema"] if isinstance(reasons, dict) and "_schema" in reasons else reasons
-        for name, reasons in found.items()
-    }
+        fields = {  # without marshmallow's key for a value that is no object
+            name: found["_schema"] if isinstance(found, dict) and "_schema" in found else found
+            for name, found in error.messages_dict.items()
+        }
+        raise InvalidRequest(fields=fields) from None
 
 
 def _query() -> dict[str, Any]:

@@ -113,19 +113,15 @@ def init_app(app: Flask, settings: Settings) -> None:
     app.extensions["limiter"] = Limiter(storage)
 
 
-def within(limits: tuple[Limit, ...], view: View) -> View:
-    """Return the view with its limits, silent ones last. It raises TooManyRequests when one is
-    reached, or returns None when that one is silent."""
-    return functools.partial(_run, view, limits)
-
-
 def count_invalid(limits: tuple[Limit, ...]) -> None:
     """Count a call whose body is refused. Raises TooManyRequests at a limit on such calls."""
     if such := tuple(limit for limit in limits if limit.counts is Counts.ALSO_INVALID):
-        within(such, lambda: None)()
+        call_within(such, lambda: None)
 
 
-def _run(view: View, limits: tuple[Limit, ...], **arguments: Any) -> Any:
+def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> Any:
+    """Call a view with its limits, silent ones last. Return None when a silent one is reached;
+    raise TooManyRequests for any other."""
     if not settings.ratelimit_enabled:
         return view(**arguments)
     by_account = any(limit.by is not By.IP for limit in limits)

@@ -29,13 +29,9 @@ def request_id(environ: dict[str, Any]) -> str:
     """Return the X-Request-ID of a request, which a new one replaces if it is not sane."""
     found: str = environ.get("HTTP_X_REQUEST_ID", "")
     if not _SANE_ID.fullmatch(found):
-        found = environ["HTTP_X_REQUEST_ID"] = new_request_id()
+        # Not a secret; a non-cryptographic random number is enough.
+        found = environ["HTTP_X_REQUEST_ID"] = f"{random.getrandbits(128):032x}"
     return found
-
-
-def new_request_id() -> str:
-    """Return a new request id. Not a secret; a non-cryptographic random number is enough."""
-    return f"{random.getrandbits(128):032x}"
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ import errors
 from core import clock
 from web import headers
 from web.error_handlers import render
-from web.logs import new_request_id
+from web.logs import request_id
 
 # Seconds until the service gives up on a client: without a byte, and for one whole request.
 SILENCE, LONGEST = 10, 120
@@ -78,12 +78,12 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         status = _STATUSES.get(type(exc), error.status)
         # The exception's message is not logged, because it repeats what the client sent.
         fields = {"kind": type(exc).__name__, "status": status, "peer": addr[0] if addr else "-"}
-        extra = {"fields": fields | {"request": (request_id := new_request_id())}}
+        extra = {"fields": fields | {"request": (new_id := request_id({}))}}
         level = logging.ERROR if ours else logging.WARNING
         _log.log(level, "not a request", exc_info=exc if ours else None, extra=extra)
         response = render(error, headers.defaults(self.wsgi.extensions["settings"]))
         response.status_code, response.date = status, clock.utcnow()
-        response.headers |= {"Connection": "close", "X-Request-ID": request_id}
+        response.headers |= {"Connection": "close", "X-Request-ID": new_id}
         head = f"HTTP/1.1 {response.status}\r\n{response.headers}"
         with suppress(OSError):  # the client hung up
             client.sendall(head.encode("latin-1") + response.get_data())
