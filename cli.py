@@ -18,8 +18,7 @@ from marshmallow import Schema, ValidationError
 
 import errors
 import schemas
-from core import clock
-from core.events import record
+from core import audit, clock
 from core.roles import Role
 from database import is_unavailable, transaction
 from models import UserRow

@@ -6,7 +6,7 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core.events import record
+from core import audit
 from core.roles import Role
 from database import transaction
 from models import UserRow
@@ -58,4 +58,4 @@ def delete_user(user_id: str) -> None:
     with transaction():
         if not accounts.delete(user_id):
             raise errors.UserNotFound
-    record("account_deleted", user_id, by=bearer.user().id)
+    audit.log("account_deleted", user_id, by=bearer.user().id)

@@ -6,8 +6,7 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import clock
-from core.events import record
+from core import audit, clock
 from core.roles import Role
 from core.tokens import Purpose
 from database import transaction
@@ -63,7 +62,7 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
     with transaction():
         user = accounts.add(password_hash=password_hash, **body)
-    record("registered", user.id)
+    audit.log("registered", user.id)
     return {"user_id": user.id, "username": user.username, "email": user.email}
 
 
@@ -90,7 +89,7 @@ def login(body: dict[str, str]) -> dict[str, Any]:
         pair = sessions.open_session(
             user, user_agent=caller.user_agent(), ip_address=caller.ip_address(), now=now
         )
-    record("login", user.id)
+    audit.log("login", user.id)
     return {**vars(pair), "user": user}
 
 
@@ -132,7 +131,7 @@ def logout() -> None:
     """End the session of the access token; its refresh token stops working too."""
     with transaction():
         sessions.end(bearer.claims()["sid"], bearer.user().id)
-    record("logout", bearer.user().id)
+    audit.log("logout", bearer.user().id)
 
 
 @endpoint(
@@ -163,7 +162,7 @@ def end_session(session_id: str) -> None:
         ended = sessions.end(session_id, bearer.user().id)
     if not ended:
         raise errors.NotFound("There is no such session.")
-    record("session_ended", bearer.user().id)
+    audit.log("session_ended", bearer.user().id)
 
 
 @endpoint(bp, "DELETE", "/sessions", role=Role.STUDENT, message="Your other sessions have ended.")
@@ -171,7 +170,7 @@ def end_other_sessions() -> None:
     """End all of the caller's sessions except the current one."""
     with transaction():
         sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
-    record("other_sessions_ended", bearer.user().id)
+    audit.log("other_sessions_ended", bearer.user().id)
 
 
 @endpoint(
@@ -227,7 +226,7 @@ def verify_email(body: dict[str, str]) -> None:
     user = recovery.find_user(Purpose.EMAIL_VERIFICATION, body["token"])
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
-    record("email_verified", user.id)
+    audit.log("email_verified", user.id)
 
 
 @endpoint(

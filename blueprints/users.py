@@ -8,8 +8,7 @@ from sqlalchemy import Row
 
 import errors
 import schemas
-from core import clock
-from core.events import record
+from core import audit, clock
 from core.images import PictureInvalid
 from core.roles import Role
 from database import transaction
@@ -165,7 +164,7 @@ def change_password(body: dict[str, str]) -> None:
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
         accounts.change_password(user, password_hash, session_id=session_id)
-    record("password_changed", user.id)
+    audit.log("password_changed", user.id)
 
 
 @endpoint(
@@ -187,4 +186,4 @@ def delete_account(body: dict[str, str]) -> None:
     accounts.confirm_password(user, body["password"], field="password")
     with transaction():
         accounts.delete_own(user, session_id=session_id)
-    record("account_deleted", user.id)
+    audit.log("account_deleted", user.id)

@@ -10,8 +10,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 import errors
-from core import guessable
-from core.events import record
+from core import audit, guessable
 from core.roles import Role
 from database import change, change_one, reading
 from extensions import db, hasher, settings
@@ -102,13 +101,13 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
         user = connection.execute(query).one_or_none()
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None or not verdict.matches:
-        record("login_failed", user.id if user else None)
+        audit.log("login_failed", user.id if user else None)
         raise errors.InvalidCredentials
     if not user.is_active:
-        record("login_refused_inactive", user.id)
+        audit.log("login_refused_inactive", user.id)
         raise errors.AccountInactive
     if settings.require_verified_email and user.email_verified_at is None:
-        record("login_refused_unverified", user.id)
+        audit.log("login_refused_unverified", user.id)
         raise errors.EmailUnverified
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
 
@@ -143,7 +142,7 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
     Raises WrongPassword at `field`.
     """
     if not hasher.verify(raw_password, user.password_hash):
-        record("wrong_password", user.id)
+        audit.log("wrong_password", user.id)
         raise errors.WrongPassword(fields={field: [errors.WrongPassword.message]})
 
 

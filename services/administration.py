@@ -6,7 +6,7 @@ from typing import cast
 from sqlalchemy import ColumnElement, func, or_, select, update
 
 import errors
-from core.events import record
+from core import audit
 from core.roles import Role
 from database import change_one, reading
 from extensions import db
@@ -88,11 +88,11 @@ def alter(
 def record_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
     """Log what `alter` has changed, as security events; to be called after the commit."""
     if after.role != before.role:
-        record("role_changed", after.id, by=by)
+        audit.log("role_changed", after.id, by=by)
     if before.is_active and not after.is_active:
-        record("account_deactivated", after.id, by=by)
+        audit.log("account_deactivated", after.id, by=by)
     if after.is_active and not before.is_active:
-        record("account_activated", after.id, by=by)
+        audit.log("account_activated", after.id, by=by)
 
 
 def _lock(user_id: str) -> UserRow:

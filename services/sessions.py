@@ -24,8 +24,7 @@ from sqlalchemy import (
 )
 
 import errors
-from core import ids
-from core.events import record
+from core import audit, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import DriverSelect, change, one_statement, reading, transaction
 from extensions import db, settings, tokens
@@ -145,7 +144,7 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
     with transaction():
         pair = _handle_reuse(claims, now=now)
     if pair is None:
-        record("refresh_token_reused", claims["sub"])
+        audit.log("refresh_token_reused", claims["sub"])
         raise errors.TokenRevoked
     return pair
 

@@ -50,7 +50,9 @@ def test_every_security_event_is_in_the_docs():
         path for name in ("blueprints", "services", "web") for path in ROOT.glob(f"{name}/*.py")
     ]
     events = {
-        event for path in sources for event in re.findall(r'\brecord\("(\w+)"', path.read_text())
+        event
+        for path in sources
+        for event in re.findall(r'\baudit\.log\("(\w+)"', path.read_text())
     }
     assert events
     assert {event for event in events if f"`{event}`" not in operations} == set()

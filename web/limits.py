@@ -27,8 +27,7 @@ from werkzeug.local import LocalProxy
 
 import errors
 from config import Settings
-from core import clock
-from core.events import record
+from core import audit, clock
 from database import is_unavailable
 from extensions import settings
 from fieldtypes import normalise_email
@@ -168,7 +167,7 @@ def _count(counters: list[_Counter]) -> _Counter | None:
             for counter in passed:
                 _limiter.take_back(*counter.calls)
     limit = full.limit
-    record("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
+    audit.log("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
     return full
 
 
