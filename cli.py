@@ -76,7 +76,7 @@ def create_user(role: str, **typed: str) -> None:
         user = accounts.add(
             password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
         )
-    record("registered", user.id)
+    audit.log("registered", user.id)
     click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
 
 
@@ -146,7 +146,7 @@ def delete_user(account: str, yes: bool) -> None:
     with transaction():
         if not accounts.delete(user.id):
             raise errors.UserNotFound
-    record("account_deleted", user.id)
+    audit.log("account_deleted", user.id)
     click.echo(f"{user.username} is deleted.")
 
 

@@ -208,7 +208,7 @@ def reset_password(body: dict[str, str]) -> None:
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, now=clock.utcnow())
-    record("password_reset", user.id)
+    audit.log("password_reset", user.id)
     # The user probably tried old passwords before. The new one must work at once.
     forgive(user.email)
 
