@@ -28,7 +28,7 @@ _log = logging.getLogger("accounts.background")
 
 
 class SchemaMissing(Exception):
-    """The database's schema is not the one that this code needs."""
+    """The database's schema is not current."""
 
 
 class BackgroundThread:
@@ -66,9 +66,7 @@ class BackgroundThread:
                     continue  # log once per outage
                 self._failing = True
                 if isinstance(error, SchemaMissing):
-                    _log.warning(
-                        "The schema is not current, background work waits. Run: flask db upgrade"
-                    )
+                    _log.warning("Background work needs the schema. Run: flask db upgrade")
                 elif is_unavailable(error):
                     _log.warning("The database is unreachable, background work waits.")
                 else:

@@ -103,7 +103,7 @@ def test_thread_survives_an_outage_of_the_database_and_says_so_once(
         monkeypatch.setattr(outbox, "deliver_due", real)
         queue(app)
         server.box.wait_for(1)
-        soon(lambda: "goes on" in caplog.text)
+        soon(lambda: "continues" in caplog.text)
     said = [r.levelname for r in caplog.records if r.name == "accounts.background"]
     assert said == ["WARNING", "INFO"]
 
