@@ -1,8 +1,8 @@
-"""Pictures of users: from whatever was uploaded, a small square WebP with nothing but its pixels.
+"""Avatars: turns an uploaded picture into a small square WebP that holds only pixels.
 
-The files come from strangers, and a few bytes can unfold to gigabytes or to hours of work. So the
-size is read before anything is decoded, one picture is decoded at a time, and the limits are such
-that a process grows by less than 200 MB, however many come at once.
+Uploads are untrusted, and a few bytes can expand to gigabytes or to hours of work. So the size is
+read before anything is decoded, one picture is decoded at a time, and the limits below keep the
+growth of a process under 200 MB, however many uploads arrive at once.
 """
 
 import io
@@ -13,41 +13,35 @@ from threading import BoundedSemaphore
 from typing import BinaryIO, Literal
 
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
-from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 SIDE = 512  # pixels
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 
-# Up to 9 bytes for each pixel are in memory at once, 18 for WebP. A JPEG of several scans takes
-# 6, and 8 in CMYK, until it is complete; a large one then comes out at a fraction of its size.
+# Decoding takes up to 9 bytes of memory for each pixel, 18 for WebP. A JPEG with several scans
+# takes 6 (8 in CMYK), and a large one is decoded at a fraction of its size.
 _PIXELS = 12_000_000
 _PIXELS_WEBP = 8_000_000
 _PIXELS_JPEG = 25_000_000
 _PIXELS_CMYK = 20_000_000
-# Pillow keeps some bytes for each row as well: twelve million rows of one pixel took it 1.5 GB.
-# This is WebP's own limit, and hardly a panorama is longer.
+# WebP's own limit. Pillow also allocates memory for each row: twelve million rows of one pixel
+# took 1.5 GB.
 _LONGEST_SIDE = 16_383
 
-# No honest file comes near these. Pillow takes what precedes the picture apart, and makes an
-# object of each piece: with a million empty ones, 330 MB. Chunks of packed text unfold to 1 MiB
-# each, one after the other: 20 seconds. A scan of a JPEG may have ten bytes, but goes over the
-# whole picture: an hour. Small chunks of a WebP scatter memory that is then not given back.
-_READS = 100_000
-_CHUNKS = 10_000
-_PACKED_CHUNKS = 100
-_SCANS = 32
+# Ordinary files stay far below these limits; files made to do harm do not:
+_READS = 100_000  # Pillow makes an object of each piece of metadata: 330 MB for a million.
+_CHUNKS = 10_000  # Small chunks of a WebP fragment memory, which is then not released.
+_PACKED_CHUNKS = 100  # Compressed text expands to 1 MiB a chunk: 20 seconds in one file.
+_SCANS = 32  # A JPEG scan of ten bytes processes the whole picture: an hour in one file.
 
-# Pillow knows those of its formats that are imported.
-_FORMATS = [kind.format for kind in (JpegImageFile, PngImageFile, WebPImageFile, GifImageFile)]
 _EXIF = re.compile(rb"Exif\0\0")
 _PACKED_CHUNK = re.compile(rb"zTXt|iTXt|iCCP")
 _PNG_END = re.compile(rb"\0\0\0\0IEND\xaeB`\x82")
 _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_ARITHMETIC = b"\xc9\xca\xcb\xcd\xce\xcf"
-_UPRIGHT = {  # by EXIF's orientation
+_UPRIGHT = {  # by EXIF orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -57,34 +51,34 @@ _UPRIGHT = {  # by EXIF's orientation
     8: Image.Transpose.ROTATE_90,
 }
 
-_UNKNOWN = "This is not a picture that can be used. Send a JPEG, PNG, WebP or GIF file."
-_DAMAGED = "The picture is damaged or incomplete. Send the original file, or save it anew."
-_UNUSUAL = "The picture is stored in an unusual way. Save it anew, without anything beside it."
+_UNKNOWN = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."
+_DAMAGED = "The picture is damaged or incomplete. Send the original file, or save it again."
+_UNUSUAL = "The picture is stored in an unusual way. Save it again without metadata and send that."
 _TOO_LARGE = (
-    "The picture has too many pixels: 12 megapixels are the limit, 25 for JPEG (20 in CMYK) and 8 "
-    "for WebP, and 16,383 for each side. Scale it down and send it again."
+    "The picture has too many pixels. The limit is 12 megapixels (25 for JPEG, 20 for JPEG in "
+    "CMYK, 8 for WebP), and 16,383 pixels for each side. Scale it down and send it again."
 )
 
-# A second fence, inside Pillow: it raises above twice this.
+# A second check, inside Pillow: it raises above twice this number.
 Image.MAX_IMAGE_PIXELS = _PIXELS_JPEG
 PngImagePlugin.MAX_TEXT_MEMORY = 4 * 2**20
-# It warns of what is odd in a file. That is nothing for the log, where a file could put thousands.
+# Pillow warns about oddities in a file; one upload could put thousands of lines into the log.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 class PictureInvalid(Exception):
-    """The picture cannot be used; the text tells the person who sent it why, and what helps."""
+    """The picture cannot be used; the text tells the user why and what to do."""
 
 
 class PicturesBusy(Exception):
-    """Too many pictures wait, or there is no memory for one more at this moment."""
+    """Too many pictures are waiting, or there is not enough memory at the moment."""
 
 
 class Avatars:
-    """Makes avatars, one at a time, while up to `waiting` calls wait for their turn.
+    """Makes avatars, one at a time, while up to `waiting` further calls wait.
 
-    All are made in one thread: glibc keeps memory for each thread that has decoded a picture, and
-    a process without the Procfile's settings would grow by 470 MB instead of 160.
+    One thread makes them all: glibc keeps memory for each thread that has decoded a picture, and
+    without the Procfile's settings a process would grow by 470 MB instead of 160.
     """
 
     def __init__(self, waiting: int) -> None:
@@ -92,12 +86,12 @@ class Avatars:
         self._thread = ThreadPoolExecutor(1, "pictures")
 
     def make(self, file: BinaryIO) -> bytes:
-        """Return the picture as a WebP file: upright, the square in its middle, at most SIDE x SIDE
-        pixels and never enlarged. Of an animation it is the first picture.
+        """Return the picture as a WebP file: upright, cropped to the square in its middle, at most
+        SIDE x SIDE pixels, never enlarged. Of an animation, the first frame.
 
-        It takes JPEG, PNG, WebP and GIF, by content. The file is read as a whole, so the caller
-        bounds it. Nothing but the visible pixels survives: no metadata, no colours under full
-        transparency. Raises PictureInvalid, and PicturesBusy at once if too many wait.
+        Takes JPEG, PNG, WebP and GIF, recognised by content, and reads the whole file, so the
+        caller must limit its size. No metadata survives, nor colours of fully transparent pixels.
+        Raises PictureInvalid, or PicturesBusy at once if too many calls wait.
         """
         if not self._places.acquire(blocking=False):
             raise PicturesBusy
@@ -108,7 +102,7 @@ class Avatars:
 
 
 class _Upload(io.BytesIO):
-    """The bytes of a file, for readers that come back for more a reasonable number of times."""
+    """The bytes of a file, which can be read a limited number of times."""
 
     _reads = 0
 
@@ -120,34 +114,29 @@ class _Upload(io.BytesIO):
 
 
 def _make(file: BinaryIO) -> bytes:
+    kind: type[Exception] = PictureInvalid
     with _Upload(file.read()) as upload:
         try:
             picture, orientation = _decode(upload)
-        except Exception as error:
-            # Decoders raise whatever they like when a file is not as it should be.
-            kind, text = _explain(error)
+        except PictureInvalid as error:
+            problem = str(error)
+        except MemoryError:
+            kind, problem = PicturesBusy, ""
+        except UnidentifiedImageError:
+            problem = _UNKNOWN
+        except Image.DecompressionBombError:
+            problem = _TOO_LARGE
+        except Exception:  # Decoders raise errors of many kinds for a damaged file.
+            problem = _DAMAGED
         else:
-            return _encode(_square(picture), orientation)
-    # Not from within the handler: the first error would stay with this one, and keep what it has
-    # of the picture until the request is answered, while the next picture is at work.
-    raise kind(text)
-
-
-def _explain(error: Exception) -> tuple[type[Exception], str]:
-    match error:
-        case PictureInvalid():
-            return PictureInvalid, str(error)
-        case MemoryError():
-            return PicturesBusy, ""
-        case UnidentifiedImageError():
-            return PictureInvalid, _UNKNOWN
-        case Image.DecompressionBombError():
-            return PictureInvalid, _TOO_LARGE
-    return PictureInvalid, _DAMAGED
+            return _encode(picture, orientation)
+    # Raised outside the handlers: a chained exception would keep the decoded picture in memory
+    # until the response is sent, while the next picture is decoded.
+    raise kind(problem)
 
 
 def _decode(upload: _Upload) -> tuple[Image.Image, int]:
-    """Return the first picture of a file, in a mode that can be scaled, and its orientation."""
+    """Return the first frame of a file, in a mode that can be scaled, and its orientation."""
     exif = b""
     with upload.getbuffer() as content:
         if sum(1 for _ in _PACKED_CHUNK.finditer(content)) > _PACKED_CHUNKS:
@@ -160,23 +149,23 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
             raise PictureInvalid(_DAMAGED)
         if head.startswith(b"\xff\xd8"):
             _check_scans(content)
-            # Pillow reads EXIF as soon as it opens a JPEG, with lists of a million fractions if
-            # that is what somebody wrote. So it sees none. A segment has 64 KiB at most.
+            # Pillow parses EXIF when it opens a JPEG, even a list of a million fractions. So the
+            # marks of EXIF are erased first. A segment has at most 64 KiB.
             for found in reversed(list(_EXIF.finditer(content))):
                 exif = bytes(content[found.end() : found.end() + 2**16])
                 content[found.start() : found.end()] = bytes(len(found[0]))
     picture: Image.Image = Image.open(upload, formats=_FORMATS)
     _draft(picture)
     if isinstance(picture, JpegImageFile):
-        # Copies of all that precedes the picture, which would stay until it is done: 10 MB. With
-        # many uploads at once they make the difference between 197 and 205 MB.
+        # Copies of all metadata, 10 MB: with many uploads at once, a process would grow by 205 MB
+        # instead of 197.
         picture.applist.clear()
         picture.app.clear()
         picture.info.clear()
     picture.load()
     exif = picture.info.get("exif") or exif
     if picture.mode == "I;16":
-        # Converted as it is, all but the darkest 256 of its 65536 greys would be white.
+        # `convert` alone would turn all but the darkest 256 of the 65536 greys into white.
         picture = picture.point(lambda value: value / 257).convert("L")
     if picture.has_transparency_data:
         picture = picture if picture.mode == "RGBA" else picture.convert("RGBA")
@@ -186,8 +175,8 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
 
 
 def _check_scans(jpeg: memoryview) -> None:
-    """Refuse a JPEG with far too many scans, or with arithmetic coding: that takes ten times as
-    long, and browsers do not show it either."""
+    """Refuse a JPEG with too many scans, or with arithmetic coding, which takes ten times as long
+    to decode and which browsers do not show."""
     scans = position = 0
     for _ in range(_READS):
         found = _JPEG_SEGMENT.search(jpeg, position)
@@ -201,7 +190,7 @@ def _check_scans(jpeg: memoryview) -> None:
 
 
 def _check_chunks(webp: memoryview) -> None:
-    """Refuse a WebP with far too many chunks."""
+    """Refuse a WebP with too many chunks."""
     position, end = 12, min(len(webp), 8 + int.from_bytes(webp[4:8], "little"))
     for _ in range(_CHUNKS):
         if position >= end:
@@ -212,7 +201,7 @@ def _check_chunks(webp: memoryview) -> None:
 
 
 def _draft(picture: Image.Image) -> None:
-    """Refuse a picture that is too large, and have a JPEG decoded at a fraction of its size."""
+    """Refuse a picture that is too large, and let a JPEG be decoded at a fraction of its size."""
     pixels, short = picture.width * picture.height, min(picture.size)
     limit, enough = _PIXELS, 2 * SIDE
     if isinstance(picture, WebPImageFile):
@@ -227,8 +216,8 @@ def _draft(picture: Image.Image) -> None:
 
 
 def _orientation(exif: object) -> int:
-    """Return the orientation of the EXIF data, 1 (upright) where there is none to be read."""
-    if not isinstance(exif, bytes):  # In a PNG, a text may have that name.
+    """Return the orientation in EXIF data, 1 (upright) if there is none."""
+    if not isinstance(exif, bytes):  # A PNG can have a text with that name.
         return 1
     tiff = exif.removeprefix(b"Exif\0\0")
     order: Literal["little", "big"] = "little" if tiff.startswith(b"II") else "big"
@@ -243,26 +232,19 @@ def _orientation(exif: object) -> int:
     return 1
 
 
-def _square(picture: Image.Image) -> Image.Image:
-    """Return the square in the middle, scaled to at most SIDE x SIDE pixels."""
+def _encode(picture: Image.Image, orientation: int) -> bytes:
+    """Return the upright square in the middle of a picture as WebP."""
     width, height = picture.size
     short = min(width, height)
+    side = min(short, SIDE)
     left, top = (width - short) // 2, (height - short) // 2
     box = (left, top, left + short, top + short)
-    side = min(short, SIDE)
-    return picture.resize((side, side), Image.Resampling.LANCZOS, box, reducing_gap=2.0)
-
-
-def _encode(picture: Image.Image, orientation: int) -> bytes:
+    square = picture.resize((side, side), Image.Resampling.LANCZOS, box, reducing_gap=2.0)
     if orientation in _UPRIGHT:
-        picture = picture.transpose(_UPRIGHT[orientation])
-    # Metadata stick to a picture and to all that is derived from it, so a new one is saved.
-    if picture.mode == "RGBA":
-        fresh = Image.new("RGBA", picture.size)
-        fresh.alpha_composite(picture)
-    else:
-        fresh = Image.new("RGB", picture.size)
-        fresh.paste(picture.convert("RGB"))
+        square = square.transpose(_UPRIGHT[orientation])
+    # Pillow copies metadata from picture to picture, so the pixels go onto a new one.
+    fresh = Image.new("RGBA", square.size)
+    fresh.alpha_composite(square.convert("RGBA"))
     file = io.BytesIO()
     fresh.save(file, "WEBP", quality=82, method=4)
     return file.getvalue()
