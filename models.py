@@ -1,10 +1,9 @@
 """The tables and their constraints.
 
-Rules that the schemas check for the sake of a good answer stand here again as constraints, for
-the sake of the truth: schemas.py and this file name the same limits.
+schemas.py checks the same limits to give a helpful error; the constraints here make sure that no
+code path can break them.
 """
 
-import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -27,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core import clock
+from core.addresses import search_key
 from core.ids import new_row_id
 from core.roles import Role
 from extensions import Base
@@ -35,7 +35,7 @@ USERNAME_LENGTH = 32
 EMAIL_LENGTH = 254
 NAME_LENGTH = 64
 USER_AGENT_LENGTH = 255
-# Characters of the ids and titles that the course system chooses.
+# Chosen by the course system.
 RECORD_ID_LENGTH = 64
 TITLE_LENGTH = 200
 URL_LENGTH = 200
@@ -45,30 +45,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """An aware moment in UTC on both databases; SQLite itself knows no time zones."""
+    """An aware datetime in UTC on both databases; SQLite does not store time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError("a moment without a time zone")
-        return value.astimezone(UTC)
+        return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        moment: datetime = value
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class EpochSeconds(TypeDecorator[datetime]):
-    """An aware moment to the second, kept as seconds since 1970.
+    """An aware datetime to the second, stored as seconds since 1970.
 
-    For times that clients choose: no session time zone of a database can shift one out of the
-    years 1 to 9999, and both databases calculate with whole numbers in the same way.
+    For times that clients choose: a time zone of the database session cannot move one out of the
+    years 1 to 9999, and both databases calculate with integers in the same way.
     """
 
     impl = BigInteger
@@ -81,26 +76,13 @@ class EpochSeconds(TypeDecorator[datetime]):
         return None if value is None else _EPOCH + timedelta(seconds=value)
 
 
-def fold(words: str) -> str:
-    """Return a text in the one form in which a search compares it, whatever its case."""
-    # Folding takes some letters apart; and it keeps the two kinds of i that Turkish has.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())
-    return folded.replace("i\u0307", "i").replace("\u0131", "i")
-
-
-def search_key(username: str, email: str, first_name: str, last_name: str) -> str:
-    """Return what a search for an account looks into. No needle reaches across the line ends."""
-    return fold(f"{username}\n{email}\n{first_name} {last_name}")
-
-
-def _search_key_of_insert(context: Any) -> str:
-    values = context.get_current_parameters()
-    names = ("username", "email", "first_name", "last_name")
-    return search_key(*(values[name] for name in names))
+def _search_key(context: Any) -> str:
+    row = context.get_current_parameters()
+    return search_key(row["username"], row["email"], row["first_name"], row["last_name"])
 
 
 class User(Base):
-    """An account. Its id is random and never used again, since old tokens name it."""
+    """An account. Its id is never used again, since tokens may still name it."""
 
     __tablename__ = "users"
     __table_args__ = (
@@ -114,20 +96,20 @@ class User(Base):
         CheckConstraint("length(location) <= 100", "location_length"),
         CheckConstraint("length(website) <= 200", "website_length"),
         CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
-        # Ids are in the order of time, so this is also the accounts of a role, newest last.
+        # Ids are ordered by time, so this lists the accounts of a role from oldest to newest.
         Index("ix_users_role_id", "role", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     username: Mapped[str] = mapped_column(String(USERNAME_LENGTH))
-    # The username in lower case: names are unique whatever their case.
+    # The username in lower case: two usernames must not differ only in case.
     username_key: Mapped[str] = mapped_column(String(USERNAME_LENGTH), unique=True)
     email: Mapped[str] = mapped_column(String(EMAIL_LENGTH), unique=True)
     first_name: Mapped[str] = mapped_column(String(NAME_LENGTH))
     last_name: Mapped[str] = mapped_column(String(NAME_LENGTH))
     password_hash: Mapped[str] = mapped_column(String(255))
-    # Counts changes of the password (not new hashes of the same one), so that a login that was
-    # verified against the old password cannot open a session after the change.
+    # Grows with each change of the password, but not when the same password is hashed again: a
+    # login that verified the old password cannot open a session after the change.
     password_version: Mapped[int] = mapped_column(default=1)
     role: Mapped[str] = mapped_column(String(16), default=Role.STUDENT.value)
     is_active: Mapped[bool] = mapped_column(default=True)
@@ -138,12 +120,10 @@ class User(Base):
     bio: Mapped[str] = mapped_column(String(500), server_default="")
     location: Mapped[str] = mapped_column(String(100), server_default="")
     website: Mapped[str] = mapped_column(String(URL_LENGTH), server_default="")
-    # Names the picture in `avatars`; None for the default one.
+    # Identifies the picture in `avatars`; None for the default picture.
     avatar_digest: Mapped[str | None] = mapped_column(String(64), index=True)
-    # Case is folded here, since databases differ in which letters they can fold.
-    search_key: Mapped[str] = mapped_column(
-        Text, default=lambda context: _search_key_of_insert(context)
-    )
+    # Folded in Python, since databases differ in which letters they fold.
+    search_key: Mapped[str] = mapped_column(Text, default=_search_key)
 
     theme: Mapped[str] = mapped_column(String(16), server_default="light")
     language: Mapped[str] = mapped_column(String(35), server_default="en")
@@ -154,12 +134,12 @@ class User(Base):
     progress_visible: Mapped[bool] = mapped_column(server_default=false())
 
 
-# A row of the table above, as Core reads it: all columns, no identity, no way back.
+# All columns of a user, read-only.
 UserRow: TypeAlias = Row[*tuple[Any, ...]]
 
 
 class UserSession(Base):
-    """A login and the chain of refresh tokens that grew from it; ended by deleting the row."""
+    """A login and its chain of refresh tokens. Deleting the row ends the session."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_user_id_created_at", "user_id", "created_at"),)
@@ -167,10 +147,10 @@ class UserSession(Base):
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # The login or the last rotation; also the `iat` of the current refresh token.
+    # The time of the login or of the last rotation, the `iat` of the current refresh token.
     last_used_at: Mapped[datetime] = mapped_column(UTCDateTime)
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
-    # When the last access token of this session dies; its id stays on the denylist until then.
+    # When its newest access token expires. After a logout it stays on the denylist until then.
     access_expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
     refresh_token_id: Mapped[str] = mapped_column(String(36))
     previous_token_id: Mapped[str | None] = mapped_column(String(36))
@@ -179,7 +159,7 @@ class UserSession(Base):
 
 
 class DeniedSession(Base):
-    """The token denylist: sessions that were ended while an access token of theirs still lived."""
+    """The token denylist: ended sessions whose access tokens have not expired yet."""
 
     __tablename__ = "denylist"
 
@@ -188,7 +168,7 @@ class DeniedSession(Base):
 
 
 class OutboxMail(Base):
-    """A mail that is to go out. It holds no text and no token; both are made when it is sent."""
+    """An e-mail to be sent. Its text and token are made when it is sent, never stored."""
 
     __tablename__ = "outbox"
 
@@ -196,29 +176,29 @@ class OutboxMail(Base):
     kind: Mapped[str] = mapped_column(String(32))
     address: Mapped[str] = mapped_column(String(EMAIL_LENGTH))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
-    # When it is tried next. A worker that takes it moves this on, so that no other takes it too.
+    # When to try next. A worker that claims the e-mail sets this to the end of its lease.
     due_at: Mapped[datetime] = mapped_column(
         UTCDateTime, default=lambda: clock.utcnow(), index=True
     )
     attempts: Mapped[int] = mapped_column(default=0)
-    # A worker holds it until `due_at`; else `due_at` is when its next attempt is due.
+    # Whether a worker has leased it, until `due_at`.
     claimed: Mapped[bool] = mapped_column(default=False)
 
 
 class Counter(Base):
-    """How often something was done that is limited. Its key names nobody: see web/limits.py."""
+    """The hits of a rate limit in a window. Keys identify nobody: see web/limits.py."""
 
     __tablename__ = "counters"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     key: Mapped[str] = mapped_column(String(COUNTER_KEY_LENGTH), primary_key=True)
     hits: Mapped[int]
-    # The end of the window. A later hit begins a new one.
+    # The end of the window. A later hit starts a new one.
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
 
 
 class Avatar(Base):
-    """A user's picture, a WebP file; apart from the users, so that no query of those loads it."""
+    """A user's picture, a WebP file. In its own table, so that queries of users do not load it."""
 
     __tablename__ = "avatars"
 
@@ -229,7 +209,7 @@ class Avatar(Base):
 
 
 class Course(Base):
-    """A course that a user takes, as the course system told us. It also chose the id."""
+    """A course that a user takes. The course system chooses the id."""
 
     __tablename__ = "courses"
     __table_args__ = (
@@ -252,14 +232,11 @@ class Lesson(Base):
     __tablename__ = "lessons"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["user_id", "course_id"],
-            ["courses.user_id", "courses.id"],
-            name="fk_lessons_course",
-            ondelete="CASCADE",
+            ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
         CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
         CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
-        # In the order of the key, a learner's lessons lie side by side.
+        # Rows are stored in key order, so one read finds a user's lessons side by side.
         {"sqlite_with_rowid": False},
     )
 
@@ -288,7 +265,7 @@ class Achievement(Base):
 
 
 class Certificate(Base):
-    """A certificate of a user. Its course need not be among the courses above."""
+    """A certificate of a user. Its course need not be in `courses`."""
 
     __tablename__ = "certificates"
     __table_args__ = (
@@ -309,5 +286,5 @@ class Certificate(Base):
     credential_url: Mapped[str] = mapped_column(String(URL_LENGTH))
 
 
-# What the course system records about a user.
+# A learning record, written by the course system.
 Record: TypeAlias = Course | Lesson | Achievement | Certificate

@@ -2,26 +2,21 @@
 
 from alembic import context
 from flask import current_app
-from sqlalchemy import text
+from sqlalchemy import TypeDecorator, text
 
-import models
 from database import transaction
 from extensions import Base
 
-# Any number will do, as long as nothing else in the database locks the same one.
+# An arbitrary number that nothing else in the database locks.
 UPGRADE_LOCK = 0x6163636F756E7473
 
 
 def render_item(kind, item, _autogen_context):
-    """Write our own types as the plain ones that they are in the database."""
-    if kind == "type" and isinstance(item, models.UTCDateTime):
-        return "sa.DateTime(timezone=True)"
-    if kind == "type" and isinstance(item, models.EpochSeconds):
-        return "sa.BigInteger()"
-    return False
+    """Render our own column types as the database types that they wrap."""
+    return f"sa.{item.impl!r}" if kind == "type" and isinstance(item, TypeDecorator) else False
 
 
-# Commits at the end. On SQLite it begins with the write lock, so that a second process waits here.
+# Commits at the end. On SQLite the transaction takes the write lock, so a second process waits.
 with current_app.app_context(), transaction() as session:
     connection = session.connection()
     if connection.dialect.name == "postgresql":
@@ -33,7 +28,6 @@ with current_app.app_context(), transaction() as session:
         target_metadata=Base.metadata,
         render_as_batch=True,
         render_item=render_item,
-        compare_type=True,
     )
     with context.begin_transaction():
         context.run_migrations()

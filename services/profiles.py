@@ -10,10 +10,11 @@ from sqlalchemy import delete, insert, select, update
 
 import errors
 from config import ROOT
+from core.addresses import search_key
 from core.roles import Role
 from database import change, change_one, reading
 from extensions import db, settings
-from models import Avatar, User, UserRow, search_key
+from models import Avatar, User, UserRow
 from services import learning
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()

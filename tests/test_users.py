@@ -7,9 +7,10 @@ from endpoints import API, UNKNOWN_ID
 from helpers import failure, race, statements_of, stored, success
 from sqlalchemy import select, update
 
+from core.addresses import search_key
 from core.roles import Role
 from database import reading, transaction
-from models import User, UserSession, search_key
+from models import User, UserSession
 
 PROFILE = {
     *("id", "username", "email", "firstName", "lastName", "avatar", "role", "joinDate"),
