@@ -1,1 +1,1 @@
-"""Pure Python: no Flask, no database."""
+"""Modules without Flask and without the database."""

@@ -1,10 +1,9 @@
-"""Tells which passwords are guessed first, in the spirit of NIST SP 800-63B: no rules about
-kinds of characters, but a list of common passwords, the user's own names, and plain patterns.
+"""Refuses passwords that are guessed first, as NIST SP 800-63B advises: no rules about kinds of
+characters, but a list of common passwords, the user's own names, and simple patterns.
 
-common_passwords.txt is data, one password a line, in lower case: the 20,000 most common, in order
-of frequency; then names, everyday words and passwords of recent years. The order comes from the
-zxcvbn project (MIT licence), which counted ten million leaked passwords that Mark Burnett had
-published. That list leaves out what is more frequent as a name or a word, hence the second part.
+common_passwords.txt has one password a line, in lower case: the 20,000 most common by frequency,
+from the zxcvbn project (MIT licence), which counted ten million leaked passwords published by Mark
+Burnett; then names, everyday words and recent passwords, most of which that list leaves out.
 """
 
 import re
@@ -16,8 +15,7 @@ from pathlib import Path
 
 _LIST = Path(__file__).with_name("common_passwords.txt")
 
-# Characters that stand for one another become one letter, on both sides of a comparison: one
-# look-up then finds every spelling, however many there are.
+# Similar characters become one letter on both sides, so one lookup finds all spellings.
 _LOOKALIKES = ("a4@", "b8", "c(<", "e3", "g96", "il1!|", "o0", "s5$", "t7+", "z2")
 _SKELETON = {ord(other): group[0] for group in _LOOKALIKES for other in group[1:]}
 
@@ -46,17 +44,16 @@ _ROWS = (
 _BOTH_WAYS = "\n".join((*_ROWS, *(row[::-1] for row in _ROWS)))
 _UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 
-# How many digits or signs around a known word are "a few"; around a name, a date fits as well.
+# Digits and signs that may follow a common password, or surround a name (a date fits).
 _FEW = 6
 _FEW_AROUND_NAME = 12
 
 
 def why_guessable(password: str, personal: Iterable[str], min_length: int) -> str | None:
-    """Return None for a good password, else a sentence or two for the person: why, and what helps.
+    """Return None for a good password, else the reason and what to do, for the user to read.
 
-    `password` is in its normal form (see `core.passwords.normalise`), `personal` are the user's
-    own username, e-mail address and names, `min_length` counts characters. The answer never
-    repeats the password.
+    `password` is normalised (`core.passwords.normalise`), `personal` are the user's username,
+    e-mail address and names, `min_length` counts characters. The reason never has the password.
     """
     if len(password) < min_length:
         return f"This password is too short. Use {min_length} or more characters."
@@ -66,7 +63,7 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
         return "This password repeats the same characters. Use several unrelated words."
     if _is_made_of(text, _parts(personal)):
         return (
-            "This password is made of your own username, e-mail address or name. "
+            "This password consists of your own username, e-mail address or name. "
             "Use words that have nothing to do with you."
         )
     for base in (unit, *_bases(text)):
@@ -77,7 +74,7 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
             )
         if _skeleton(base) in _common():
             return (
-                "This password is a common one, or nearly so, and is guessed early. "
+                "This password is a common one, or very similar to one. "
                 "Use several unrelated words."
             )
     return None
@@ -85,12 +82,12 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
 
 @cache
 def _common() -> frozenset[str]:
-    # One translation of the whole text takes a few milliseconds, one of each word many.
+    # Translating the whole text at once is much faster than each word.
     return frozenset(_skeleton(_LIST.read_text("ascii")).split())
 
 
 def _fold(text: str) -> str:
-    """Return the text without the differences of case and accents."""
+    """Return the text in lower case, without accents."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
@@ -100,7 +97,7 @@ def _skeleton(text: str) -> str:
 
 
 def _repeated_unit(text: str) -> str:
-    """Return the shortest start that, over and over, gives the text; else the text itself."""
+    """Return the shortest start whose repetition gives the text, else the text itself."""
     for size in range(1, len(text) // 2 + 1):
         if text[size:] == text[:-size]:
             return text[:size]
@@ -108,19 +105,18 @@ def _repeated_unit(text: str) -> str:
 
 
 def _is_row(text: str) -> bool:
-    """Whether the text consists of steps along an alphabet or a keyboard, three keys at least."""
+    """Whether the text consists of runs along an alphabet or a keyboard, at least three each."""
     text = text.translate(_UNSHIFT)
-    start = 0
-    while start < len(text):
-        length = _row_length(text[start:])
+    while text:
+        length = _row_length(text)
         if length < 3:
             return False
-        start += length
+        text = text[length:]
     return True
 
 
 def _row_length(text: str) -> int:
-    """Return how many characters at the start are equal, neighbours in Unicode, or on a row."""
+    """Return how many first characters are equal, successive in Unicode, or keys in a row."""
     by_code = 2
     if len(text) > 1 and abs(step := ord(text[1]) - ord(text[0])) <= 1:
         while by_code < len(text) and ord(text[by_code]) - ord(text[by_code - 1]) == step:
@@ -132,7 +128,7 @@ def _row_length(text: str) -> int:
 
 
 def _bases(text: str) -> Iterator[str]:
-    """Yield the text, and what is left of it without a few digits or signs at its end."""
+    """Yield the text, then the text without a few digits or signs at its end."""
     yield text
     letters = len(text)
     while letters and not text[letters - 1].isalpha():
@@ -141,19 +137,19 @@ def _bases(text: str) -> Iterator[str]:
     if _is_row(text[letters:]):  # as in password1234567890 and password!!!!!!!!!
         cuts.append(letters)
     for cut in cuts:
-        # Three letters and some digits may be anything, and so may five digits and more.
+        # A shorter beginning says nothing about the password.
         if cut >= (4 if letters else 6):
             yield text[:cut]
 
 
 def _parts(personal: Iterable[str]) -> list[str]:
-    """Return the skeletons of the user's names, whole and in pieces, both ways, longest first."""
+    """Return the skeletons of the user's names, whole, split and reversed, longest first."""
     values = [_fold(value) for value in personal]
-    # Both names together, since one alone may be too short to count.
+    # Pairs, since one name alone may be too short to count.
     found = {first + second for first, second in permutations(values, 2)}
     for value in values:
         local, _, domain = value.rpartition("@")
-        # The last label of a domain, such as org, is not the user's.
+        # The top-level domain is not personal.
         pieces = f"{local} {domain.rpartition('.')[0]}" if local else value
         found.update((value, local, domain))
         found.update(re.split(r"[\W_]+", pieces))
@@ -163,7 +159,7 @@ def _parts(personal: Iterable[str]) -> list[str]:
 
 
 def _is_made_of(text: str, parts: list[str]) -> bool:
-    """Whether little is left of the text when these parts are taken out of it."""
+    """Whether removing these parts leaves little of the text."""
     rest, skeleton = text, _skeleton(text)
     for part in parts:
         while (at := skeleton.find(part)) >= 0:

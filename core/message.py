@@ -1,4 +1,4 @@
-"""An e-mail message (RFC 5322), with headers that nobody can add to."""
+"""Builds e-mail messages (RFC 5322), safe against header injection."""
 
 import re
 from datetime import datetime
@@ -7,21 +7,20 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-# One dot-atom at one host: nothing that a parser reads as a second address, a comment, a quoted
-# text, an encoded word or the end of a line. Checked here because the `email` package of some
-# Python versions turns such addresses into further headers.
+# One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
+# `email` package of some Python versions turns those into additional headers.
 _ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
 
-# Headers stay on one line each (RFC 5322 allows 998 characters): the `email` package encodes a
-# long address when it breaks the line, and the mail is lost.
+# One line for each header (RFC 5322 allows 998 characters): when the `email` package folds a long
+# address, it encodes it, and the e-mail cannot be delivered.
 _POLICY = policy.SMTP.clone(max_line_length=998, cte_type="7bit")
 
 
 def parse_sender(raw: str) -> Address:
-    """Return the address in `accounts@example.org` or `Accounts <accounts@example.org>`.
+    """Return the sender of `accounts@example.org` or `Accounts <accounts@example.org>`.
 
-    Raises ValueError, whose text goes on after "MAIL_FROM", when it is anything else.
+    Raises ValueError with a text that continues "MAIL_FROM".
     """
     named = _NAMED.fullmatch(raw)
     name, address = named.groups() if named else ("", raw)
@@ -43,10 +42,9 @@ def build(
 ) -> EmailMessage:
     """Return a message with a text and an HTML body (multipart/alternative, UTF-8).
 
-    Message-ID and Date come from `mail_id` and `created_at`, so that a mail which is sent twice is
-    the same mail, and receivers can tell. It is marked as sent by a machine (RFC 3834), so that no
-    holiday notice answers it. Raises ValueError for a recipient that is not exactly one plain
-    address.
+    Message-ID and Date come from `mail_id` and `created_at`, so receivers recognise an e-mail that
+    is sent twice. Auto-Submitted (RFC 3834) prevents automatic replies. Raises ValueError unless
+    the recipient is exactly one plain address.
     """
     if not _ADDRESS.fullmatch(recipient):
         raise ValueError("the recipient is not exactly one plain address")
@@ -57,7 +55,7 @@ def build(
     message["Date"] = format_datetime(created_at)
     message["Message-ID"] = f"<{mail_id}@{sender.domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    # Quoted-printable is the one encoding that is safe for long links and stays readable.
+    # Quoted-printable keeps long links intact and stays readable.
     message.set_content(text, cte="quoted-printable")
     message.add_alternative(html, subtype="html", cte="quoted-printable")
     return message

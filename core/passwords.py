@@ -1,7 +1,7 @@
 """Password hashes: bcrypt over a SHA-256 HMAC, in the format of Passlib's `bcrypt_sha256`.
 
-Bcrypt itself reads 72 bytes and no more. So what it gets here is the digest of the password,
-keyed with the salt: always 44 bytes, without NUL, and of no use as a hash in any other system.
+Bcrypt ignores everything after 72 bytes. So it gets a digest of the password, keyed with the
+salt: always 44 bytes, without NUL, and useless as a password hash of another system.
 See "Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet.
 """
 
@@ -17,14 +17,14 @@ from typing import NamedTuple
 import bcrypt
 
 MAX_LENGTH = 128
-# No character takes more than four to type, so a longer text cannot shrink to MAX_LENGTH; it is
-# refused unread, because normalising long runs of combining marks takes quadratic time.
+# NFKC shrinks a text to a quarter at most. A longer one is refused before it is normalised,
+# because long runs of combining marks take quadratic time.
 _MAX_RAW_LENGTH = 4 * MAX_LENGTH
 _BCRYPT_BYTES = 72
 _DUMMY_SALT = "." * 22
 
-# The last character of a salt carries two bits only, so few characters can stand there. Costs
-# above 16 (half a minute on common machines) are no more accepted here than in the settings.
+# The last character of a salt holds two bits, so only four characters are valid. As in the
+# settings, costs above 16 (several seconds for one hash) are refused.
 _SALT_AND_DIGEST = r"(?P<salt>[./A-Za-z0-9]{21}[.Oeu])%s(?P<digest>[./A-Za-z0-9]{31})"
 _OURS = re.compile(
     r"\$bcrypt-sha256\$v=2,t=2b,r=(?P<cost>[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % r"\$"
@@ -37,32 +37,24 @@ class PasswordTooLong(ValueError):
 
 
 class HasherBusy(Exception):
-    """Too many passwords wait to be hashed."""
+    """Too many passwords are waiting to be hashed."""
 
 
 class Verdict(NamedTuple):
-    """Whether a password matches, and if so, whether to hash it anew and store that."""
+    """Whether a password matches, and if so, whether its hash should be replaced."""
 
     matches: bool
     outdated: bool
 
     def __bool__(self) -> bool:
-        # A tuple is always true: `if hasher.verify(...)` would let everybody in.
+        # A tuple is always true: `if hasher.verify(...)` would accept every password.
         return self.matches
 
 
-class _Stored(NamedTuple):
-    ours: bool
-    cost: int
-    salt: str
-    digest: str
-
-
 def normalise(raw_password: str) -> str:
-    """Return the password in Unicode's form NFKC (NIST SP 800-63B), so that one typed on another
-    keyboard is the same.
+    """Return the password in Unicode's form NFKC (NIST SP 800-63B), the same for all keyboards.
 
-    Raises PasswordTooLong beyond MAX_LENGTH characters in that form.
+    Raises PasswordTooLong above MAX_LENGTH characters in that form.
     """
     if len(raw_password) > _MAX_RAW_LENGTH:
         raise PasswordTooLong
@@ -73,11 +65,10 @@ def normalise(raw_password: str) -> str:
 
 
 class Hasher:
-    """Hashes passwords at the cost of 2**rounds, at most `parallel` at once in this process.
+    """Hashes passwords with 2**rounds rounds, at most `parallel` at once in this process.
 
-    Bcrypt lets other threads run; without the limit, many logins would still take every core
-    from all other requests. Up to `waiting` calls wait for their turn. Each holds a thread, so
-    one more is refused with HasherBusy, known and unknown accounts alike.
+    Without that limit, many logins at once would leave no core to other requests. Each of up to
+    `waiting` further calls holds a thread; the next one raises HasherBusy.
     """
 
     def __init__(self, rounds: int, parallel: int, waiting: int) -> None:
@@ -100,23 +91,24 @@ class Hasher:
     def verify(self, raw_password: str, stored: str | None) -> Verdict:
         """Compare a password with a stored hash: ours, or plain bcrypt from another system.
 
-        None stands for an account that does not exist. That, a wrong password, an impossible
-        one and an unreadable hash all cost the same and never raise. Only a hash of a higher
-        cost than today's takes longer, until its user logs in.
+        None stands for an account that does not exist. An unknown account, a wrong or impossible
+        password and an unreadable hash take the same time and raise nothing. Only a hash of a
+        higher cost than `rounds` takes longer, until its user logs in.
         """
-        account = _parse(stored)
+        account = _OURS.fullmatch(stored or "") or _PLAIN_BCRYPT.fullmatch(stored or "")
         key = _key(raw_password, account)
         with self._turn():
             if account is None or key is None:
                 _bcrypt(b"", self._rounds, _DUMMY_SALT)
                 return Verdict(matches=False, outdated=False)
-            digest = _bcrypt(key, account.cost, account.salt)
-            if hmac.compare_digest(digest, account.digest):
-                outdated = not account.ours or account.cost != self._rounds
+            stored_cost = int(account["cost"])
+            digest = _bcrypt(key, stored_cost, account["salt"])
+            if hmac.compare_digest(digest, account["digest"]):
+                outdated = account.re is not _OURS or stored_cost != self._rounds
                 return Verdict(matches=True, outdated=outdated)
-            # 2**c + (2**c + 2**(c+1) + ... + 2**(rounds-1)) = 2**rounds: a wrong password against
-            # an old, cheap hash takes as long as an unknown account, and gives nothing away.
-            for cost in range(account.cost, self._rounds):
+            # 2**c + (2**c + 2**(c+1) + ... + 2**(rounds-1)) = 2**rounds: a wrong password for an
+            # old, cheap hash takes as long as an unknown account, so the time reveals nothing.
+            for cost in range(stored_cost, self._rounds):
                 _bcrypt(key, cost, _DUMMY_SALT)
             return Verdict(matches=False, outdated=False)
 
@@ -131,26 +123,17 @@ class Hasher:
             self._places.release()
 
 
-def _parse(stored: str | None) -> _Stored | None:
-    ours = _OURS.fullmatch(stored or "")
-    found = ours or _PLAIN_BCRYPT.fullmatch(stored or "")
-    if found is None:
-        return None
-    return _Stored(ours is not None, int(found["cost"]), found["salt"], found["digest"])
-
-
-def _key(raw_password: str, account: _Stored | None) -> bytes | None:
-    """Return what bcrypt gets for this account, None where nothing can match."""
+def _key(raw_password: str, account: re.Match[str] | None) -> bytes | None:
+    """Return the input of bcrypt for this account, None if no password can match."""
     try:
         password = normalise(raw_password)
         if account is None:
             return None
-        if account.ours:
-            return _prehash(password, account.salt)
-        # Other systems hashed what was typed. They cut it at 72 bytes without a word, where the
-        # library that we use raises ValueError; so it is cut here, or nobody gets in with those.
+        if account.re is _OURS:
+            return _prehash(password, account["salt"])
+        # Other systems silently ignored what follows 72 bytes, where our library raises ValueError.
         return raw_password.encode()[:_BCRYPT_BYTES]
-    except ValueError:  # Too long, or half a surrogate pair, which no request can carry in.
+    except ValueError:  # too long, or a lone surrogate
         return None
 
 

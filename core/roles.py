@@ -1,16 +1,16 @@
-"""The roles of accounts, the least first; each may do all that the ones before it may."""
+"""The roles of accounts. Each role may do everything that the roles before it may do."""
 
 from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What an account is to the platform; the value is what the database and clients see."""
+    """The role of an account, as stored in the database and sent to clients."""
 
     STUDENT = "student"
     INSTRUCTOR = "instructor"
     ADMIN = "admin"
 
     def includes(self, least: "Role") -> bool:
-        """Whether this role may do what asks for that one at least."""
+        """Whether this role may do what requires at least the given role."""
         order = list(Role)
         return order.index(self) >= order.index(least)

@@ -1,8 +1,8 @@
-"""Mail over SMTP (RFC 5321): the mail server's URL, and sending one message.
+"""Sends e-mail over SMTP (RFC 5321), and parses the mail server's URL.
 
-A failure is one of three: the mail itself is refused for good (MailRefused), this mail must wait
-(MailDeferred), or the server cannot be used at all at the moment (ServerDown). Their texts go to
-the log, so they never hold an address, the server's own words or a secret.
+A failure is permanent for this e-mail (MailRefused), temporary for it (MailDeferred), or the
+server cannot be used at all (ServerDown). Their texts are logged, so they never contain an e-mail
+address, the server's own words or a secret.
 """
 
 import re
@@ -15,33 +15,31 @@ from email.message import EmailMessage
 from ipaddress import IPv6Address
 from urllib.parse import unquote, urlsplit
 
-# Seconds to connect, and for each response of the server.
-TIMEOUT = 10.0
-
+TIMEOUT = 10.0  # seconds to connect, and for each response of the server
 DEFAULT_PORTS = {"smtp": 587, "smtps": 465}
 _URL_PROBLEM = "must be smtp://user:password@host:587, smtps://… or console:"
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 
-# 5xx responses that are about us and not about the mail, whatever the command: bad order of
-# commands, a host that takes no mail, and everything about logging in (RFC 5321, 7504, 4954).
+# 5xx responses that are not about the e-mail: bad order of commands, a host that accepts no mail,
+# and all about authentication (RFC 5321, 7504, 4954).
 _ABOUT_US = frozenset({503, 521, 530, 534, 535, 538})
 
 
 class MailRefused(Exception):
-    """The server will never take this mail."""
+    """The server will never accept this e-mail."""
 
 
 class MailDeferred(Exception):
-    """The server does not take this mail now."""
+    """The server does not accept this e-mail now."""
 
 
 class ServerDown(MailDeferred):
-    """No conversation with the server can be opened now, so no other mail can be sent either."""
+    """The server is unreachable or refuses the login, so no e-mail can be sent now."""
 
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mails are handed in; with a user there is always a password."""
+    """Where e-mails are submitted. User and password are both set, or neither is."""
 
     host: str
     port: int
@@ -51,9 +49,9 @@ class MailServer:
 
 
 def parse_mail_url(raw: str) -> MailServer | None:
-    """Return the server that `smtp://` or `smtps://` names, or None for `console:`.
+    """Return the server of an `smtp://` or `smtps://` URL, None for `console:`.
 
-    User and password are percent-decoded. Raises ValueError, whose text goes on after "MAIL_URL"
+    User and password are percent-decoded. Raises ValueError with a text that continues "MAIL_URL"
     and never repeats the value.
     """
     if raw.lower() == "console:":
@@ -65,7 +63,7 @@ def parse_mail_url(raw: str) -> MailServer | None:
         password = unquote(parts.password or "", errors="strict")
         if ":" in host:
             IPv6Address(host)
-    except ValueError:  # a broken port, IPv6 address or UTF-8; the error itself would quote it
+    except ValueError:  # an invalid port, IPv6 address or UTF-8, which the error would quote
         raise ValueError(_URL_PROBLEM) from None
     if (
         scheme not in DEFAULT_PORTS
@@ -73,12 +71,11 @@ def parse_mail_url(raw: str) -> MailServer | None:
         or not (":" in host or _HOST.fullmatch(host))
         or port == 0
         or parts.path not in ("", "/")
-        or "?" in raw
-        or "#" in raw
+        or {"?", "#"} & set(raw)
         or bool(user) != bool(password)
     ):
         raise ValueError(_URL_PROBLEM)
-    # smtplib can send nothing else, and would fail at the first mail instead of at the start.
+    # smtplib can send nothing else, and would only fail when the first e-mail is sent.
     if not re.fullmatch(r"[ -~]*", user + password):
         raise ValueError("must have a user and a password in printable ASCII")
     return MailServer(
@@ -91,7 +88,7 @@ def parse_mail_url(raw: str) -> MailServer | None:
 
 
 def send(server: MailServer, message: EmailMessage) -> None:
-    """Send one message that `core.message` built; return when the server has taken it.
+    """Send one message from `core.message.build`; return when the server has accepted it.
 
     Raises MailRefused, MailDeferred or ServerDown.
     """
@@ -102,20 +99,19 @@ def send(server: MailServer, message: EmailMessage) -> None:
         with _conversation(server) as smtp:
             connected = True
             smtp.sendmail(sender, [recipient], message.as_bytes())
-    except smtplib.SMTPRecipientsRefused as error:
-        # Raised for 4xx responses too; it holds the one recipient's.
+    except smtplib.SMTPRecipientsRefused as error:  # for 4xx responses too
         ((code, response),) = error.recipients.values()
         raise _verdict("recipient", code, response) from None
     except smtplib.SMTPDataError as error:
         raise _verdict("content", error.smtp_code, error.smtp_error) from None
-    except OSError as error:  # all else, since every SMTPException is one
+    except OSError as error:  # includes every other SMTPException
         failure = MailDeferred if connected else ServerDown
         raise failure(_describe(error)) from None
 
 
 @contextmanager
 def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
-    """Open a conversation that is ready for a mail, and end it."""
+    """Open a connection that is ready for an e-mail, and close it afterwards."""
     smtp: smtplib.SMTP
     if server.implicit_tls:  # TLS from the first byte (RFC 8314)
         context = ssl.create_default_context()
@@ -130,20 +126,19 @@ def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
             smtp.login(server.user, server.password)
         yield smtp
     finally:
-        # A mail that was taken stays taken, even if the server does not say goodbye.
+        # The e-mail was accepted, even if the server does not answer QUIT.
         with suppress(OSError):
             smtp.quit()
 
 
 def _start_tls(smtp: smtplib.SMTP, server: MailServer) -> None:
     if server.password:
-        # Raises when the server offers no STARTTLS or has another host's certificate, so the
-        # password is not sent. smtplib then forgets what the server said before TLS.
+        # Raises if the server offers no STARTTLS or its certificate is not valid for this host, so
+        # the password is not sent.
         smtp.starttls(context=ssl.create_default_context())
     elif smtp.has_extn("starttls"):
-        # Opportunistic security (RFC 7435): without a password nothing says who the server must
-        # be, and an attacker on the way could remove the offer of TLS anyway. Checking the
-        # certificate would only lose the mails of relays that signed their own.
+        # Opportunistic security (RFC 7435): an attacker could remove the offer of STARTTLS anyway,
+        # so verifying the certificate would only exclude relays with a self-signed one.
         unverified = ssl.create_default_context()
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
@@ -158,7 +153,7 @@ def _verdict(what: str, code: int, response: bytes | str) -> Exception:
 
 
 def _codes(code: int, response: bytes | str) -> str:
-    """Return the numbers of a response (RFC 3463); its words may quote the address."""
+    """Return the status codes of a response (RFC 3463); its text may quote an e-mail address."""
     raw = response if isinstance(response, bytes) else response.encode(errors="replace")
     enhanced = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", raw)
     return f"{code} {enhanced[0].decode()}" if enhanced else str(code)

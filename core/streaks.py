@@ -1,4 +1,4 @@
-"""How many days in a row somebody has been learning, by the calendar where they live."""
+"""How many days in a row a user has been learning, by the calendar of their time zone."""
 
 import math
 from collections.abc import Iterable
@@ -8,25 +8,25 @@ from zoneinfo import ZoneInfo
 _DAY = timedelta(days=1)
 _DAY_SECONDS = 86400
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-# A local day and the day in UTC are one apart at most; today may be still to come, and a zone
-# that moved across the date line has lost one more.
+# Days before the next expected one at which the search ends: the local and the UTC date differ by
+# one at most, today may have no moment yet, and a zone may have skipped a day.
 _REACH = 4
 
 
 def streak(moments: Iterable[int], zone: ZoneInfo, now: datetime) -> int:
-    """Return the number of days in a row with a moment in each, ending today or yesterday.
+    """Return the number of successive days, up to today or yesterday, with a moment on each.
 
-    `moments` are in seconds since 1970. Days are those of `zone` at each moment, whatever its
-    offset was then. A day that a zone has left out, when it moved across the date line (as
-    Pacific/Apia did with 30 December 2011), interrupts nothing.
+    `moments` are in seconds since 1970; days are local days of `zone`, with its offset at that
+    time. A day that a zone skipped when it moved across the date line (Pacific/Apia skipped 30
+    December 2011) does not interrupt a streak.
     """
     today = expected = now.astimezone(zone).date()
     days = 0
-    begin: float = math.inf  # of the day that was counted last, in seconds since 1970
+    begin: float = math.inf  # of the last counted day, in seconds since 1970
     for moment in sorted(moments, reverse=True):
         if moment >= begin:
             continue
-        # Looked at before the time zone, which cannot tell the date of every moment.
+        # Checked first, since a very old moment has no date in some time zones.
         if moment // _DAY_SECONDS + _EPOCH_DAY < expected.toordinal() - _REACH:
             break
         day = datetime.fromtimestamp(moment, zone).date()

@@ -1,13 +1,11 @@
-"""A JSON reader that takes what RFC 8259 calls interoperable, and nothing else.
+"""A JSON parser that accepts only what RFC 8259 calls interoperable.
 
-Python's own reader would let through NaN, numbers of any size, names given twice (the last wins,
-so that two programs read two different messages) and halves of surrogate pairs, which no
-database can store.
+Python's own parser accepts NaN, numbers of any size, duplicate names (programs disagree about
+which one counts) and lone surrogates, which databases cannot store.
 """
 
 import json
 import math
-from itertools import chain
 from typing import Any, NoReturn
 
 MAX_DEPTH = 32
@@ -15,10 +13,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def loads(raw: bytes) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text in UTF-8.
 
-    Raises ValueError for broken UTF-8 or JSON, NaN and Infinity, integers beyond 64 bits, floats
-    beyond their range, duplicate names, lone surrogates, and nesting deeper than MAX_DEPTH.
+    Raises ValueError for invalid UTF-8 or JSON, NaN, Infinity, integers beyond 64 bits, floats out
+    of range, duplicate names, lone surrogates, and nesting deeper than MAX_DEPTH.
     """
     try:
         value = json.loads(
@@ -29,8 +27,8 @@ def loads(raw: bytes) -> Any:
             object_pairs_hook=_unique,
         )
     except RecursionError:
-        raise ValueError("nested too deep") from None
-    _check(value)
+        raise ValueError("nested too deeply") from None
+    _check(value, MAX_DEPTH)
     return value
 
 
@@ -46,7 +44,7 @@ def _finite(digits: str) -> float:
 
 
 def _int64(digits: str) -> int:
-    # Twenty characters hold every such number; int() is slow on thousands of digits.
+    # Twenty characters hold every 64-bit number; int() is slow for thousands of digits.
     if len(digits) > 20 or int(digits) not in _INT64:
         raise ValueError("a number out of range")
     return int(digits)
@@ -59,16 +57,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        for item in level:
-            if isinstance(item, str):
-                item.encode()  # UnicodeEncodeError, a ValueError, on a lone surrogate
-        lists = [item for item in level if isinstance(item, list)]
-        objects = [item for item in level if isinstance(item, dict)]
-        if not lists and not objects:
-            return
-        level = [*chain.from_iterable(lists), *chain.from_iterable(objects)]
-        level += chain.from_iterable(item.values() for item in objects)
-    raise ValueError("nested too deep")
+def _check(value: Any, depth: int) -> None:
+    if isinstance(value, str):
+        value.encode()  # raises UnicodeEncodeError, a ValueError, for a lone surrogate
+    elif isinstance(value, dict | list):
+        if depth == 0:
+            raise ValueError("nested too deeply")
+        for item in value if isinstance(value, list) else (*value, *value.values()):
+            _check(item, depth - 1)

@@ -1,6 +1,6 @@
-"""One codec for every token of the service: JWTs signed with HS256 (RFC 7519).
+"""Signs and verifies every token of the service: JWTs with HS256 (RFC 7519).
 
-Each purpose has an audience of its own, so a token of one kind never passes for another. Keys
+Each purpose has its own audience, so a token for one purpose is never valid for another. Keys
 are found by `kid` only: the newest key signs, the older ones still verify.
 """
 
@@ -20,15 +20,13 @@ ALGORITHM = "HS256"
 ISSUER = "accounts"
 # Seconds by which the clocks of two machines may differ before `iat` counts as the future.
 CLOCK_SKEW = 60
-# Verified access tokens that a process remembers; the least recently used make room. About 2 KB
-# each, so 4 MB at most.
+# Verified access tokens that a process remembers, about 2 KB each.
 REMEMBERED = 2048
-# 9999-12-31T23:59:59Z, the last second that a datetime can hold.
-LAST_MOMENT = 253402300799
+LAST_MOMENT = 253402300799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
 
 
 class Purpose(StrEnum):
-    """What a token is for; its `type` claim, and the end of its audience."""
+    """What a token is for; its `type` claim."""
 
     ACCESS = "access"
     REFRESH = "refresh"
@@ -40,7 +38,7 @@ class Purpose(StrEnum):
         return f"{ISSUER}:{self.value}"
 
 
-# What a token of each purpose must say beyond sub, jti, type, iat and exp.
+# Required claims besides sub, jti, type, iat and exp.
 EXTRA_CLAIMS = {
     Purpose.ACCESS: ("sid", "role"),
     Purpose.REFRESH: ("sid",),
@@ -50,31 +48,31 @@ EXTRA_CLAIMS = {
 
 
 class TokenInvalid(Exception):
-    """The token is not one of ours, not of this purpose, or not whole."""
+    """The token is malformed, not signed by us, or not for this purpose."""
 
 
 class TokenExpired(Exception):
-    """The token was good once, and its time is over."""
+    """The token was valid and has expired."""
 
 
 def key_id(key: str) -> str:
-    """Return the public name of a key, the `kid` of the tokens that it signed."""
+    """Return the `kid` of the tokens that a key signs."""
     return hashlib.sha256(b"kid:" + key.encode()).hexdigest()[:12]
 
 
 def fingerprint(secret: str) -> str:
-    """Return a digest that binds a token to a stored value without showing the value."""
+    """Return a digest that binds a token to a stored value without revealing it."""
     return hashlib.sha256(b"bound:" + secret.encode()).hexdigest()[:32]
 
 
 class TokenCodec:
-    """Signs and reads tokens with a list of keys, newest first. PyJWT does both."""
+    """Signs and verifies tokens with a list of keys, newest first."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = {key_id(key): key.encode() for key in keys}
         self._newest = next(iter(self._keys))
-        # A client sends the same access token with every request until it expires. Its signature
-        # is verified once; whether it is still alive is checked each time.
+        # A client sends the same access token with every request until it expires, so its
+        # signature is verified once. `decode` compares its times on every request.
         self._verify_access = lru_cache(REMEMBERED)(partial(self._verify, Purpose.ACCESS))
 
     def encode(
@@ -87,7 +85,7 @@ class TokenCodec:
         token_id: str | None = None,
         **extra: str,
     ) -> str:
-        """Return a signed token; the same arguments with a `token_id` give the same token."""
+        """Return a signed token; the same arguments and `token_id` give the same token."""
         claims = {
             "iss": ISSUER,
             "aud": purpose.audience,
@@ -102,9 +100,9 @@ class TokenCodec:
         return jwt.encode(claims, key, ALGORITHM, headers={"kid": self._newest})
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
-        """Return the claims of a whole, signed, live token of this purpose.
+        """Return the claims of a valid token for this purpose.
 
-        Raises TokenExpired for one whose only fault is its age, TokenInvalid for any other fault.
+        Raises TokenExpired if expiry is the only problem, else TokenInvalid.
         """
         if purpose is Purpose.ACCESS:
             claims = self._verify_access(token)
@@ -118,7 +116,7 @@ class TokenCodec:
         return claims
 
     def _verify(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
-        """Return the claims of a signed and complete token of this purpose, of whatever age."""
+        """Return the claims of a signed and complete token, even if it has expired."""
         try:
             claims = jwt.decode(
                 token,
@@ -126,20 +124,18 @@ class TokenCodec:
                 algorithms=[ALGORITHM],
                 audience=purpose.audience,
                 issuer=ISSUER,
-                # `decode` compares the times, with the clock that tests can move.
+                # `decode` compares the times, with the clock that tests can set.
                 options={"strict_aud": True, "verify_exp": False, "verify_iat": False},
             )
         except (jwt.PyJWTError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise TokenInvalid from error
         texts = [claims.get(name) for name in ("sub", "jti", *EXTRA_CLAIMS[purpose])]
-        if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        if (
+            claims.get("type") != purpose.value
+            or not all(isinstance(text, str) and text.isprintable() for text in texts)
+            or not all(ids.is_row_id(claims[name]) for name in ("sub", "sid") if name in claims)
+            or any(type(claims.get(name)) is not int for name in ("iat", "exp"))
+            or claims["exp"] > LAST_MOMENT
+        ):
             raise TokenInvalid
-        if claims.get("type") != purpose.value:
-            raise TokenInvalid
-        if not all(ids.is_row_id(claims[name]) for name in ("sub", "sid") if name in claims):
-            raise TokenInvalid
-        if any(type(claims.get(name)) is not int for name in ("iat", "exp")):
-            raise TokenInvalid
-        if claims["exp"] > LAST_MOMENT:
-            raise TokenInvalid
-        return MappingProxyType(claims)  # it is remembered, so nobody may change it
+        return MappingProxyType(claims)  # read-only, since it is remembered
