@@ -1,4 +1,4 @@
-"""The walk in the README, pasted into a shell, beside a running service."""
+"""The walk in docs/walk.md, pasted into a shell, beside a running service."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PASSWORD = "try something new"
 
 
 def scripts():
-    walk = (ROOT / "README.md").read_text().partition("## A walk")[2].partition("\n## ")[0]
+    walk = (ROOT / "docs/walk.md").read_text()
     making_an_admin, the_rest = re.findall(r"^```sh\n(.*?)^```", walk, re.M | re.S)
     return making_an_admin, the_rest
 
@@ -40,7 +40,7 @@ def paste(script, service, typed=""):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-def test_the_walk_in_the_readme_leads_where_it_says(service):
+def test_the_walk_in_the_docs_leads_where_it_says(service):
     making_an_admin, the_rest = scripts()
     assert "with the role admin" in paste(making_an_admin, service, f"{PASSWORD}\n{PASSWORD}\n")
     printed = paste(the_rest, service)
