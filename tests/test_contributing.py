@@ -13,7 +13,7 @@ from config import ROOT
 
 # "In `file`, below `place`:" or "The new file `file`:", and the block that goes there.
 CHANGE = re.compile(
-    r"(?:In `(?P<file>\S+)`,\s+below\s+`(?P<place>[^`]+)`|The new file `(?P<new>\S+)`):\n\n"
+    r"(?:In\s+`(?P<file>\S+)`,\s+below\s+`(?P<place>[^`]+)`|The new file\s+`(?P<new>\S+)`):\n\n"
     r"```\w+\n(?P<block>.*?)^```$",
     re.M | re.S,
 )
@@ -47,7 +47,8 @@ def project(tmp_path):
         if change["new"]:
             (copy / change["new"]).write_text(change["block"])
         else:
-            insert(copy / change["file"], change["place"], change["block"])
+            place = " ".join(change["place"].split())  # it may be wrapped
+            insert(copy / change["file"], place, change["block"])
     return copy
 
 
