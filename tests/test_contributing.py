@@ -11,17 +11,24 @@ import pytest
 
 from config import ROOT
 
-# "In `file`, below `place`:" or "The new file `file`:", and the block that goes there.
+# "In `file`, below `place`:", "In `file`, instead of `place`:" or "The new file `file`:", and the
+# block that goes there.
 CHANGE = re.compile(
-    r"(?:In\s+`(?P<file>\S+)`,\s+below\s+`(?P<place>[^`]+)`|The new file\s+`(?P<new>\S+)`):\n\n"
+    r"(?:In\s+`(?P<file>\S+)`,\s+(?P<how>below|instead\s+of)\s+`(?P<place>[^`]+)`|"
+    r"The new file\s+`(?P<new>\S+)`):\n\n"
     r"```\w+\n(?P<block>.*?)^```$",
     re.M | re.S,
 )
 NOT_COPIED = (".git", ".venv", ".env", ".*_cache", ".hypothesis", "__pycache__", "instance")
 
 
-def insert(path, place, block):
+def insert(path, how, place, block):
     """Insert a block below a definition of this name, or else below the line with this text."""
+    if how != "below":
+        text = path.read_text()
+        assert text.count(f"{place}\n") == 1, f"{place} in {path.name}"
+        path.write_text(text.replace(f"{place}\n", block))
+        return
     lines = path.read_text().splitlines(keepends=True)
     found = []
     if path.suffix == ".py":
@@ -48,7 +55,7 @@ def project(tmp_path):
             (copy / change["new"]).write_text(change["block"])
         else:
             place = " ".join(change["place"].split())  # it may be wrapped
-            insert(copy / change["file"], place, change["block"])
+            insert(copy / change["file"], change["how"], place, change["block"])
     return copy
 
 
