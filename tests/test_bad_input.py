@@ -164,9 +164,7 @@ def test_body_of_another_type_is_refused(endpoint, send):
 @on_one_database
 def test_parameters_and_case_of_the_type_do_not_matter(endpoint, send):
     for content_type in (
-        "application/json; charset=utf-8",
-        "Application/JSON",
-        "application/json;",
+        *("application/json; charset=utf-8", "Application/JSON", "application/json;"),
     ):
         for response in send(endpoint, {"surprise": 1}, content_type):
             assert "surprise" in failure(response, 400, "invalid_request")

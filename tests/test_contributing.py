@@ -78,8 +78,7 @@ def test_the_worked_example_is_all_that_a_new_endpoint_needs(project):
         # Those of the example: success, a validation error, a wrong role, the limit.
         "tests/test_email_confirmation.py",
         # Those that compare all endpoints, errors and limits with the docs and with lists.
-        "tests/test_docs.py",
-        "tests/test_openapi.py",
+        *("tests/test_docs.py", "tests/test_openapi.py"),
         "tests/test_roles.py::test_every_endpoint_is_for_somebody",
         "tests/test_limits.py::test_what_is_limited_is_what_we_promise",
     )
