@@ -1,19 +1,19 @@
-"""The closed list of errors that the API answers with.
+"""The complete list of errors that the API responds with.
 
-Each has a status, a stable code for machines and one sentence for a person. docs/errors.md is
-the same list with what a client should do, and a test compares the two.
+Each has a status, a stable code for programs and a message for people. docs/errors.md has the
+same list with what a client should do; a test compares the two.
 """
 
 from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """An answer that is not a success; `web.error_handlers` renders it."""
+    """An error response; `web.error_handlers` renders it."""
 
     status: ClassVar[int]
     code: ClassVar[str]
     message: ClassVar[str]
-    # Seconds, for the Retry-After header; an error may know better than its kind.
+    # Seconds, for the Retry-After header.
     retry_after: int | None = None
 
     def __init__(
@@ -49,7 +49,7 @@ class InvalidToken(ApiError):
 
 class InvalidImage(ApiError):
     status, code = 400, "invalid_image"
-    message = "This is not a picture that can be used. Send a JPEG, PNG, WebP or GIF file."
+    message = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."
 
 
 class InvalidCredentials(ApiError):
@@ -59,7 +59,7 @@ class InvalidCredentials(ApiError):
 
 class TokenMissing(ApiError):
     status, code = 401, "token_missing"
-    message = "Send an access token in the Authorization header, with the scheme Bearer."
+    message = "Send an access token in the header `Authorization: Bearer <token>`."
 
 
 class TokenInvalid(ApiError):
@@ -68,7 +68,7 @@ class TokenInvalid(ApiError):
 
 class TokenExpired(ApiError):
     status, code = 401, "token_expired"
-    message = "This token has expired. Refresh it or log in again."
+    message = "This token has expired. Refresh your tokens or log in again."
 
 
 class TokenRevoked(ApiError):
@@ -76,16 +76,17 @@ class TokenRevoked(ApiError):
 
 
 class AccountInactive(ApiError):
-    status, code, message = 403, "account_inactive", "This account has been deactivated."
+    status, code = 403, "account_inactive"
+    message = "This account has been deactivated. Contact support."
 
 
 class EmailUnverified(ApiError):
     status, code = 403, "email_unverified"
-    message = "Confirm your e-mail address first, with the link that we sent to it."
+    message = "Confirm your e-mail address first: open the link that we sent to it."
 
 
 class ProfilePrivate(ApiError):
-    status, code, message = 403, "profile_private", "This user keeps the profile private."
+    status, code, message = 403, "profile_private", "This profile is private."
 
 
 class Forbidden(ApiError):
@@ -93,7 +94,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    status, code, message = 404, "not_found", "There is nothing at this address."
+    status, code, message = 404, "not_found", "No resource exists at this URL."
 
 
 class UserNotFound(ApiError):
@@ -101,7 +102,7 @@ class UserNotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    status, code, message = 405, "method_not_allowed", "This address does not answer that method."
+    status, code, message = 405, "method_not_allowed", "This URL does not support that method."
 
 
 class UsernameTaken(ApiError):
@@ -110,16 +111,16 @@ class UsernameTaken(ApiError):
 
 class EmailTaken(ApiError):
     status, code = 409, "email_taken"
-    message = "There is already an account with this e-mail address."
+    message = "An account with this e-mail address already exists."
 
 
 class LastAdmin(ApiError):
     status, code = 409, "last_admin"
-    message = "This is the last active admin. Make somebody else an admin first."
+    message = "This is the last active admin. Make another user an admin first."
 
 
 class TooLarge(ApiError):
-    status, code, message = 413, "too_large", "The body of this request is too large."
+    status, code, message = 413, "too_large", "The request body is too large. Send less."
 
 
 class UnsupportedMediaType(ApiError):
@@ -128,22 +129,22 @@ class UnsupportedMediaType(ApiError):
 
 class TooManyRequests(ApiError):
     status, code = 429, "too_many_requests"
-    message = "Too many tries. Wait a while before the next one."
+    message = "Too many attempts. Wait a few minutes, then try again."
     retry_after = 60
 
 
 class InternalError(ApiError):
     status, code = 500, "internal_error"
-    message = "Something went wrong here. Try again; if it stays, report the request id."
+    message = "Something went wrong on our side. If it keeps happening, report the request id."
 
 
 class Unavailable(ApiError):
     status, code = 503, "unavailable"
-    message = "The service cannot do this right now. Try again in a moment."
-    # Most such faults are a restart of the database, which takes about as long.
+    message = "The service is temporarily unavailable. Try again in a moment."
+    # The usual cause is a restart of the database, which takes about this long.
     retry_after = 5
 
 
 def all_errors() -> list[type[ApiError]]:
-    """Return every error of the list, in the order of this file."""
+    """Return every error, in the order of this file."""
     return ApiError.__subclasses__()

@@ -44,6 +44,8 @@ _ROWS = (
 _BOTH_WAYS = "\n".join((*_ROWS, *(row[::-1] for row in _ROWS)))
 _UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 
+_ADVICE = "Use several unrelated words."
+
 # Digits and signs that may follow a common password, or surround a name (a date fits).
 _FEW = 6
 _FEW_AROUND_NAME = 12
@@ -60,7 +62,7 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
     text = _fold(password)
     unit = _repeated_unit(text)
     if len(unit) <= 3 and unit != text:
-        return "This password repeats the same characters. Use several unrelated words."
+        return f"This password repeats the same characters. {_ADVICE}"
     if _is_made_of(text, _parts(personal)):
         return (
             "This password consists of your own username, e-mail address or name. "
@@ -68,15 +70,9 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
         )
     for base in (unit, *_bases(text)):
         if _is_row(base):
-            return (
-                "This password follows the alphabet, the digits or the keyboard. "
-                "Use several unrelated words."
-            )
+            return f"This password follows the alphabet, the digits or the keyboard. {_ADVICE}"
         if _skeleton(base) in _common():
-            return (
-                "This password is a common one, or very similar to one. "
-                "Use several unrelated words."
-            )
+            return f"This password is a common one, or very similar to one. {_ADVICE}"
     return None
 
 

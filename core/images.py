@@ -86,12 +86,11 @@ class Avatars:
         self._thread = ThreadPoolExecutor(1, "pictures")
 
     def make(self, file: BinaryIO) -> bytes:
-        """Return the picture as a WebP file: upright, cropped to the square in its middle, at most
-        SIDE x SIDE pixels, never enlarged. Of an animation, the first frame.
+        """Return the first frame as WebP: the square in its middle, upright, at most SIDE x SIDE
+        pixels, never enlarged, without metadata or colours of fully transparent pixels.
 
-        Takes JPEG, PNG, WebP and GIF, recognised by content, and reads the whole file, so the
-        caller must limit its size. No metadata survives, nor colours of fully transparent pixels.
-        Raises PictureInvalid, or PicturesBusy at once if too many calls wait.
+        Takes JPEG, PNG, WebP and GIF, recognised by content. Reads the whole file, so the caller
+        must limit its size. Raises PictureInvalid, or PicturesBusy at once if too many calls wait.
         """
         if not self._places.acquire(blocking=False):
             raise PicturesBusy

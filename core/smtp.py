@@ -44,8 +44,8 @@ class MailServer:
     host: str
     port: int
     implicit_tls: bool
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    user: str = ""
+    password: str = field(default="", repr=False)
 
 
 def parse_mail_url(raw: str) -> MailServer | None:
@@ -78,13 +78,7 @@ def parse_mail_url(raw: str) -> MailServer | None:
     # smtplib can send nothing else, and would only fail when the first e-mail is sent.
     if not re.fullmatch(r"[ -~]*", user + password):
         raise ValueError("must have a user and a password in printable ASCII")
-    return MailServer(
-        host=host,
-        port=port or DEFAULT_PORTS[scheme],
-        implicit_tls=scheme == "smtps",
-        user=user or None,
-        password=password or None,
-    )
+    return MailServer(host, port or DEFAULT_PORTS[scheme], scheme == "smtps", user, password)
 
 
 def send(server: MailServer, message: EmailMessage) -> None:
@@ -122,7 +116,7 @@ def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
         smtp.ehlo_or_helo_if_needed()
         if not server.implicit_tls:
             _start_tls(smtp, server)
-        if server.user and server.password:
+        if server.user:
             smtp.login(server.user, server.password)
         yield smtp
     finally:

@@ -1,6 +1,6 @@
 "use strict";
 
-// Swagger UI has dark colours, but follows the reader's choice only when told to.
+// Swagger UI has dark colours, but does not follow the browser's setting by itself.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 dark.addEventListener("change", follow);
@@ -13,7 +13,7 @@ SwaggerUIBundle({
   displayRequestDuration: true,
   filter: true,
   tryItOutEnabled: true,
-  // A token entered here is gone with the tab, and the document goes to nobody for validation.
+  // Tokens are forgotten when the tab closes, and no validator gets the document.
   persistAuthorization: false,
   validatorUrl: null,
 });

@@ -1,11 +1,11 @@
-// The script of /reset-password and /verify-email. A page has four steps, of which it shows one:
-// act (the form for people with a link), done, again (ask for a new link), sent. Their forms say
-// where they are sent to and which step comes next.
+// The script of /reset-password and /verify-email. A page shows one of four steps: act (the form
+// for users with a link), done, again (ask for a new link), sent. The attributes of each form name
+// the URL that it is sent to and the next step.
 
-const NO_LINK = "This page works from the link in our mail. Open that link, or ask for a new one.";
-const NO_ANSWER = "The service did not answer. Check your connection and try again.";
-const NO_SENSE = "The service cannot do this right now. Try again in a moment.";
-const PATIENCE = 30000; // milliseconds
+const NO_LINK = "This page needs the link in our e-mail. Open that link, or ask for a new one.";
+const NO_RESPONSE = "The service did not respond. Check your connection and try again.";
+const BAD_RESPONSE = "The service is temporarily unavailable. Try again in a moment.";
+const TIMEOUT = 30000; // milliseconds
 
 let token = null;
 
@@ -20,7 +20,7 @@ function show(step, message) {
   return heading;
 }
 
-// Takes the token out of the address, so that it stays neither on the screen nor in the history.
+// Removes the token from the URL, so that it is not shown and not kept in the history.
 function start() {
   token = new URLSearchParams(location.hash.slice(1)).get("token");
   history.replaceState(null, "", location.pathname + location.search);
@@ -28,26 +28,26 @@ function start() {
   else show("again", NO_LINK);
 }
 
-// Returns the API's answer, or one of the same shape when there is none to be had.
-async function post(address, body) {
+// Returns the API's response body, or one of the same shape if there is none.
+async function post(url, body) {
   let response;
   try {
-    response = await fetch(address, {
+    response = await fetch(url, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(PATIENCE),
+      signal: AbortSignal.timeout(TIMEOUT),
     });
   } catch {
-    return { success: false, message: NO_ANSWER };
+    return { success: false, message: NO_RESPONSE };
   }
   try {
-    const answer = await response.json();
-    if (typeof answer.message === "string") return answer;
+    const result = await response.json();
+    if (typeof result.message === "string") return result;
   } catch {
-    // A proxy in front may answer with a page of its own.
+    // A proxy may respond with its own error page.
   }
-  return { success: false, message: NO_SENSE };
+  return { success: false, message: BAD_RESPONSE };
 }
 
 function showProblem(form, message, fields) {
@@ -70,7 +70,7 @@ async function send(event) {
   event.preventDefault();
   const form = event.target;
   const button = form.querySelector("button");
-  // aria-disabled, since a disabled button would drop the keyboard's focus.
+  // aria-disabled, since a disabled button would lose the keyboard focus.
   if (button.ariaDisabled === "true") return;
   const body = Object.fromEntries(new FormData(form));
   if ("withToken" in form.dataset) body.token = token;
@@ -78,19 +78,19 @@ async function send(event) {
   showProblem(form, "", {});
   button.ariaDisabled = "true";
   form.querySelector("[role=status]").textContent = "One moment…";
-  const answer = await post(form.dataset.post, body);
+  const result = await post(form.dataset.post, body);
   button.ariaDisabled = "false";
   form.querySelector("[role=status]").textContent = "";
 
-  const fields = answer.error?.fields ?? {};
-  if (answer.success) {
+  const fields = result.error?.fields ?? {};
+  if (result.success) {
     form.reset();
-    show(form.dataset.next, answer.message).focus();
-  } else if (answer.error?.code === "invalid_token" || fields.token) {
+    show(form.dataset.next, result.message).focus();
+  } else if (result.error?.code === "invalid_token" || fields.token) {
     token = null;
-    show("again", answer.message).focus();
+    show("again", result.message).focus();
   } else {
-    showProblem(form, answer.message, fields);
+    showProblem(form, result.message, fields);
   }
 }
 
@@ -99,6 +99,6 @@ for (const box of document.querySelectorAll("[data-reveals]")) {
   const input = document.getElementById(box.dataset.reveals);
   box.addEventListener("change", () => (input.type = box.checked ? "text" : "password"));
 }
-// A link pasted over this page's own address loads nothing anew.
+// Pasting another link into the location bar of this page does not reload it.
 addEventListener("hashchange", start);
 start();

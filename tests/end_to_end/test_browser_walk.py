@@ -41,7 +41,7 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     expect(field).to_have_attribute("aria-invalid", "true")
     field.fill(NEW_PASSWORD)
     save.click()
-    expect(page.get_by_role("heading", name="Your password is changed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your password has been changed")).to_be_visible()
     assert page.url == f"{service.url}/reset-password"
 
     answer = service.call("GET", "/api/auth/verify", token=before["accessToken"])
@@ -58,15 +58,15 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
     page.get_by_label("E-mail address").fill(user["email"])
     page.get_by_role("button", name="Send a new link").click()
-    expect(page.get_by_role("heading", name="Check your mail")).to_be_visible()
+    expect(page.get_by_role("heading", name="Check your e-mail")).to_be_visible()
     assert link_in(mail_server.wait_for(user["email"], "Choose a new password")) != link
 
 
 def test_an_address_is_confirmed_in_the_browser(page, service, mail_server, user):
     link = link_in(mail_server.wait_for(user["email"], "Confirm your e-mail address"))
     page.goto(link)
-    page.get_by_role("button", name="Confirm my address").click()
-    expect(page.get_by_role("heading", name="Your address is confirmed")).to_be_visible()
+    page.get_by_role("button", name="Confirm my e-mail address").click()
+    expect(page.get_by_role("heading", name="Your e-mail address is confirmed")).to_be_visible()
     body = {"token": link.partition("#token=")[2]}
     assert service.call("POST", "/api/auth/verify-email", body).code == "invalid_token"
 

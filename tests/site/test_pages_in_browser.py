@@ -26,10 +26,10 @@ def test_a_reset_link_leads_to_the_new_password(page, base_url, fake_api):
     page.get_by_label("New password").fill(PASSPHRASE)
     page.get_by_role("button", name="Save the new password").click()
 
-    expect(page.get_by_role("heading", name="Your password is changed")).to_be_focused()
+    expect(page.get_by_role("heading", name="Your password has been changed")).to_be_focused()
     expect(page.get_by_text("The password is changed.")).to_be_visible()
     expect(page.get_by_label("New password")).to_be_hidden()
-    expect(page).to_have_title("Your password is changed")
+    expect(page).to_have_title("Your password has been changed")
     assert fake_api.password == PASSPHRASE
     assert fake_api.requests == [
         ("reset-password", {"token": "T.1-x_y", "newPassword": PASSPHRASE})
@@ -119,7 +119,7 @@ def test_a_dead_link_offers_a_new_one(page, base_url, fake_api, path, call):
     expect(page.get_by_text("This link is not valid any more.")).to_be_visible()
     page.get_by_label("E-mail address").fill("lee@example.org")
     page.get_by_role("button", name="Send a new link").click()
-    expect(page.get_by_role("heading", name="Check your mail")).to_be_focused()
+    expect(page.get_by_role("heading", name="Check your e-mail")).to_be_focused()
     expect(page.get_by_text("If there is an account")).to_be_visible()
     assert fake_api.requests[-1] == (call, {"email": "lee@example.org"})
 
@@ -129,14 +129,14 @@ def test_a_dead_link_offers_a_new_one(page, base_url, fake_api, path, call):
 def test_a_page_without_a_token_offers_a_new_link(page, base_url, path, fragment):
     page.goto(f"{base_url}/{path}{fragment}")
     expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
-    expect(page.get_by_text("This page works from the link in our mail.")).to_be_visible()
+    expect(page.get_by_text("This page needs the link in our e-mail.")).to_be_visible()
 
 
 def test_a_link_pasted_into_the_open_page_works(page, base_url, fake_api):
     page.goto(f"{base_url}/verify-email")
     fake_api.live_tokens.add("T.1-x_y")
     open_link(page, base_url, "verify-email")
-    page.get_by_role("button", name="Confirm my address").click()
+    page.get_by_role("button", name="Confirm my e-mail address").click()
     expect(page.locator("#done")).to_be_visible()
     assert page.url == f"{base_url}/verify-email"
 
@@ -147,8 +147,8 @@ def test_an_address_is_confirmed_only_by_the_button(page, base_url, fake_api):
     page.wait_for_load_state("networkidle")
     assert fake_api.requests == []
 
-    page.get_by_role("button", name="Confirm my address").click()
-    expect(page.get_by_role("heading", name="Your address is confirmed")).to_be_focused()
+    page.get_by_role("button", name="Confirm my e-mail address").click()
+    expect(page.get_by_role("heading", name="Your e-mail address is confirmed")).to_be_focused()
     assert fake_api.verified
     assert fake_api.requests == [("verify-email", {"token": "T.1-x_y"})]
 
@@ -165,10 +165,13 @@ def test_a_refused_e_mail_address_is_named_beside_its_field(page, base_url, fake
 @pytest.mark.parametrize(
     ("instead", "sentence"),
     [
-        (bad("too_many_requests", "Too many tries. Wait a minute.", 429), "Too many tries."),
+        (bad("too_many_requests", "Too many attempts. Wait a minute.", 429), "Too many attempts."),
         (bad("unavailable", "Try again in a moment.", 503), "Try again in a moment."),
-        (("<h1>Bad gateway</h1>", 502), "The service cannot do this right now."),
-        (("null", 200, {"Content-Type": "application/json"}), "The service cannot do this"),
+        (("<h1>Bad gateway</h1>", 502), "The service is temporarily unavailable."),
+        (
+            ("null", 200, {"Content-Type": "application/json"}),
+            "The service is temporarily unavailable",
+        ),
     ],
     ids=["too many", "unavailable", "a proxy's page", "nonsense"],
 )
@@ -192,7 +195,7 @@ def test_a_lost_connection_is_explained_and_can_be_repeated(page, base_url, fake
     page.route("**/api/**", lambda route: route.abort())
     open_link(page, base_url, "verify-email")
     page.get_by_role("button").click()
-    expect(page.get_by_role("alert")).to_contain_text("The service did not answer.")
+    expect(page.get_by_role("alert")).to_contain_text("The service did not respond.")
 
     page.unroute("**/api/**")
     page.get_by_role("button").click()
@@ -252,7 +255,7 @@ def test_a_screen_reader_finds_every_part_by_name(page, base_url):
     expect(page.locator("main")).to_match_aria_snapshot("""
       - main:
         - heading "Get a new link" [level=1]
-        - paragraph: /This page works from the link/
+        - paragraph: /This page needs the link/
         - paragraph
         - text: E-mail address
         - textbox "E-mail address"
