@@ -759,14 +759,6 @@ def test_streak_goes_by_the_time_zone_of_the_settings(school):
     }
 
 
-def test_unknown_time_zone_of_the_database_is_taken_for_utc(app, school):
-    school.course()
-    school.lesson("1")
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(timezone="Atlantis/Capital"))
-    assert school.progress()["currentStreak"] == 1
-
-
 def test_learners_see_their_own_records_only(school, make_user):
     other = make_user("other")
     for kind in KINDS:
