@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 from alembic.config import Config
 from helpers import PASSWORD, SECRET, UNREACHABLE, registration, rows, success
-from real_service import MailServer, finish, free_port, production, python
-from sqlalchemy import insert, update
+from sqlalchemy import update
 
 import database
 from app import create_app
@@ -83,16 +82,6 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     assert count(app, UserSession) == 0
 
 
-def test_prune_takes_more_than_one_batch(app, run):
-    moment = clock.utcnow()
-    rows = [{"session_id": f"{number}", "expires_at": moment} for number in range(2500)]
-    with app.app_context(), transaction() as session:
-        session.execute(insert(DeniedSession), rows)
-    output, status = run("prune")
-    assert "denylist: 2500 removed\n" in output
-    assert status == 0
-
-
 def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
     database.enable_migrations(app)
     printed = []  # past click, to the standard output of the moment when Alembic was imported
@@ -101,21 +90,6 @@ def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
     assert run("db", "current")[1] == 0
     assert printed == [f"{database.SCHEMA_REVISION} (head)"]
     assert run("db", "check")[1] == 0
-
-
-def test_mail_send_works_as_a_scheduler_calls_it(database_url, make_app):
-    mail_server = MailServer()
-    app = make_app()
-    register(app.test_client(), "scheduled")
-    env = production(database_url, mail_server.port, free_port())
-    mail_server.start()
-    try:
-        ((status, output),) = finish([python("-m", "flask", "mail", "send", env=env)])
-        assert (status, "1 sent, 0 failed, 0 dropped" in output) == (0, True), output
-        mail_server.wait_for("scheduled@example.org", "Confirm your e-mail address")
-    finally:
-        mail_server.stop()
-    assert count(app, OutboxMail) == 0
 
 
 @pytest.mark.parametrize(

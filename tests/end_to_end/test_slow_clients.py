@@ -1,8 +1,6 @@
 """Clients that keep the service waiting, and those that send what is not HTTP."""
 
-import io
 import json
-import os
 import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from gunicorn.http import errors as unread
-from PIL import Image
-from real_service import deployed, read_answer, registration
+from real_service import deployed, registration
 from sqlalchemy import URL
 
 from config import ROOT, Settings
@@ -274,35 +271,6 @@ def test_slow_clients_do_not_keep_a_service_that_is_told_to_stop(tmp_path, mail_
         service.stop()
         assert time.monotonic() - started < LONGEST + 3
     assert "Traceback" not in log.read_text()
-
-
-def test_a_slow_but_steady_upload_is_taken(service, login):
-    token = service.call("POST", "/api/auth/login", login).data["accessToken"]
-    file = io.BytesIO()
-    Image.frombytes("RGB", (260, 260), os.urandom(3 * 260 * 260)).save(file, "PNG")
-    body = (
-        b'--b\r\nContent-Disposition: form-data; name="avatar"; filename="me"\r\n\r\n'
-        + file.getvalue()
-        + b"\r\n--b--\r\n"
-    )
-    assert len(body) > 200_000
-
-    def slowly():
-        for start in range(0, len(body), 10_000):
-            yield body[start : start + 10_000]
-            time.sleep(0.1)  # in all, longer than SILENCE
-
-    connection = service.connect()
-    try:
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": "multipart/form-data; boundary=b",
-            "Content-Length": str(len(body)),
-        }
-        connection.request("POST", "/api/users/avatar", slowly(), headers)
-        assert read_answer(connection).status == 200
-    finally:
-        connection.close()
 
 
 def test_a_download_arrives_whole(service):
