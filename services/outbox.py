@@ -105,8 +105,8 @@ def send_all() -> Tally:
 def _claim(due: ColumnElement[bool]) -> _Claim | None:
     """Claim a due e-mail and count the attempt; None if none is due.
 
-    Those with the fewest attempts come first, so that e-mails that keep failing do not delay new
-    ones.
+    Those with the fewest attempts come first, so that e-mails that keep failing do not delay others
+    that are due.
     """
     # SQLite ignores SKIP LOCKED and does not need it: it runs one write transaction at a time.
     first = (

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sqlite3
 import threading
 import time
 from http import HTTPStatus
@@ -21,6 +22,7 @@ from helpers import (
     success,
 )
 from sqlalchemy import delete, update
+from sqlalchemy.exc import OperationalError
 
 import errors
 from core.passwords import Hasher, HasherBusy
@@ -155,13 +157,13 @@ def test_tries_to_register_have_a_limit_too(limited, register):
 
 def test_calls_of_register_count_whatever_their_answer(client, limited, register):
     def invalid():
-        return client.post("/api/auth/register", json={}).status_code
+        return client.post("/api/auth/register", data="no JSON").status_code
 
-    assert invalid() == 400
+    assert invalid() == 415
     with limited.app_context(), transaction() as session:
         tries = update(Counter).where(Counter.key.contains("/registration-tries/"))
         session.execute(tries.values(hits=998))
-    assert [invalid(), invalid(), invalid(), register("late")] == [400, 400, 429, 429]
+    assert [invalid(), invalid(), invalid(), register("late")] == [415, 415, 429, 429]
 
 
 def test_registering_a_stranger_again_and_again_has_a_limit(limited, register):
@@ -679,9 +681,13 @@ def test_a_database_that_goes_away_meanwhile_is_not_asked_again(
 
     monkeypatch.setattr(DatabaseCounters, "add", add)
     with monkeypatch.context() as away:
+        gone = OperationalError("UPDATE", None, sqlite3.OperationalError("gone"))
+        away.setattr("blueprints.auth.transaction", fails_with(gone))
+        failure(log_in_with(PASSWORD), 503, "unavailable")
+        assert asked == [1, 1, 1]
         away.setattr("blueprints.auth.transaction", fails_with(WriteQueueFull))
         failure(log_in_with(PASSWORD), 503, "unavailable")
-    assert asked == [1, 1, 1]
+    assert asked[3:] == [1, 1, 1, -1, -1]  # it works again, and the password was right
 
 
 def fails_with(error):

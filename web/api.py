@@ -123,7 +123,7 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
         if operation.body:
             try:
                 arguments["body"] = _load(operation.body, bodies.json_object())
-            except InvalidRequest:
+            except ApiError:
                 count_invalid(operation.limits)
                 raise
         if operation.upload:

@@ -23,7 +23,7 @@ class Limiter(FixedWindowRateLimiter):
         """Count and return True, or return False when the limit is reached."""
         if isinstance(self.storage, DatabaseCounters):
             key = item.key_for(*identifiers)
-            return self.storage.add(key, item.get_expiry(), cost, limit=item.amount) > 0
+            return self.storage.add(key, item.get_expiry(), cost, limit=item.amount) is not None
         if super().hit(item, *identifiers, cost=cost):
             return True
         self.take_back(item, *identifiers)
@@ -59,15 +59,16 @@ class DatabaseCounters(Storage):
             where=over | (Counter.hits < bindparam("limit", type_=BigInteger)),
         ).returning(Counter.hits)
 
-    def add(self, key: str, expiry: int, amount: int, *, limit: int) -> int:
-        """Count and return the new count, or change nothing and return 0 at the limit."""
+    def add(self, key: str, expiry: int, amount: int, *, limit: int) -> int | None:
+        """Count and return the new count, or change nothing and return None at the limit."""
         now = clock.utcnow()
         row = {"key": key, "hits": amount, "expires_at": now + timedelta(seconds=expiry)}
         with one_statement() as connection:
-            return connection.scalar(self._upsert, {**row, "now": now, "limit": limit}) or 0
+            parameters = {**row, "now": now, "limit": limit}
+            return cast("int | None", connection.scalar(self._upsert, parameters))
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return self.add(key, expiry, amount, limit=sys.maxsize)
+        return self.add(key, expiry, amount, limit=sys.maxsize) or 0
 
     def get(self, key: str) -> int:
         return self._window(key)[0]

@@ -23,6 +23,7 @@ from flask import Flask, current_app, g
 from limits import parse
 from limits.errors import StorageError
 from limits.storage import storage_from_string
+from sqlalchemy.exc import DBAPIError
 from werkzeug.local import LocalProxy
 
 import errors
@@ -173,7 +174,8 @@ def _count(counters: list[_Counter]) -> _Counter | None:
 
 def _settle(counters: list[_Counter], error: Exception | None) -> None:
     """Change the counts by the outcome of a call: what the view raised, or None."""
-    if error and is_unavailable(error) and not settings.ratelimit_storage_uri:
+    unreachable = isinstance(error, DBAPIError) and is_unavailable(error)
+    if unreachable and not settings.ratelimit_storage_uri:
         return  # the counters are in the same database; do not time out twice
     wrong = isinstance(error, errors.InvalidCredentials | errors.WrongPassword)
     fault = error is not None and not (isinstance(error, errors.ApiError) and error.status < 500)
