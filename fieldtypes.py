@@ -4,7 +4,7 @@ They convert nothing that is of another JSON type, and they say in a sentence wh
 """
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import email_validator
@@ -18,6 +18,7 @@ MAX_ADDRESS = 1024
 MAX_LINK = 200
 # With as many digits of a second as anybody has a use for.
 MAX_TIME = 64
+TIME = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
 # How far the clock of another machine may be ahead of ours.
 CLOCK_TOLERANCE = timedelta(minutes=5)
 
@@ -25,11 +26,15 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 # mail to show. This list is the library's documented switch.
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
-# What Unicode calls white space, without the four control characters that Python counts too.
-WHITE_SPACE = "".join(
-    char for char in map(chr, range(0x3001)) if char.isspace() and not "\x1c" <= char <= "\x1f"
-)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Sets of characters, for regular expressions of Python and of JavaScript (in the OpenAPI document).
+# White space is what Unicode calls so, without four control characters that Python counts too.
+_SPACES = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CONTROLS = r"\u0000-\u001f\u007f-\u009f"
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+WHITE_SPACE = "".join(re.findall(f"[{_SPACES}]", "".join(map(chr, range(0x3001)))))
+_DOMAIN = r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,}\.?"
+_HOST = rf"({_DOMAIN}|localhost|\[[0-9A-Fa-f]*:[0-9A-Fa-f:]+\])"
+_URI = rf"^https?://{_HOST}(:[0-9]+)?(/|[/?#][!#-;=?-\[\]_a-z~]+)?$"
 _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?")
 _check_link = validate.URL(schemes={"http", "https"})
 
@@ -58,40 +63,50 @@ def example(value: Any) -> dict[str, Any]:
 class Text(fields.String):
     """A trimmed string without control characters."""
 
+    trimmed = WHITE_SPACE
     forbidden = _CONTROL
+    # What the OpenAPI document says about every field of this type.
+    described: dict[str, Any] = {"pattern": f"^[{_SPACES}]*[^{_CONTROLS}]*[{_SPACES}]*$"}
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs).strip(WHITE_SPACE)
+    def __init__(self, *, metadata: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(metadata={**self.described, **(metadata or {})}, **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs).strip(self.trimmed)
         if self.forbidden.search(text):
             raise ValidationError("Control characters are not allowed.")
+        return self.converted(text)
+
+    def converted(self, text: str) -> Any:
         return text
+
+
+class FilledText(Text):
+    """A text that is not empty when it is trimmed."""
+
+    described = {"pattern": f"^[{_SPACES}]*[^{_SPACES}{_CONTROLS}][^{_CONTROLS}]*[{_SPACES}]*$"}
 
 
 class Email(Text):
     """An e-mail address, in the form under which it is stored."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"format": "email", "maxLength": 254}
-        super().__init__(metadata={**described, **example("me@example.org")}, **kwargs)
+    described = {"format": "email", "maxLength": 254, **example("me@example.org")}
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        address = normalise_email(super()._deserialize(value, attr, data, **kwargs))
+    def converted(self, text: str) -> str:
+        address = normalise_email(text)
         if address is None:
             raise ValidationError("Not a valid email address.")
         return address
 
 
-class NewPassword(fields.String):
+class NewPassword(Text):
     """A password to be set, in its NFKC form, never trimmed. `services.accounts` judges it."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"format": "password", "maxLength": passwords.MAX_LENGTH}
-        super().__init__(metadata={**described, **example("try something new")}, **kwargs)
+    trimmed = ""
+    described = {"format": "password", "maxLength": passwords.MAX_LENGTH}
+    described |= {"pattern": f"^[^{_CONTROLS}]*$", **example("try something new")}
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        text = super()._deserialize(value, attr, data, **kwargs)
-        if _CONTROL.search(text):
-            raise ValidationError("Control characters are not allowed.")
+    def converted(self, text: str) -> str:
         try:
             return passwords.normalise(text)
         except passwords.PasswordTooLong:
@@ -101,18 +116,18 @@ class NewPassword(fields.String):
 class Prose(Text):
     """A trimmed text with line breaks."""
 
-    forbidden = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+    forbidden = re.compile(rf"(?![\n\r])[{_CONTROLS}]")
+    described = {"pattern": rf"^[{_SPACES}]*([^{_CONTROLS}]|[\n\r])*[{_SPACES}]*$"}
 
 
 class Link(Text):
     """An http or https URL, or an empty text."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"maxLength": MAX_LINK, "description": "An http or https URL, or empty."}
-        super().__init__(metadata={**described, **example("https://example.org/me")}, **kwargs)
+    described = {"maxLength": MAX_LINK, "description": "An http or https URL, or empty."}
+    described |= {"anyOf": [{"format": "uri", "pattern": _URI}, {"maxLength": 0}]}
+    described |= example("https://example.org/me")
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        link = super()._deserialize(value, attr, data, **kwargs)
+    def converted(self, link: str) -> str:
         if len(link) > MAX_LINK:
             raise ValidationError(f"Longer than maximum length {MAX_LINK}.")
         if link:
@@ -126,12 +141,11 @@ class Link(Text):
 class Language(Text):
     """A BCP 47 language tag, in its standard form."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"maxLength": locales.MAX_LANGUAGE_LENGTH, "description": "A BCP 47 tag."}
-        super().__init__(metadata={**described, **example("pt-BR")}, **kwargs)
+    described = {"maxLength": locales.MAX_LANGUAGE_LENGTH, "description": "A BCP 47 tag."}
+    described |= {"pattern": "^[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*$", **example("pt-BR")}
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        tag = locales.standard_language(super()._deserialize(value, attr, data, **kwargs))
+    def converted(self, text: str) -> str:
+        tag = locales.standard_language(text)
         if tag is None:
             raise ValidationError("Not a language tag such as en or pt-BR.")
         return tag
@@ -140,12 +154,13 @@ class Language(Text):
 class Zone(Text):
     """The IANA name of a time zone."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"maxLength": 64, "description": "An IANA time zone."}
-        super().__init__(metadata={**described, **example("Europe/Berlin")}, **kwargs)
+    _names = sorted(locales.time_zones())
+    # The constants of generated clients, since some names differ in signs alone.
+    _constants = [re.sub(r"\W", "_", name.replace("+", "_plus_")) for name in _names]
+    described = {"enum": _names, "x-enum-varnames": _constants, **example("Europe/Berlin")}
+    described |= {"description": "An IANA time zone."}
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
-        name = super()._deserialize(value, attr, data, **kwargs)
+    def converted(self, name: str) -> str:
         if name not in locales.time_zones():
             raise ValidationError("Not a time zone such as Europe/Berlin.")
         return name
@@ -163,10 +178,8 @@ class Flag(fields.Boolean):
 class FlagInQuery(fields.Boolean):
     """`true` or `false` in a URL."""
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
-        if value not in ("true", "false"):
-            raise self.make_error("invalid", input=value)
-        return bool(value == "true")
+    truthy = {"true"}
+    falsy = {"false"}
 
 
 class NumberInQuery(fields.Integer):
@@ -181,13 +194,13 @@ class NumberInQuery(fields.Integer):
 class Time(Text):
     """An RFC 3339 time with an offset, in UTC from here on. `past`: of what has happened."""
 
+    described = TIME
+
     def __init__(self, *, past: bool, **kwargs: Any) -> None:
         self._past = past
-        described = {"format": "date-time", **example("2026-11-20T09:31:00Z")}
-        super().__init__(metadata=described, **kwargs)
+        super().__init__(**kwargs)
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
-        text = super()._deserialize(value, attr, data, **kwargs)
+    def converted(self, text: str) -> datetime:
         try:
             moment = clock.parse_rfc3339(text[: MAX_TIME + 1])
         except ValueError:
@@ -201,8 +214,7 @@ class Moment(Field[str]):
     """A moment on its way out, as RFC 3339 in UTC."""
 
     def __init__(self, **kwargs: Any) -> None:
-        described = {"type": "string", "format": "date-time", **example("2026-11-20T09:31:00Z")}
-        super().__init__(metadata=described, **kwargs)
+        super().__init__(metadata={"type": "string", **TIME}, **kwargs)
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:
         return None if value is None else clock.rfc3339(value)

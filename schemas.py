@@ -11,6 +11,7 @@ from marshmallow.fields import Field
 from core.roles import Role
 from fieldtypes import (
     Email,
+    FilledText,
     Flag,
     FlagInQuery,
     IsSet,
@@ -89,8 +90,8 @@ class Register(Shape):
     )
     email = Email(required=True)
     password = NewPassword(required=True)
-    first_name = Text(required=True, **NAME, metadata=example("First"))
-    last_name = Text(required=True, **NAME, metadata=example("Last"))
+    first_name = FilledText(required=True, **NAME, metadata=example("First"))
+    last_name = FilledText(required=True, **NAME, metadata=example("Last"))
 
 
 class Registered(Answer):
@@ -178,8 +179,8 @@ class DeleteAccount(Shape):
 
 
 class ProfileChanges(Shape):
-    first_name = Text(**NAME, metadata=example("First"))
-    last_name = Text(**NAME, metadata=example("Last"))
+    first_name = FilledText(**NAME, metadata=example("First"))
+    last_name = FilledText(**NAME, metadata=example("Last"))
     bio = Prose(validate=validate.Length(max=500), metadata=example("I learn\nby doing."))
     location = Text(validate=validate.Length(max=100), metadata=example("Lisbon"))
     website = Link()
@@ -192,7 +193,9 @@ class PublicFields(Answer):
     username = fields.String()
     first_name = fields.String()
     last_name = fields.String()
-    avatar = fields.String(metadata={"description": "URL of a square picture; needs no token."})
+    avatar = fields.String(
+        metadata={"format": "uri", "description": "URL of a square picture; needs no token."}
+    )
     bio = fields.String()
     location = fields.String()
     website = fields.String()
@@ -239,7 +242,9 @@ class PublicRecord(PublicFields):
 
 
 class AvatarUrl(Answer):
-    avatar = fields.String(metadata={"description": "URL of the picture; needs no token."})
+    avatar = fields.String(
+        metadata={"format": "uri", "description": "URL of the picture; needs no token."}
+    )
 
 
 class Privacy(Answer):
@@ -312,7 +317,7 @@ class CertificatePath(Shape):
 
 
 class CourseDelivery(Shape):
-    name = Text(**TITLE, metadata=example("Python for beginners"))
+    name = FilledText(**TITLE, metadata=example("Python for beginners"))
     lessons = fields.Integer(**A_NUMBER, validate=validate.Range(1, 10_000), metadata=example(12))
 
 
@@ -322,13 +327,13 @@ class LessonDelivery(Shape):
 
 
 class AchievementDelivery(Shape):
-    name = Text(**TITLE, metadata=example("First steps"))
+    name = FilledText(**TITLE, metadata=example("First steps"))
     earned_at = Time(past=True)
 
 
 class CertificateDelivery(Shape):
     course_id = Text(**RECORD_ID)
-    course_name = Text(**TITLE, metadata=example("Python for beginners"))
+    course_name = FilledText(**TITLE, metadata=example("Python for beginners"))
     issued_at = Time(past=True)
     expires_at = Time(past=False)
     credential_url = Link(load_default="")

@@ -5,9 +5,11 @@ import re
 import pytest
 from endpoints import ENDPOINTS, GUARDED
 from helpers import success
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 import errors
+import schemas
 from core.roles import Role
 from web.openapi import possible_errors, successes
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 # Of no single endpoint: they are the answer where there is none.
 OF_THE_ROUTER = {errors.MethodNotAllowed}
+ERROR = {"$ref": "#/components/schemas/Error"}
 
 
 @pytest.fixture
@@ -22,10 +25,12 @@ def document(client):
     return client.get("/openapi.json").get_json()
 
 
-def resolve(document, schema):
-    while "$ref" in schema:
-        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    return schema
+def resolve(document, found):
+    """Return what a reference names, with what stands beside the reference in its place."""
+    if "$ref" not in found:
+        return found
+    _, _, kind, name = found["$ref"].split("/")
+    return {**document["components"][kind][name], **found}
 
 
 def operation_of(document, endpoint):
@@ -68,7 +73,6 @@ def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
     assert document["components"]["securitySchemes"] == {
         "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     }
-    # No requirement for all: what names none of its own is open.
     assert "security" not in document
     for endpoint in ENDPOINTS:
         operation = operation_of(document, endpoint)
@@ -77,12 +81,12 @@ def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
             # A scheme with no roles takes all of them.
             (security,) = operation["security"]
             assert (security["bearer"] or [*Role]) == roles, endpoint
-            answer = operation["responses"]["401"]
+            answer = resolve(document, operation["responses"]["401"])
             assert "WWW-Authenticate" in answer["headers"]
-            codes = content_of(answer)["properties"]["error"]["properties"]["code"]["enum"]
-            assert {"token_missing", "token_invalid", "token_expired", "token_revoked"} <= {*codes}
+            codes = codes_of(answer)
+            assert {"token_missing", "token_invalid", "token_expired", "token_revoked"} <= codes
         else:
-            assert "security" not in operation, endpoint
+            assert operation["security"] == [], endpoint
 
 
 def test_unguarded_endpoints_do_answer_without_a_token(client):
@@ -112,26 +116,92 @@ def test_every_path_parameter_is_described(document):
             assert found == {*re.findall(r"{(\w+)}", path)}, (name, path)
 
 
+def codes_of(answer):
+    return {*re.findall(r"`(\w+)`: ", answer["description"])}
+
+
 def test_every_error_can_be_found_in_the_document(document):
     told = set()
     for _, operation in operations(document):
         for status, answer in operation["responses"].items():
-            if int(status) >= 400:
-                told |= {*content_of(answer)["properties"]["error"]["properties"]["code"]["enum"]}
+            told |= codes_of(answer) if int(status) >= 400 else set()
     assert told == {kind.code for kind in errors.all_errors() if kind not in OF_THE_ROUTER}
+
+
+def test_all_errors_are_one_named_schema_in_named_responses(document):
+    for name, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                assert answer.keys() == {"$ref", "description"}, name
+                assert answer["$ref"].startswith("#/components/responses/"), name
+                assert content_of(resolve(document, answer)) == ERROR, name
+    assert all(content_of(found) == ERROR for found in document["components"]["responses"].values())
+    error = document["components"]["schemas"]["Error"]
+    assert {*error["required"]} == {*error["properties"]} == {"success", "message", "error"}
+    assert error["properties"]["success"] == {"const": False}
+    detail = resolve(document, error["properties"]["error"])
+    assert detail["required"] == ["code"]
+    assert detail["properties"]["code"]["enum"] == [kind.code for kind in errors.all_errors()]
 
 
 def test_error_answers_tell_status_codes_and_headers(document):
     for endpoint in ENDPOINTS:
         answers = operation_of(document, endpoint)["responses"]
-        for kind in possible_errors(endpoint.operation):
-            answer = answers[str(kind.status)]
-            schema = content_of(answer)
-            assert {*schema["required"]} == {"success", "message", "error"}
-            assert kind.code in schema["properties"]["error"]["properties"]["code"]["enum"]
+        possible = possible_errors(endpoint.operation)
+        for kind in possible:
+            answer = resolve(document, answers[str(kind.status)])
+            assert codes_of(answer) == {one.code for one in possible if one.status == kind.status}
             assert kind.message in answer["description"]
             assert ("Retry-After" in answer["headers"]) >= (kind.retry_after is not None)
+            assert resolve(document, answer["headers"]["X-Request-ID"])["required"]
         assert {"500", "503"} <= answers.keys() or endpoint.rule == "/healthz"
+
+
+def test_document_is_small_and_names_its_server_and_licence(client, document):
+    assert len(client.get("/openapi.json").data) < 120_000
+    assert document["servers"] == [{"url": "/"}]
+    assert document["info"]["license"] == {"name": "MIT", "identifier": "MIT"}
+
+
+# What the fields take and what they refuse, as far as a schema can tell them apart.
+SAMPLES = [
+    *(("Register", "firstName", text) for text in ("", " ", "\n", "a", " a ", "\na\u2003", "a\nb")),
+    *(("Register", "firstName", text) for text in ("\x1c", "\x1ca", "a\x85", "a\x85b", "é\ufeff")),
+    *(("Register", "password", text) for text in ("Tr4vel\tMug", "Tr4vel-Mug-Blue-42 ", "\x7f")),
+    *(("ProfileChanges", "location", text) for text in ("", "\t", "a\tb", "a\t", "Lisbon\x00")),
+    *(
+        ("ProfileChanges", "bio", text)
+        for text in ("", "a\nb", "a\r\nb", "a\tb", "\ta\x0b", "\x1f")
+    ),
+    *(("ProfileChanges", "website", text) for text in ("", "http://a.bc", "https://a.bc:8/d?e#f")),
+    *(("ProfileChanges", "website", text) for text in ("a.bc", "ftp://a.bc", "http://a b.cd", "x")),
+    *(
+        ("ProfileChanges", "website", text)
+        for text in ("http://me@a.bc/", "http://a.bc/<", "//a.bc")
+    ),
+    *(("ProfileChanges", "website", text) for text in ("http://localhost", "http://[::1]:80/a")),
+    *(
+        ("SettingsChanges", "timezone", text)
+        for text in ("Europe/Berlin", "Etc/GMT+1", "Factory", "")
+    ),
+    *(("SettingsChanges", "language", text) for text in ("en", "pt-BR", "en_US", "en\n", "", "1a")),
+    *(("Refresh", "refreshToken", text) for text in ("a", "\x00", "a\x9f", "a\n")),
+    *(("CourseDelivery", "name", text) for text in ("Python", "   ", "\x1e", "a\u3000")),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "text"), SAMPLES)
+def test_schemas_take_and_refuse_what_validation_does(document, name, field, text):
+    described = document["components"]["schemas"][name]["properties"][field]
+    refused = getattr(schemas, name)().validate({field: text}, partial=True)
+    assert Draft202012Validator(described).is_valid(text) == (not refused)
+
+
+def test_time_zones_have_distinct_names_in_generated_clients(document):
+    zones = document["components"]["schemas"]["SettingsChanges"]["properties"]["timezone"]
+    names = zones["x-enum-varnames"]
+    assert len({name.upper() for name in names}) == len(names) == len(zones["enum"])
+    assert all(name.isidentifier() for name in names)
 
 
 def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(document):
@@ -156,8 +226,11 @@ def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(documen
 
 def test_every_property_has_a_type(document):
     for name, schema in document["components"]["schemas"].items():
-        for field, described in schema["properties"].items():
-            assert described.keys() & {"type", "$ref", "allOf", "anyOf", "oneOf"}, (name, field)
+        for field, described in schema.get("properties", {}).items():
+            assert described.keys() & {"type", "const", "$ref", "allOf", "anyOf", "oneOf"}, (
+                name,
+                field,
+            )
             if described.get("type") == "string" and endpoint_takes(name):
                 assert described.keys() & {"maxLength", "enum", "const", "format"}, (name, field)
 
@@ -189,8 +262,11 @@ def test_success_answers_are_the_envelope(document):
         }
         for status in successes(endpoint.operation):
             answer = answers[str(status)]
-            schema = content_of(answer)
+            assert content_of(answer).keys() == {"$ref"}
+            schema = resolve(document, content_of(answer))
             assert {*schema["required"]} == {*schema["properties"]} == wanted
             assert schema["properties"]["success"] == {"const": True}
-            assert resolve(document, schema["properties"]["data"])["type"] == "object"
+            data = schema["properties"]["data"]["$ref"].rpartition("/")[2]
+            assert data == getattr(endpoint.operation.answer, "__name__", "Empty")
+            assert document["components"]["schemas"][data]["type"] == "object"
             assert "X-Request-ID" in answer["headers"]

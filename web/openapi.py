@@ -3,7 +3,6 @@
 import functools
 import inspect
 import re
-from collections import defaultdict
 from http import HTTPStatus
 from typing import Any
 
@@ -11,7 +10,7 @@ import orjson
 from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from flask import Flask, Response
-from marshmallow import Schema
+from werkzeug.exceptions import default_exceptions
 
 import errors
 from core.ids import ROW_ID
@@ -33,6 +32,8 @@ without unknown fields; text is trimmed, passwords are not. Every answer carries
 The same API also answers without the prefix `/api`.
 """
 
+LICENSE = {"name": "MIT", "identifier": "MIT"}
+
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "users": "What a user sees and sets, and what others see of a user",
@@ -41,13 +42,17 @@ TAGS = {
     "health": "For supervisors and balancers",
 }
 
+HEADERS = {
+    "X-Request-ID": "Names this request in the log.",
+    "Retry-After": "Seconds to wait before the next try.",
+    "WWW-Authenticate": "The challenge of RFC 6750.",
+}
+
 
 def init_app(app: Flask) -> None:
     """Serve the document at /openapi.json."""
 
-    @functools.cache
-    def document() -> bytes:
-        return orjson.dumps(build(app))
+    document = functools.cache(lambda: orjson.dumps(build(app)))
 
     @app.get("/openapi.json")
     def openapi() -> Response:
@@ -60,15 +65,17 @@ def build(app: Flask) -> dict[str, Any]:
         title="Accounts",
         version=VERSION,
         openapi_version="3.1.0",
-        info={"description": DESCRIPTION.strip()},
-        # Relative to the document, so that it is right wherever the service is reached.
-        servers=[{"url": "."}],
+        info={"description": DESCRIPTION.strip(), "license": LICENSE},
+        servers=[{"url": "/"}],
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
-        plugins=[MarshmallowPlugin(schema_name_resolver=_schema_name)],
+        plugins=[MarshmallowPlugin()],
     )
-    spec.components.security_scheme(
-        "bearer", {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
-    )
+    bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+    spec.components.security_scheme("bearer", bearer)
+    for name, text in HEADERS.items():
+        header = {"description": text, "required": True, "schema": {"type": "string"}}
+        spec.components.header(name, header)
+    _add_error(spec)
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
         operation: Operation | None = getattr(view, "operation", None)
@@ -77,7 +84,7 @@ def build(app: Flask) -> dict[str, Any]:
             continue
         method = next(iter((rule.methods or set()) - {"HEAD", "OPTIONS"})).lower()
         path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", rule.rule)
-        described = _describe(operation, inspect.getdoc(view) or "")
+        described = _describe(spec, operation, inspect.getdoc(view) or "")
         described |= {"operationId": camel_case(name), "tags": [tag]}
         shaped = operation.path_shape().fields if operation.path_shape else {}
         parameters: list[Any] = [_row_id(name) for name in sorted(rule.arguments - {*shaped})]
@@ -91,24 +98,22 @@ def build(app: Flask) -> dict[str, Any]:
     return spec.to_dict()
 
 
-def _describe(operation: Operation, text: str) -> dict[str, Any]:
+def _describe(spec: APISpec, operation: Operation, text: str) -> dict[str, Any]:
     summary, _, description = text.partition("\n\n")
-    described: dict[str, Any] = {"summary": summary, "responses": _responses(operation)}
-    if operation.limits:
-        description = "\n\n".join(filter(None, (description, _limits(operation))))
-    if description:
+    described: dict[str, Any] = {"summary": summary, "security": []}
+    described["responses"] = _responses(spec, operation)
+    if description := "\n\n".join(filter(None, (description, _limits(operation)))):
         described["description"] = description
     if operation.role:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
-        least = [role for role in Role if role.includes(operation.role)]
-        described["security"] = [{"bearer": [] if len(least) == len(Role) else least}]
-    content: dict[str, Any] = {}
+        allowed = [role for role in Role if role.includes(operation.role)]
+        described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
     if operation.body:
-        content = {"application/json": {"schema": operation.body}}
+        described["requestBody"] = {"required": True, "content": _json(operation.body)}
     if operation.upload:
-        content = {"multipart/form-data": {"schema": _form(operation.upload)}}
-    if content:
-        described["requestBody"] = {"required": True, "content": content}
+        file = {operation.upload: {"type": "string", "format": "binary"}}
+        form = {"schema": _object(file) | {"additionalProperties": False}}
+        described["requestBody"] = {"required": True, "content": {"multipart/form-data": form}}
     return described
 
 
@@ -121,36 +126,20 @@ def _limits(operation: Operation) -> str:
     return " ".join(sentences)
 
 
-def _form(name: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": [name],
-        "properties": {name: {"type": "string", "format": "binary"}},
-        "additionalProperties": False,
-    }
-
-
-def _responses(operation: Operation) -> dict[str, Any]:
-    by_status: dict[int, list[type[errors.ApiError]]] = defaultdict(list)
-    for error in possible_errors(operation):
-        by_status[error.status].append(error)
-    responses = {
+def _responses(spec: APISpec, operation: Operation) -> dict[str, Any]:
+    responses: dict[str, Any] = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "headers": _headers(),
-            "content": {"application/json": {"schema": _success(operation)}},
+            "headers": _headers("X-Request-ID"),
+            "content": _json(_ref(_envelope(spec, operation))),
         }
         for status in successes(operation)
     }
-    for status, kinds in sorted(by_status.items()):
-        extra = ["Retry-After"] if any(kind.retry_after for kind in kinds) else []
-        if operation.role and status == HTTPStatus.UNAUTHORIZED:
-            extra.append("WWW-Authenticate")
-        responses[str(status)] = {
-            "description": " ".join(f"`{kind.code}`: {kind.message}" for kind in kinds),
-            "headers": _headers(*extra),
-            "content": {"application/json": {"schema": _failure(kinds)}},
-        }
+    possible = possible_errors(operation)
+    for status in sorted({kind.status for kind in possible}):
+        # The description beside a reference replaces the one of the named response.
+        reference = _ref(_failure(spec, operation, status), "responses")
+        responses[str(status)] = {**reference, "description": _codes(possible, status)}
     return responses
 
 
@@ -181,47 +170,62 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     return [kind for kind in errors.all_errors() if kind in kinds]
 
 
-def _success(operation: Operation) -> dict[str, Any]:
-    properties: dict[str, Any] = {"success": {"const": True}}
-    if operation.message:
-        properties["message"] = {"type": "string"}
-    properties["data"] = operation.answer or {"type": "object", "maxProperties": 0}
+def _envelope(spec: APISpec, operation: Operation) -> str:
+    """Return the name of the schema of a success. Adds it, if it is new."""
+    data = operation.answer.__name__ if operation.answer else "Empty"
+    name = f"{data}EnvelopeWithMessage" if operation.message else f"{data}Envelope"
+    if data not in spec.components.schemas:
+        empty = None if operation.answer else {"type": "object", "maxProperties": 0}
+        spec.components.schema(data, empty, schema=operation.answer)
+    if name not in spec.components.schemas:
+        message = {"message": {"type": "string"}} if operation.message else {}
+        properties = {"success": {"const": True}, **message, "data": _ref(data)}
+        spec.components.schema(name, _object(properties))
+    return name
+
+
+def _failure(spec: APISpec, operation: Operation, status: int) -> str:
+    """Return the name of the response to all errors of a status. Adds it, if it is new."""
+    name, extra = default_exceptions[status].__name__, []
+    if status == HTTPStatus.UNAUTHORIZED and operation.role:
+        name, extra = "TokenRefused", ["WWW-Authenticate"]
+    elif any(kind.retry_after for kind in errors.all_errors() if kind.status == status):
+        extra = ["Retry-After"]
+    if name not in spec.components.responses:
+        text, headers = _codes(errors.all_errors(), status), _headers("X-Request-ID", *extra)
+        answer = {"description": text, "headers": headers, "content": _json(_ref("Error"))}
+        spec.components.response(name, answer)
+    return name
+
+
+def _add_error(spec: APISpec) -> None:
+    """Add the schema of all errors."""
+    text = "What is wrong with single fields: lists of sentences by name."
+    code = {"type": "string", "enum": [kind.code for kind in errors.all_errors()]}
+    detail = {"code": code, "fields": {"type": "object", "description": text}}
+    spec.components.schema("ErrorDetail", _object(detail) | {"required": ["code"]})
+    envelope = {"success": {"const": False}, "message": {"type": "string"}}
+    spec.components.schema("Error", _object({**envelope, "error": _ref("ErrorDetail")}))
+
+
+def _codes(kinds: list[type[errors.ApiError]], status: int) -> str:
+    return " ".join(f"`{kind.code}`: {kind.message}" for kind in kinds if kind.status == status)
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "required": [*properties], "properties": properties}
 
 
-def _failure(kinds: list[type[errors.ApiError]]) -> dict[str, Any]:
-    detail = {
-        "type": "object",
-        "required": ["code"],
-        "properties": {
-            "code": {"type": "string", "enum": [kind.code for kind in kinds]},
-            "fields": {
-                "type": "object",
-                "description": "What is wrong with single fields: lists of sentences by name.",
-            },
-        },
-    }
-    return {
-        "type": "object",
-        "required": ["success", "message", "error"],
-        "properties": {
-            "success": {"const": False},
-            "message": {"type": "string"},
-            "error": detail,
-        },
-    }
+def _ref(name: str, kind: str = "schemas") -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def _headers(*extra: str) -> dict[str, Any]:
-    texts = {
-        "X-Request-ID": "Names this request in the log.",
-        "Retry-After": "Seconds to wait before the next try.",
-        "WWW-Authenticate": "The challenge of RFC 6750.",
-    }
-    return {
-        name: {"description": texts[name], "required": True, "schema": {"type": "string"}}
-        for name in ("X-Request-ID", *extra)
-    }
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _headers(*names: str) -> dict[str, Any]:
+    return {name: _ref(name, "headers") for name in names}
 
 
 def _row_id(name: str) -> dict[str, Any]:
@@ -231,8 +235,3 @@ def _row_id(name: str) -> dict[str, Any]:
         "required": True,
         "schema": {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"},
     }
-
-
-def _schema_name(schema: type[Schema] | Schema) -> str:
-    cls = schema if isinstance(schema, type) else type(schema)
-    return cls.__name__
