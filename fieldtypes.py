@@ -13,14 +13,11 @@ from marshmallow.fields import Field
 
 from core import clock, locales, passwords
 
-# Characters of what is tried as an e-mail address at all; real ones have 254 at most.
-MAX_ADDRESS = 1024
+MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 MAX_LINK = 200
-# With as many digits of a second as anybody has a use for.
-MAX_TIME = 64
+MAX_TIME = 64  # with more digits of a second than a client needs
 TIME = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
-# How far the clock of another machine may be ahead of ours.
-CLOCK_TOLERANCE = timedelta(minutes=5)
+CLOCK_TOLERANCE = timedelta(minutes=5)  # how far the clock of a client may be ahead of ours
 
 # Reserved names such as school.test are refused by default; whether mail gets there is for the
 # mail to show. This list is the library's documented switch.
@@ -78,6 +75,7 @@ class Text(fields.String):
         return self.converted(text)
 
     def converted(self, text: str) -> Any:
+        """Return the value of a trimmed text. Raises ValidationError for a text that has none."""
         return text
 
 

@@ -68,6 +68,7 @@ NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}
 ROLE: dict[str, Any] = {"validate": validate.OneOf([*Role]), "metadata": example("instructor")}
 A_TOKEN: dict[str, Any] = {"required": True, "validate": validate.Length(max=TOKEN_LENGTH)}
+PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
     "required": True,
@@ -193,9 +194,7 @@ class PublicFields(Answer):
     username = fields.String()
     first_name = fields.String()
     last_name = fields.String()
-    avatar = fields.String(
-        metadata={"format": "uri", "description": "URL of a square picture; needs no token."}
-    )
+    avatar = fields.String(metadata=PICTURE)
     bio = fields.String()
     location = fields.String()
     website = fields.String()
@@ -242,9 +241,7 @@ class PublicRecord(PublicFields):
 
 
 class AvatarUrl(Answer):
-    avatar = fields.String(
-        metadata={"format": "uri", "description": "URL of the picture; needs no token."}
-    )
+    avatar = fields.String(metadata=PICTURE)
 
 
 class Privacy(Answer):

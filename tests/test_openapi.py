@@ -184,7 +184,7 @@ SAMPLES = [
         ("SettingsChanges", "timezone", text)
         for text in ("Europe/Berlin", "Etc/GMT+1", "Factory", "")
     ),
-    *(("SettingsChanges", "language", text) for text in ("en", "pt-BR", "en_US", "en\n", "", "1a")),
+    *(("SettingsChanges", "language", text) for text in ("en", "pt-BR", "en_US", "en_", "", "1a")),
     *(("Refresh", "refreshToken", text) for text in ("a", "\x00", "a\x9f", "a\n")),
     *(("CourseDelivery", "name", text) for text in ("Python", "   ", "\x1e", "a\u3000")),
 ]
