@@ -182,7 +182,7 @@ SAMPLES = [
     *(("ProfileChanges", "website", text) for text in ("http://localhost", "http://[::1]:80/a")),
     *(
         ("SettingsChanges", "timezone", text)
-        for text in ("Europe/Berlin", "Etc/GMT+1", "Factory", "")
+        for text in ("Asia/Tokyo", "Etc/GMT+1", "Factory", "x")
     ),
     *(("SettingsChanges", "language", text) for text in ("en", "pt-BR", "en_US", "en_", "", "1a")),
     *(("Refresh", "refreshToken", text) for text in ("a", "\x00", "a\x9f", "a\n")),
@@ -195,13 +195,6 @@ def test_schemas_take_and_refuse_what_validation_does(document, name, field, tex
     described = document["components"]["schemas"][name]["properties"][field]
     refused = getattr(schemas, name)().validate({field: text}, partial=True)
     assert Draft202012Validator(described).is_valid(text) == (not refused)
-
-
-def test_time_zones_have_distinct_names_in_generated_clients(document):
-    zones = document["components"]["schemas"]["SettingsChanges"]["properties"]["timezone"]
-    names = zones["x-enum-varnames"]
-    assert len({name.upper() for name in names}) == len(names) == len(zones["enum"])
-    assert all(name.isidentifier() for name in names)
 
 
 def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(document):
