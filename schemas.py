@@ -31,6 +31,8 @@ from fieldtypes import (
 # either can be, so that an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
 TOKEN_LENGTH = 4096
+# For the OpenAPI document. A text with other characters is not one of our tokens.
+TOKEN = {"pattern": "^[A-Za-z0-9._-]*$"}
 
 
 def camel_case(name: str) -> str:
@@ -111,7 +113,7 @@ class Login(Shape):
 
 
 class Refresh(Shape):
-    refresh_token = Text(**A_TOKEN, metadata=example("<REFRESH_TOKEN>"))
+    refresh_token = Text(**A_TOKEN, metadata=TOKEN | example("REFRESH_TOKEN"))
 
 
 class Address(Shape):
@@ -119,7 +121,7 @@ class Address(Shape):
 
 
 class MailToken(Shape):
-    token = Text(**A_TOKEN, metadata=example("<TOKEN_OF_THE_MAIL>"))
+    token = Text(**A_TOKEN, metadata=TOKEN | example("TOKEN_OF_THE_MAIL"))
 
 
 class ResetPassword(MailToken):

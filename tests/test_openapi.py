@@ -237,6 +237,10 @@ def test_every_body_has_an_example_that_passes_its_own_rules(document):
     for endpoint in ENDPOINTS:
         if endpoint.operation.body:
             endpoint.operation.body().load(endpoint.example)
+            schema = resolve(document, content_of(operation_of(document, endpoint)["requestBody"]))
+            for field, example in endpoint.example.items():
+                inner = {**document, **schema["properties"][field]}
+                assert Draft202012Validator(inner).is_valid(example), (endpoint, field)
 
 
 def test_example_of_registration_and_login_works_as_it_stands(client):
