@@ -31,7 +31,7 @@ _CONTROL = re.compile(f"[{_CONTROLS}]")
 WHITE_SPACE = "".join(re.findall(f"[{_SPACES}]", "".join(map(chr, range(0x3001)))))
 _DOMAIN = r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,}\.?"
 _HOST = rf"({_DOMAIN}|localhost|\[[0-9A-Fa-f]*:[0-9A-Fa-f:]+\])"
-_URI = rf"^https?://{_HOST}(:[0-9]+)?(/|[/?#][!#-;=?-\[\]_a-z~]+)?$"
+_URI = rf"https?://{_HOST}(:[0-9]+)?(/|[/?#][!#-;=?-\[\]_a-z~]+)?"
 _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?")
 _check_link = validate.URL(schemes={"http", "https"})
 
@@ -63,7 +63,7 @@ class Text(fields.String):
     trimmed = WHITE_SPACE
     forbidden = _CONTROL
     # What the OpenAPI document says about every field of this type.
-    described: dict[str, Any] = {"pattern": f"^[{_SPACES}]*[^{_CONTROLS}]*[{_SPACES}]*$"}
+    described: dict[str, Any] = {"pattern": f"^[^{_CONTROLS}]*$"}
 
     def __init__(self, *, metadata: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(metadata={**self.described, **(metadata or {})}, **kwargs)
@@ -82,7 +82,7 @@ class Text(fields.String):
 class FilledText(Text):
     """A text that is not empty when it is trimmed."""
 
-    described = {"pattern": f"^[{_SPACES}]*[^{_SPACES}{_CONTROLS}][^{_CONTROLS}]*[{_SPACES}]*$"}
+    described = {"pattern": f"^[^{_CONTROLS}]*[^{_SPACES}{_CONTROLS}][^{_CONTROLS}]*$"}
 
 
 class Email(Text):
@@ -115,15 +115,14 @@ class Prose(Text):
     """A trimmed text with line breaks."""
 
     forbidden = re.compile(rf"(?![\n\r])[{_CONTROLS}]")
-    described = {"pattern": rf"^[{_SPACES}]*([^{_CONTROLS}]|[\n\r])*[{_SPACES}]*$"}
+    described = {"pattern": rf"^([^{_CONTROLS}]|[\n\r])*$"}
 
 
 class Link(Text):
     """An http or https URL, or an empty text."""
 
     described = {"maxLength": MAX_LINK, "description": "An http or https URL, or empty."}
-    described |= {"anyOf": [{"format": "uri", "pattern": _URI}, {"maxLength": 0}]}
-    described |= example("https://example.org/me")
+    described |= {"pattern": f"^({_URI})?$", **example("https://example.org/me")}
 
     def converted(self, link: str) -> str:
         if len(link) > MAX_LINK:
