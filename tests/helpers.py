@@ -91,7 +91,7 @@ def registration(username="newcomer", **changes):
 
 
 def login(client, user, password=""):
-    """Log in a user, or whoever has this e-mail address."""
+    """Log in a user, who may be given by e-mail address alone."""
     body = {
         "email": getattr(user, "email", user),
         "password": password or getattr(user, "password", PASSWORD),
