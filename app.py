@@ -16,7 +16,7 @@ from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from services import sessions
-from web import api, bearer, bodies, error_handlers, headers, limits, logs, openapi
+from web import api, bearer, error_handlers, headers, limits, logs, openapi
 
 # How many threads of a process may wait for the hasher, and for a picture to be made. The others
 # stay free for requests that take a millisecond (`threads` in gunicorn.conf.py).
@@ -57,7 +57,6 @@ def create_app(
     logs.configure(settings)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
-    bodies.init_app(app)
     # A path with a double slash is unknown; a redirect would not be JSON.
     app.url_map.merge_slashes = False
     error_handlers.init_app(app)

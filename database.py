@@ -59,6 +59,9 @@ SILENCE_WAIT = 1.8
 # Seconds that a writer waits for those of its process, and then for those of other processes.
 SQLITE_WAIT = 10
 
+# psycopg has a class for each SQLSTATE. A standby takes no writes.
+_UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
+
 # Connections are in autocommit; a transaction sets one of these levels instead.
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}
 
@@ -193,17 +196,21 @@ class DriverSelect:
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
     def one_or_none(self, **parameters: str) -> Any:
-        """Return the row with its columns as attributes, or None. Raises SQLAlchemy's errors."""
-        with reading() as connection:
-            dialect = connection.dialect
-            sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
-            driver: Any = connection.connection.driver_connection
-            try:
-                found = driver.execute(sql, parameters).fetchone()
-            except dialect.loaded_dbapi.Error:
-                # SQLAlchemy gets the same error, and knows whether the connection is still good.
-                return connection.execute(self.statement, parameters).one_or_none()
-            return row_of(found) if found else None
+        """Return the row with its columns as attributes, or None. Raises the driver's errors."""
+        engine = db.engine
+        dialect = engine.dialect
+        sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
+        pooled = engine.raw_connection()
+        driver: Any = pooled.driver_connection
+        try:
+            found = driver.execute(sql, parameters).fetchone()
+        except dialect.loaded_dbapi.Error as error:
+            pooled.invalidate(error)
+            if dialect.is_disconnect(error, driver, None):
+                engine.dispose()  # the other idle connections are dead, too
+            raise
+        pooled.close()
+        return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
         # Both drivers take parameters by name, but SQLAlchemy uses that for Postgres only.
@@ -289,17 +296,14 @@ def is_unavailable(error: BaseException) -> bool:
     """Whether the database is unreachable or too busy, and not our own SQL wrong."""
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
-    if not isinstance(error, DBAPIError):
-        return False
-    original = error.orig
+    original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         # A plain DatabaseError is a damaged file. SQLITE_ERROR is a mistake in a statement, such as
         # an unknown column.
         mistake = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
         return type(original) in (sqlite3.OperationalError, sqlite3.DatabaseError) and not mistake
-    # psycopg has a class for each SQLSTATE. A standby takes no writes.
-    names = {cls.__name__ for cls in type(original).__mro__}
-    return not names.isdisjoint({"OperationalError", "ReadOnlySqlTransaction"})
+    names = {f"{cls.__module__}.{cls.__name__}" for cls in type(original).__mro__}
+    return not names.isdisjoint(_UNAVAILABLE)
 
 
 def schema_is_current() -> bool:

@@ -1,6 +1,5 @@
 """What the stories in this folder say again and again."""
 
-import io
 import json
 import logging
 import threading
@@ -15,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from database import DriverSelect, reading, transaction
 from extensions import db
 from models import User
+from web.logs import StandardError
 from web.openapi import possible_errors, successes
 
 SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
@@ -221,14 +221,13 @@ class Log:
 
     def __init__(self):
         (handler,) = (h for h in logging.getLogger().handlers if h.get_name() == "accounts")
-        assert isinstance(handler, logging.StreamHandler)
-        self._stream = io.StringIO()
-        handler.setStream(self._stream)
+        assert isinstance(handler, StandardError)
+        self._lines = []
+        handler.write = self._lines.append
 
     def text(self):
-        text = self._stream.getvalue()
-        self._stream.seek(0)
-        self._stream.truncate()
+        text = b"".join(self._lines).decode()
+        self._lines.clear()
         return text
 
     def lines(self):

@@ -11,6 +11,7 @@ import pytest
 from endpoints import API
 from helpers import (
     PASSWORD,
+    Log,
     bearer,
     connections_held,
     failure,
@@ -737,11 +738,12 @@ def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
         assert storage.check()
 
 
-def test_a_reached_limit_is_logged_without_the_email_address(make_app, capsys):
+def test_a_reached_limit_is_logged_without_the_email_address(make_app):
     client = make_app(ratelimit_enabled=True, log_format="json").test_client()
+    log = Log()
     for _ in range(11):
         login(client, "student@example.org", "wrong")
-    lines = [line for line in capsys.readouterr().err.splitlines() if "limit_reached" in line]
+    lines = [line for line in log.lines() if "limit_reached" in line]
     assert len(lines) == 1
     assert '"limit":"10 per 15 minutes: wrong passwords for an account"' in lines[0]
     assert "student" not in lines[0]

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
-from flask import Flask, Response, request
+from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 
@@ -22,11 +22,6 @@ MAX_PARTS = 10
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_SECONDS = 5
 CUT_OFF = "The body could not be read to its end."
-
-
-def init_app(app: Flask) -> None:
-    """Read what is left of a body before every error response."""
-    app.after_request(_drain)
 
 
 def json_object() -> dict[str, Any]:
@@ -119,17 +114,16 @@ def _check_end(received: int) -> None:
         raise errors.InvalidRequest(CUT_OFF)
 
 
-def _drain(response: Response) -> Response:
-    """Read what the client still sends, or the connection would be reset and the error lost.
+def drain(environ: dict[str, Any]) -> None:
+    """Read what a refused client still sends, or the connection is reset and the response lost.
 
     Most clients send the whole body before they read the response (RFC 9112, section 9.6).
     """
     # Without `wsgi.input_terminated`, the stream has no end and the read would hang.
-    if response.status_code >= 400 and request.environ.get("wsgi.input_terminated"):
+    if environ.get("wsgi.input_terminated"):
         # `request.stream` would end at the limit of the endpoint.
-        stream: IO[bytes] = request.environ["wsgi.input"]
+        stream: IO[bytes] = environ["wsgi.input"]
         left, deadline = DRAIN_BYTES, time.monotonic() + DRAIN_SECONDS
         with suppress(Exception):  # as in `_reading`
             while left > 0 and time.monotonic() < deadline:
                 left -= len(stream.read(MAX_BODY)) or left
-    return response

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, request
 
 from config import Settings
+from web.bodies import drain
 from web.logs import log_request, request_id
 
 # A response that sets nothing else is data: it must not be stored, framed, sniffed or executed, nor
@@ -30,7 +31,7 @@ PREFLIGHT = {
 
 
 def init_app(app: Flask, settings: Settings) -> None:
-    """Set the headers of every response, and log its request."""
+    """Set the headers of every response, read what is left of a refused body, log the request."""
     fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
     inner = app.wsgi_app
 
@@ -38,6 +39,8 @@ def init_app(app: Flask, settings: Settings) -> None:
         begin = time.perf_counter()
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            if status >= "4":
+                drain(environ)
             log_request(environ, status, time.perf_counter() - begin)
             there = {name.lower() for name, _ in headers}
             missing = [(name, value) for name, lower, value in fixed if lower not in there]

