@@ -71,6 +71,8 @@ class TokenCodec:
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = {key_id(key): key.encode() for key in keys}
         self._newest = next(iter(self._keys))
+        # All tokens of a key have the same header, so each header is parsed once.
+        self._key_of = lru_cache(maxsize=16)(self._find_key)
         # A client sends the same access token with every request until it expires, so its
         # signature is verified once. `decode` compares its times on every request.
         self._verify_access = lru_cache(REMEMBERED)(partial(self._verify, Purpose.ACCESS))
@@ -115,12 +117,15 @@ class TokenCodec:
             raise TokenExpired
         return claims
 
+    def _find_key(self, header: str) -> bytes:
+        return self._keys[jwt.get_unverified_header(f"{header}..")["kid"]]
+
     def _verify(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims of a signed and complete token, even if it has expired."""
         try:
             claims = jwt.decode(
                 token,
-                self._keys[jwt.get_unverified_header(token)["kid"]],
+                self._key_of(token.partition(".")[0]),
                 algorithms=[ALGORITHM],
                 audience=purpose.audience,
                 issuer=ISSUER,
