@@ -205,11 +205,12 @@ class DriverSelect:
         try:
             found = driver.execute(sql, parameters).fetchone()
         except dialect.loaded_dbapi.Error as error:
-            pooled.invalidate(error)
             if dialect.is_disconnect(error, driver, None):
-                engine.dispose()  # the other idle connections are dead, too
+                pooled.invalidate(error)
+                engine.dispose()  # the other idle connections have probably died, too
             raise
-        pooled.close()
+        finally:
+            pooled.close()
         return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
