@@ -1,5 +1,6 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
+import logging
 import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,8 @@ from web import logs
 
 # Each answer to a client of the tests is compared with what its endpoint declares.
 Flask.test_client_class = DeclaredClient
+# The mail server of the tests logs each command, also after the test whose output it would join.
+logging.getLogger("mail.log").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

@@ -116,3 +116,10 @@ def test_the_security_docs_judge_each_requirement_once_and_show_what_is_met():
         assert level in ("1", "2", "3"), number
         assert state in ("met", "partly", "not met", "not applicable"), number
         assert tests or state in ("partly", "not met"), f"nothing shows {number}"
+
+
+def test_the_changelog_begins_with_the_version_that_the_service_says(client):
+    (version, _day), *_older = re.findall(
+        r"^## (\S+) - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    assert client.get("/openapi.json").get_json()["info"]["version"] == version
