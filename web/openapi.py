@@ -25,11 +25,11 @@ VERSION = "1.0.0"
 DESCRIPTION = f"""
 Accounts and logins of a learning platform.
 
-Every answer is an envelope: `success`, mostly a `message` for people, and `data`; or, where
-something is wrong, `error` with a stable `code` and, where single fields are at fault, `fields`.
+A successful response has `success`, `data`, and often a `message` for people. An error has a
+`message` too, and `error` with a stable `code`; `fields` in it names the fields that are wrong.
 Ids are UUIDs, times are RFC 3339 in UTC. JSON bodies are objects of at most {MAX_BODY // 1024} KiB
-without unknown fields; text is trimmed, passwords are not. Every answer carries `X-Request-ID`.
-The same API also answers without the prefix `/api`.
+without unknown fields. Space around texts is removed, but not around passwords. Every response has
+an `X-Request-ID`. The same API is also available without the prefix `/api`.
 """
 
 LICENSE = {"name": "MIT", "identifier": "MIT"}
@@ -118,12 +118,12 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> dict[str, Any]:
 
 
 def _limits(operation: Operation) -> str:
-    sentences = []
+    limits = []
     for limit in operation.limits:
         whose = "" if limit.by is By.ACCOUNT else " from one client IP"
-        beyond = "; beyond it, nothing is sent" if limit.silent else ""
-        sentences.append(f"At most {limit.rate}: {limit.things}{whose}{beyond}.")
-    return " ".join(sentences)
+        beyond = " (beyond it, nothing is sent)" if limit.silent else ""
+        limits.append(f"{limit.things}{whose}, {limit.rate}{beyond}")
+    return f"Limits: {'; '.join(limits)}." if limits else ""
 
 
 def _responses(spec: APISpec, operation: Operation) -> dict[str, Any]:
