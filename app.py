@@ -15,6 +15,7 @@ from blueprints import admin, auth, avatars, health, records, site, users
 from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
+from extensions import Components
 from services import sessions
 from web import api, bearer, error_handlers, headers, limits, logs, openapi
 
@@ -40,17 +41,21 @@ def create_app(
     app = Flask("accounts", root_path=str(config.ROOT), instance_path=str(folder))
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))
-    app.extensions["settings"] = settings
     url = settings.database_url or embedded.database_url(folder)
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = database.engine_options(url)
 
-    # 2. Collaborators
-    app.extensions["tokens"] = TokenCodec((settings.secret_key, *settings.secret_key_fallbacks))
-    app.extensions["hasher"] = Hasher(
-        settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
+    # 2. Components
+    held = app.extensions["accounts"] = Components(
+        settings=settings,
+        tokens=TokenCodec((settings.secret_key, *settings.secret_key_fallbacks)),
+        hasher=Hasher(
+            settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
+        ),
+        avatars=Avatars(waiting=PICTURES_WAITING),
+        limiter=limits.make_limiter(settings),
+        load_user=sessions.load_user,
     )
-    app.extensions["avatars"] = Avatars(waiting=PICTURES_WAITING)
     database.init_app(app)
 
     # 3. The web layer
@@ -61,7 +66,7 @@ def create_app(
     app.url_map.merge_slashes = False
     error_handlers.init_app(app)
     headers.init_app(app, settings)
-    bearer.init_app(app, sessions.load_user)
+    bearer.init_app(app, held)
     api.init_app(app)
     if settings.trusted_proxies:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
@@ -78,7 +83,6 @@ def create_app(
     app.register_blueprint(health.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)
-    limits.init_app(app, settings)
 
     # 5. Commands
     cli.init_app(app)

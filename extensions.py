@@ -1,8 +1,10 @@
 """The objects that an application holds once; `app.create_app` binds them to it."""
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from flask import current_app
+from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import MetaData
 from sqlalchemy.orm import DeclarativeBase
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from core.images import Avatars
     from core.passwords import Hasher
     from core.tokens import TokenCodec
+    from models import UserRow
+    from services.background import BackgroundThread
+    from web.counters import Limiter
+
+T = TypeVar("T")
 
 
 class Base(DeclarativeBase):
@@ -31,7 +38,33 @@ class Base(DeclarativeBase):
 # Rows stay readable after the commit, when their connection is back in the pool.
 db = SQLAlchemy(model_class=Base, session_options={"expire_on_commit": False})
 
-settings = cast("Settings", LocalProxy(lambda: current_app.extensions["settings"]))
-hasher = cast("Hasher", LocalProxy(lambda: current_app.extensions["hasher"]))
-avatars = cast("Avatars", LocalProxy(lambda: current_app.extensions["avatars"]))
-tokens = cast("TokenCodec", LocalProxy(lambda: current_app.extensions["tokens"]))
+
+@dataclass
+class Components:
+    """What one application holds besides the database."""
+
+    settings: "Settings"
+    tokens: "TokenCodec"
+    hasher: "Hasher"
+    avatars: "Avatars"
+    limiter: "Limiter"
+    # Returns the active user with this id whose session with this id has not ended, or None.
+    load_user: "Callable[[str, str], UserRow | None]"
+    background: "BackgroundThread | None" = None
+
+
+def components(app: Flask = current_app) -> Components:
+    """Return what an application holds, by default the current one."""
+    found: Components = app.extensions["accounts"]
+    return found
+
+
+def _of_current(read: Callable[[Components], T]) -> T:
+    return cast("T", LocalProxy(lambda: read(components())))
+
+
+settings = _of_current(lambda held: held.settings)
+tokens = _of_current(lambda held: held.tokens)
+hasher = _of_current(lambda held: held.hasher)
+avatars = _of_current(lambda held: held.avatars)
+limiter = _of_current(lambda held: held.limiter)

@@ -14,6 +14,7 @@ from flask import Flask
 
 from core import clock
 from database import is_unavailable, schema_is_current
+from extensions import components
 from services import outbox, pruning
 
 # Seconds between two polls of the outbox; up to a fifth more or less, so that processes spread out.
@@ -90,6 +91,7 @@ class BackgroundThread:
 
 def start(app: Flask) -> None:
     """Start the thread unless it is running. Call this after a fork, which stops all threads."""
-    if "background" not in app.extensions:
-        app.extensions["background"] = thread = BackgroundThread(app)
+    held = components(app)
+    if held.background is None:
+        held.background = thread = BackgroundThread(app)
         atexit.register(thread.stop)

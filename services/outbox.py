@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 from typing import NamedTuple
 
-from flask import current_app
 from sqlalchemy import ColumnElement, Delete, Update, delete, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session
 from core import clock, smtp
 from core.message import build
 from database import change, is_unavailable, reading, transaction
-from extensions import db, settings
+from extensions import components, db, settings
 from models import OutboxMail
 from services import letters
 from services.letters import MailKind
@@ -62,8 +61,8 @@ class _Claim(NamedTuple):
 def queue(kind: MailKind, address: str) -> None:
     """Queue an e-mail in the caller's transaction; it is sent right after the commit."""
     db.session.add(OutboxMail(kind=kind.value, address=address))
-    if "background" in current_app.extensions:
-        db.session.info[_WAKE] = current_app.extensions["background"].wake
+    if thread := components().background:
+        db.session.info[_WAKE] = thread.wake
 
 
 def withdraw(address: str) -> None:

@@ -19,7 +19,7 @@ from app import create_app
 from config import Settings
 from core.passwords import Hasher
 from database import reading, transaction
-from extensions import db
+from extensions import components, db
 from models import OutboxMail, User
 from services import outbox as outbox_service
 from web import logs
@@ -98,14 +98,14 @@ def app(database_url, _default_apps):
     app = _default_apps.get(database_url) or _default_apps.setdefault(
         database_url, create_app(_settings(database_url=database_url))
     )
-    logs.configure(app.extensions["settings"])
+    logs.configure(components(app).settings)
     with app.app_context(), transaction() as session:
         for table in reversed(db.metadata.sorted_tables):
             session.execute(table.delete())
-    before = dict(app.extensions)
+    held = vars(components(app))
+    before = dict(held)
     yield app
-    app.extensions.clear()
-    app.extensions.update(before)
+    held.update(before)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def make_user(app):
                 "email": f"{username.lower()}@example.org",
                 "first_name": "First",
                 "last_name": "Last",
-                "password_hash": app.extensions["hasher"].hash(password),
+                "password_hash": components(app).hasher.hash(password),
                 **fields,
             }
             with transaction() as session:

@@ -10,7 +10,7 @@ import database
 import embedded
 from app import create_app
 from config import ConfigError, Settings
-from extensions import db
+from extensions import components, db
 from models import User
 
 
@@ -98,11 +98,11 @@ def test_current_database_starts_without_migrating(start, monkeypatch):
 def test_secret_of_the_settings_goes_before_the_file(start, folder):
     key = "a key of the settings, long enough for HS256"
     app = start(secret_key=key)
-    assert app.extensions["settings"].secret_key == key
+    assert components(app).settings.secret_key == key
     assert not (folder / "secret_key").exists()
     in_file = start()
-    assert in_file.extensions["settings"].secret_key == (folder / "secret_key").read_text()
-    assert start(secret_key=key).extensions["settings"].secret_key == key
+    assert components(in_file).settings.secret_key == (folder / "secret_key").read_text()
+    assert components(start(secret_key=key)).settings.secret_key == key
 
 
 def test_production_database_leaves_the_folder_alone(folder, tmp_path):

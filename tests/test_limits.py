@@ -28,6 +28,7 @@ from sqlalchemy.exc import OperationalError
 import errors
 from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, transaction
+from extensions import components
 from models import Counter, User
 from services import pruning
 from web.counters import DatabaseCounters
@@ -706,7 +707,7 @@ def test_switched_off_nothing_is_counted(app):
 
 
 def test_no_hit_of_a_race_is_lost(limited):
-    storage = limited.extensions["limiter"].storage
+    storage = components(limited).limiter.storage
 
     def hits(_):
         with limited.app_context():
@@ -717,7 +718,7 @@ def test_no_hit_of_a_race_is_lost(limited):
 
 
 def test_a_window_ends_at_its_time_and_begins_anew(limited, clock):
-    storage = limited.extensions["limiter"].storage
+    storage = components(limited).limiter.storage
     with limited.app_context():
         now = clock.utcnow().timestamp()
         assert [storage.incr("key", 60) for _ in range(3)] == [1, 2, 3]

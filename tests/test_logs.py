@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 from core import clock
 from core.tokens import Purpose
 from database import transaction
+from extensions import components
 from models import User
 
 both_formats = pytest.mark.parametrize("log_format", ["text", "json"])
@@ -254,7 +255,7 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     body = endpoint.example if endpoint.operation.body else None
     if endpoint.name in purposes:
         purpose = purposes[endpoint.name]
-        encode = app.extensions["tokens"].encode
+        encode = components(app).tokens.encode
         body["token"] = encode(purpose, auth.user.id, **times, bound="x")
     elif endpoint.name == "auth.refresh":
         body["refreshToken"] = auth.refresh

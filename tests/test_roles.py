@@ -11,6 +11,7 @@ from sqlalchemy import update
 from core import clock, ids
 from core.tokens import Purpose
 from database import transaction
+from extensions import components
 from models import Course, User
 
 # Nobody, and the roles; each may do what those before may, too.
@@ -90,7 +91,7 @@ def headers_of(app):
 
     def headers_of(user, claimed="student"):
         now = clock.utcnow()
-        token = app.extensions["tokens"].encode(
+        token = components(app).tokens.encode(
             Purpose.ACCESS,
             user.id,
             issued_at=now,

@@ -13,6 +13,7 @@ from helpers import SECRET, bearer, failure, login, refresh, success, verify
 
 from core import clock as clock_module
 from core.tokens import REMEMBERED, Purpose, key_id
+from extensions import components
 
 OTHER_KEY = "another key, as long as the first one is: no algorithm warns about its length"
 USER_ID = "00000000-0000-7000-8000-000000000000"
@@ -135,7 +136,7 @@ def test_a_remembered_token_opens_nothing_for_another_text(client, auth):
 
 
 def test_what_is_remembered_is_bounded(make_app, auth):
-    codec = make_app().extensions["tokens"]
+    codec = components(make_app()).tokens
     now = clock_module.utcnow()
     times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
     tracemalloc.start()
@@ -148,7 +149,7 @@ def test_what_is_remembered_is_bounded(make_app, auth):
 
 
 def test_claims_cannot_be_changed_for_the_next_request(make_app, auth):
-    claims = make_app().extensions["tokens"].decode(Purpose.ACCESS, auth.access)
+    claims = components(make_app()).tokens.decode(Purpose.ACCESS, auth.access)
     with pytest.raises(TypeError):
         claims["role"] = "admin"
 

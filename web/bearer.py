@@ -1,15 +1,15 @@
 """The guard: an access token in the Authorization header (RFC 6750), read by Flask-JWT-Extended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Response, request
 from flask_jwt_extended import JWTManager, decode_token
 
 import errors
 from core.roles import Role
-from core.tokens import Purpose, TokenExpired, TokenInvalid
-from extensions import tokens
+from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
+from extensions import Components, components
 from web.error_handlers import render
 
 
@@ -20,29 +20,28 @@ class BearerTokens(JWTManager):
     without `exp` or `jti`; its callbacks only see a token after that.
     """
 
+    codec: TokenCodec
+
     def _decode_jwt_from_config(
         self, encoded_token: str, csrf_value: Any = None, allow_expired: bool = False
     ) -> dict[str, Any]:
         try:
-            return dict(tokens.decode(Purpose.ACCESS, encoded_token))
+            return dict(self.codec.decode(Purpose.ACCESS, encoded_token))
         except TokenInvalid:
             raise errors.TokenInvalid from None
         except TokenExpired:
             raise errors.TokenExpired from None
 
 
-def init_app(app: Flask, load_user: Callable[[str, str], Any]) -> None:
-    """Guard the application.
-
-    `load_user(user_id, session_id)` returns the active user whose session has not ended, or None.
-    """
-    app.extensions["load_user"] = load_user
+def init_app(app: Flask, held: Components) -> None:
+    """Guard the application."""
     missing, invalid, revoked = errors.TokenMissing, errors.TokenInvalid, errors.TokenRevoked
     for kind in (missing, invalid, errors.TokenExpired, revoked):
         app.register_error_handler(kind, _render)
     # For the extension's own `jwt_required`, in case a view uses it.
     manager = BearerTokens(app)
-    manager.user_lookup_loader(lambda _header, claims: load_user(claims["sub"], claims["sid"]))
+    manager.codec = held.tokens  # looking it up would cost each request 2 µs
+    manager.user_lookup_loader(lambda _, claims: held.load_user(claims["sub"], claims["sid"]))
     manager.unauthorized_loader(lambda _reason: _challenge(missing()))
     manager.invalid_token_loader(lambda _reason: _challenge(invalid()))
     manager.user_lookup_error_loader(lambda *_token: _challenge(revoked()))
@@ -66,7 +65,7 @@ def require(role: Role) -> None:
         raise errors.TokenInvalid
     environ["accounts.claims"] = claims = decode_token(token[0])
     environ["accounts.user_id"] = claims["sub"]  # for the logs, also when it is refused
-    row = current_app.extensions["load_user"](claims["sub"], claims["sid"])
+    row = components().load_user(claims["sub"], claims["sid"])
     environ["accounts.user"] = row
     if row is None:
         raise errors.TokenRevoked

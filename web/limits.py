@@ -17,20 +17,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any
 
-from flask import Flask, current_app, request
+from flask import request
 from limits import parse
 from limits.errors import StorageError
 from limits.storage import storage_from_string
 from sqlalchemy.exc import DBAPIError
-from werkzeug.local import LocalProxy
 
 import errors
 from config import Settings
 from core import audit, clock
 from database import is_unavailable
-from extensions import settings
+from extensions import limiter, settings
 from fieldtypes import normalise_email
 from web import bearer, caller
 from web.counters import DatabaseCounters, Limiter
@@ -39,7 +38,6 @@ View = Callable[..., Any]
 
 _log = logging.getLogger("accounts.limits")
 _item = functools.cache(parse)
-_limiter = cast("Limiter", LocalProxy(lambda: current_app.extensions["limiter"]))
 
 
 class By(Enum):
@@ -95,22 +93,22 @@ class _Counter:
         self.wrong = item, key, f"{limit.name}-judged"
 
     def clear(self) -> None:
-        _limiter.clear(*self.calls)
-        _limiter.clear(*self.wrong)
+        limiter.clear(*self.calls)
+        limiter.clear(*self.wrong)
 
     def seconds_to_wait(self) -> int:
         # A password that is still being checked may be right and make room.
-        if self.limit.counts is Counts.FAILED_LOGINS and _limiter.test(*self.wrong):
+        if self.limit.counts is Counts.FAILED_LOGINS and limiter.test(*self.wrong):
             return 1
-        end = _limiter.storage.get_expiry(self.calls[0].key_for(*self.calls[1:]))
+        end = limiter.storage.get_expiry(self.calls[0].key_for(*self.calls[1:]))
         return max(1, math.ceil(end - clock.utcnow().timestamp()))
 
 
-def init_app(app: Flask, settings: Settings) -> None:
-    """Choose where calls are counted: in Redis, or in the database without a URL."""
+def make_limiter(settings: Settings) -> Limiter:
+    """Return what counts the calls: in Redis, or in the database without a URL."""
     url, waits = settings.ratelimit_storage_uri, {"socket_timeout": 1, "socket_connect_timeout": 1}
     storage = storage_from_string(url, wrap_exceptions=True, **waits) if url else DatabaseCounters()
-    app.extensions["limiter"] = Limiter(storage)
+    return Limiter(storage)
 
 
 def count_invalid(limits: tuple[Limit, ...]) -> None:
@@ -156,17 +154,17 @@ def _count(counters: list[_Counter]) -> _Counter | None:
     """Count a call; or return the counter that is full, and count it for no loud limit."""
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
     loud = (counter for counter in counters if not counter.limit.silent)
-    full = next((counter for counter in loud if not _limiter.test(*counter.calls)), None)
+    full = next((counter for counter in loud if not limiter.test(*counter.calls)), None)
     passed: list[_Counter] = []
     if full is None:
-        passed += itertools.takewhile(lambda counter: _limiter.hit(*counter.calls), counters)
+        passed += itertools.takewhile(lambda counter: limiter.hit(*counter.calls), counters)
         if len(passed) == len(counters):
             return None
         full = counters[len(passed)]
     if not full.limit.silent:  # parallel calls took the last places after the read
         with _harmless():
             for counter in passed:
-                _limiter.take_back(*counter.calls)
+                limiter.take_back(*counter.calls)
     limit = full.limit
     user_id = request.environ.get("accounts.user_id")
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.things}")
@@ -184,11 +182,11 @@ def _settle(counters: list[_Counter], error: Exception | None) -> None:
         for counter in counters:
             counts, by = counter.limit.counts, counter.limit.by
             if counts is Counts.FAILED_LOGINS and wrong:
-                _limiter.hit(*counter.wrong)
+                limiter.hit(*counter.wrong)
             elif counts is Counts.FAILED_LOGINS and by is By.ACCOUNT_AND_IP and not fault:
                 counter.clear()  # the password was right, even if the account may not log in
             elif counts is Counts.FAILED_LOGINS or (counts is Counts.SUCCESSES and error):
-                _limiter.take_back(*counter.calls)
+                limiter.take_back(*counter.calls)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 
 import errors
 from core import clock
+from extensions import components
 from web import headers
 from web.error_handlers import render
 from web.logs import request_id
@@ -81,7 +82,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         extra = {"fields": fields | {"request": (new_id := request_id({}))}}
         level = logging.ERROR if ours else logging.WARNING
         _log.log(level, "not a request", exc_info=exc if ours else None, extra=extra)
-        response = render(error, headers.defaults(self.wsgi.extensions["settings"]))
+        response = render(error, headers.defaults(components(self.wsgi).settings))
         response.status_code, response.date = status, clock.utcnow()
         response.headers |= {"Connection": "close", "X-Request-ID": new_id}
         head = f"HTTP/1.1 {response.status}\r\n{response.headers}"

@@ -328,7 +328,7 @@ def test_what_is_no_request_gets_an_error_like_any_other(service, sent, status):
 def test_an_error_outside_of_the_application_is_an_internal_error(caplog):
     broken = worker.BoundedWorker.__new__(worker.BoundedWorker)
     settings = Settings(public_url="https://accounts.example.org")
-    broken.wsgi = SimpleNamespace(extensions={"settings": settings})
+    broken.wsgi = SimpleNamespace(extensions={"accounts": SimpleNamespace(settings=settings)})
     here, there = socket.socketpair()
     with here, there:
         broken.handle_error(None, here, ("127.0.0.1", 4711), RuntimeError("a detail"))

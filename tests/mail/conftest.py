@@ -18,6 +18,7 @@ from sqlalchemy import select
 
 from core import smtp
 from database import reading
+from extensions import components
 from models import OutboxMail
 
 PATIENCE = 20  # seconds; only a hang takes so long
@@ -154,7 +155,7 @@ def use_server(app):
     """Give the application another MAIL_URL."""
 
     def use(server):
-        app.extensions["settings"] = replace(app.extensions["settings"], mail_url=server)
+        components(app).settings = replace(components(app).settings, mail_url=server)
 
     return use
 

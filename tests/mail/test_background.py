@@ -4,6 +4,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from helpers import rows
@@ -12,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
 from database import transaction
+from extensions import components
 from models import Counter, DeniedSession, OutboxMail, UserSession
 from services import background, outbox, pruning
 from services.letters import MailKind
@@ -41,7 +43,7 @@ def polls_at_once(monkeypatch):
 def thread(app):
     background.start(app)
     yield
-    assert app.extensions["background"].stop(PATIENCE)
+    assert components(app).background.stop(PATIENCE)
 
 
 def queue(app):
@@ -66,7 +68,7 @@ def test_commit_wakes_the_thread(app, server):
 @pytest.mark.usefixtures("never_polls", "thread")
 def test_rollback_does_not(app, monkeypatch):
     woken = threading.Event()
-    monkeypatch.setattr(app.extensions["background"], "wake", woken.set)
+    monkeypatch.setattr(components(app).background, "wake", woken.set)
     with app.app_context():
         with suppress(RuntimeError), transaction():
             outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
@@ -156,17 +158,17 @@ def test_two_applications_do_not_disturb_each_other(app, server, serve):
     class Other:
         """As much of another application as the thread needs."""
 
-        extensions = {}
+        extensions = {"accounts": SimpleNamespace(background=None)}
         app_context = app.app_context
 
     background.start(Other)
     background.start(app)
     try:
-        assert Other.extensions["background"].stop(PATIENCE)
+        assert components(Other).background.stop(PATIENCE)
         queue(app)
         server.box.wait_for(1)
     finally:
-        assert app.extensions["background"].stop(PATIENCE)
+        assert components(app).background.stop(PATIENCE)
 
 
 def test_started_twice_there_is_one_thread(app):
@@ -174,7 +176,7 @@ def test_started_twice_there_is_one_thread(app):
     background.start(app)
     background.start(app)
     assert threading.active_count() == before + 1
-    assert app.extensions["background"].stop(PATIENCE)
+    assert components(app).background.stop(PATIENCE)
     assert threading.active_count() == before
 
 
@@ -192,9 +194,9 @@ def test_stopping_waits_for_the_mail_in_flight(app, monkeypatch):
     monkeypatch.setattr(outbox, "deliver_due", slow)
     queue(app)
     assert begun.wait(PATIENCE)
-    assert not app.extensions["background"].stop(0)
+    assert not components(app).background.stop(0)
     go_on.set()
-    assert app.extensions["background"].stop(PATIENCE)
+    assert components(app).background.stop(PATIENCE)
     assert done.is_set()
 
 

@@ -15,7 +15,7 @@ from core import clock as core_clock
 from core import smtp
 from core.tokens import Purpose, TokenInvalid
 from database import transaction
-from extensions import db
+from extensions import components, db
 from models import OutboxMail
 from services import letters, outbox
 from services.letters import MailKind
@@ -78,9 +78,9 @@ def test_reset_mail_carries_a_token_for_that_account(app, server, make_user):
     (mail,) = server.box.mails
     link = link_in(mail)
     page = f"{link.scheme}://{link.netloc}{link.path}"
-    assert page == app.extensions["settings"].reset_page
+    assert page == components(app).settings.reset_page
     assert link.query == ""
-    claims = app.extensions["tokens"].decode(
+    claims = components(app).tokens.decode(
         Purpose.PASSWORD_RESET, link.fragment.removeprefix("token=")
     )
     assert claims["exp"] - claims["iat"] == 30 * 60
@@ -94,10 +94,10 @@ def test_verification_mail_carries_a_token_for_that_address(app, server, make_us
     outbox.deliver_due()
     link = link_in(server.box.mails[0])
     token = link.fragment.removeprefix("token=")
-    claims = app.extensions["tokens"].decode(Purpose.EMAIL_VERIFICATION, token)
+    claims = components(app).tokens.decode(Purpose.EMAIL_VERIFICATION, token)
     assert claims["exp"] - claims["iat"] == 3 * 24 * 3600
     with pytest.raises(TokenInvalid):
-        app.extensions["tokens"].decode(Purpose.PASSWORD_RESET, token)
+        components(app).tokens.decode(Purpose.PASSWORD_RESET, token)
 
 
 @pytest.mark.parametrize("kind", list(MailKind))
@@ -107,7 +107,7 @@ def test_every_kind_has_both_bodies_and_says_where_it_comes_from(app, server, ma
     outbox.deliver_due()
     (mail,) = server.box.mails
     for body in (mail.get_body(("plain",)), mail.get_body(("html",))):
-        assert urlsplit(app.extensions["settings"].public_url).netloc in body.get_content()
+        assert urlsplit(components(app).settings.public_url).netloc in body.get_content()
         assert "{" not in body.get_content()
     html = mail.get_body(("html",)).get_content()
     assert '<html lang="en">' in html
@@ -156,7 +156,7 @@ def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
         assert (row.address, row.kind in set(MailKind)) == (STUDENT, True)
         for purpose in Purpose:
             with pytest.raises(TokenInvalid):
-                app.extensions["tokens"].decode(purpose, row.id)
+                components(app).tokens.decode(purpose, row.id)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
 )
 def test_lifetime_is_said_in_words(app, make_user, minutes, words):
     make_user(email=STUDENT)
-    app.extensions["settings"] = replace(app.extensions["settings"], reset_token_minutes=minutes)
+    components(app).settings = replace(components(app).settings, reset_token_minutes=minutes)
     letter = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow())
     text, html = letter.text, letter.html
     assert f"for {words}." in text

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_api import OPENAPI, FakeApi
@@ -22,7 +23,9 @@ def fake_api():
 @pytest.fixture
 def site_app(fake_api):
     app = Flask("accounts", root_path=str(ROOT))
-    app.extensions["settings"] = Settings(public_url="https://school.test/accounts")
+    app.extensions["accounts"] = SimpleNamespace(
+        settings=Settings(public_url="https://school.test/accounts")
+    )
     app.register_blueprint(site.bp)
     app.add_url_rule(
         "/api/auth/<name>", "fake_api", fake_api.answer, methods=["GET", "POST", "DELETE"]

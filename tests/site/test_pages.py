@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from config import Settings
+from extensions import components
 
 PAGES = ["/reset-password", "/verify-email", "/docs"]
 TOKEN_PAGES = PAGES[:2]
@@ -111,7 +112,7 @@ def test_a_token_page_keeps_itself_out_of_referrers_and_search(visitor, path):
 
 
 def test_the_password_hint_follows_the_setting(site_app):
-    site_app.extensions["settings"] = Settings(password_min_length=15)
+    components(site_app).settings = Settings(password_min_length=15)
     assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
 
 
