@@ -28,7 +28,6 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Delete,
-    Row,
     Select,
     Table,
     Update,
@@ -195,7 +194,7 @@ class DriverSelect:
         self.statement = statement
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
-    def one_or_none(self, **parameters: str) -> Any:
+    def one_or_none(self, **parameters: str) -> Any | None:
         """Return the row with its columns as attributes, or None. Raises the driver's errors."""
         engine = db.engine
         dialect = engine.dialect
@@ -267,10 +266,9 @@ def change(statement: Update | Delete, **parameters: Any) -> int:
     return cast("CursorResult[Any]", result).rowcount
 
 
-def change_one(statement: Update | Delete) -> Row[Any] | None:
+def change_one(statement: Update | Delete) -> Any:
     """Run a statement with RETURNING in the open transaction; return its row, or None."""
-    result = db.session.execute(statement, execution_options=_BULK)
-    return cast("CursorResult[Any]", result).one_or_none()
+    return db.session.execute(statement, execution_options=_BULK).one_or_none()
 
 
 def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, Table
 from sqlalchemy.orm import DeclarativeBase
 from werkzeug.local import LocalProxy
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from services.background import BackgroundThread
     from web.counters import Limiter
 
-T = TypeVar("T")
-
 
 class Base(DeclarativeBase):
+    __table__: ClassVar[Table]  # SQLAlchemy promises less
     # Named constraints can be changed by migrations on every database.
     metadata = MetaData(
         naming_convention={
@@ -59,12 +58,8 @@ def components(app: Flask = current_app) -> Components:
     return found
 
 
-def _of_current(read: Callable[[Components], T]) -> T:
-    return cast("T", LocalProxy(lambda: read(components())))
-
-
-settings = _of_current(lambda held: held.settings)
-tokens = _of_current(lambda held: held.tokens)
-hasher = _of_current(lambda held: held.hasher)
-avatars = _of_current(lambda held: held.avatars)
-limiter = _of_current(lambda held: held.limiter)
+settings = cast("Settings", LocalProxy(lambda: components().settings))
+tokens = cast("TokenCodec", LocalProxy(lambda: components().tokens))
+hasher = cast("Hasher", LocalProxy(lambda: components().hasher))
+avatars = cast("Avatars", LocalProxy(lambda: components().avatars))
+limiter = cast("Limiter", LocalProxy(lambda: components().limiter))

@@ -5,7 +5,7 @@ code path can break them.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -134,8 +134,14 @@ class User(Base):
     progress_visible: Mapped[bool] = mapped_column(server_default=false())
 
 
-# All columns of a user, read-only.
-UserRow: TypeAlias = Row[*tuple[Any, ...]]
+# All columns of a user, read-only: a row of a query, not an object of the session.
+if TYPE_CHECKING:
+
+    class UserRow(User):
+        def _asdict(self) -> dict[str, object]: ...
+
+else:
+    UserRow = Row
 
 
 class UserSession(Base):

@@ -3,20 +3,19 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, exists, select, update
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
 from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import audit, guessable
 from core.roles import Role
-from database import change, change_one, reading
+from database import change, change_one
 from extensions import db, hasher, settings
 from fieldtypes import normalise_email
 from models import User, UserRow, UserSession
-from services import outbox, sessions
+from services import outbox, profiles, sessions
 from services.letters import MailKind
 
 
@@ -96,9 +95,7 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
     the right password AccountInactive or EmailUnverified.
     """
-    query = select(User.__table__).where(User.email == normalise_email(raw_email))
-    with reading() as connection:
-        user = connection.execute(query).one_or_none()
+    user = profiles.read_user(User.email == normalise_email(raw_email))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None or not verdict.matches:
         audit.log("login_failed", user.id if user else None)
@@ -118,10 +115,10 @@ def record_login(found: Authenticated, *, now: datetime) -> UserRow:
     Raises InvalidCredentials if the password was changed or the account deactivated while the
     password was being hashed. That ended all sessions, so no new one may open.
     """
-    values: dict[str, Any] = {"last_login_at": now}
+    values: dict[str, object] = {"last_login_at": now}
     if found.fresh_hash:
         values["password_hash"] = found.fresh_hash
-    user = change_one(
+    user: UserRow | None = change_one(
         update(User)
         .where(
             User.id == found.user.id,
@@ -172,7 +169,7 @@ def delete_own(user: UserRow, *, session_id: str) -> None:
         raise _changed_meanwhile(user, session_id)
 
 
-def delete(user_id: str, *conditions: ColumnElement[bool]) -> bool:
+def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
     """Delete an account with everything stored about it, and notify its e-mail address.
 
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
@@ -205,7 +202,7 @@ def lock_admins() -> list[str]:
     return list(db.session.scalars(query))
 
 
-def _unchanged(user: UserRow, session_id: str) -> tuple[Any, ...]:
+def _unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,

@@ -1,7 +1,7 @@
 """Accounts as admins and operators list and change them."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
@@ -13,7 +13,7 @@ from database import change_one, reading
 from extensions import db
 from fieldtypes import normalise_email
 from models import User, UserRow
-from services import accounts, sessions
+from services import accounts, profiles, sessions
 
 
 def list_accounts(
@@ -42,19 +42,16 @@ def list_accounts(
         first = (page - 1) * per_page
         if first >= total:
             return [], total
-        return connection.execute(found.offset(first).limit(per_page)).all(), total
+        users: Sequence[Any] = connection.execute(found.offset(first).limit(per_page)).all()
+        return users, total
 
 
 def find(name: str) -> UserRow:
     """Return the account with this id, username or e-mail address. Raises UserNotFound."""
     # An id is too long for a username, and neither contains an "@".
-    this = or_(
-        User.id == name.lower(),
-        User.username_key == name.lower(),
-        User.email == normalise_email(name),
-    )
-    with reading() as connection:
-        found = connection.execute(select(User.__table__).where(this)).one_or_none()
+    key = name.lower()
+    this = or_(User.id == key, User.username_key == key, User.email == normalise_email(name))
+    found = profiles.read_user(this)
     if found is None:
         raise errors.UserNotFound
     return found
@@ -80,7 +77,7 @@ def alter(
     if admins == [user_id]:
         raise errors.LastAdmin
     altered = update(User).where(User.id == user_id).values(values).returning(User.__table__)
-    after = cast("UserRow", change_one(altered))
+    after: UserRow = change_one(altered)
     if "role" in values or not after.is_active:
         sessions.end_all(user_id)
     return before, after
@@ -98,7 +95,7 @@ def record_changes(before: UserRow, after: UserRow, *, by: str | None = None) ->
 
 def _lock(user_id: str) -> UserRow:
     query = select(User.__table__).where(User.id == user_id).with_for_update(key_share=True)
-    found = db.session.execute(query).one_or_none()
+    found = cast("UserRow | None", db.session.execute(query).one_or_none())
     if found is None:
         raise errors.UserNotFound
     return found

@@ -6,9 +6,9 @@ same.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import BigInteger, Row, Table, and_, delete, func, select, type_coerce, update
+from sqlalchemy import BigInteger, Row, and_, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -32,7 +32,7 @@ def put(
     `at_first` holds values that are set for a new record only. Raises UserNotFound, and NotFound
     for a lesson whose course does not exist.
     """
-    table = cast("Table", kind.__table__)
+    table = kind.__table__
     new = {"user_id": user_id, **key, **(at_first or {}), **values}
     insert = insert_into(table).values(new).on_conflict_do_nothing().returning(table)
     replace = update(table).filter_by(user_id=user_id, **key).values(**values).returning(table)

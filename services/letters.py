@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flask import render_template
-from sqlalchemy import select
 
 from core import clock
 from core.tokens import Purpose, fingerprint
-from database import reading
 from extensions import settings, tokens
-from models import User, UserRow
+from models import User
+from services import profiles
 
 VERIFICATION_DAYS = 3
 
@@ -62,13 +61,13 @@ def compose(kind: MailKind, address: str, *, queued_at: datetime) -> Letter:
     }
     wanted = True
     if kind is MailKind.PASSWORD_RESET:
-        user = _find(address) or _NOBODY
+        user = profiles.read_user(User.email == address) or _NOBODY
         wanted = user.is_active
         life = timedelta(minutes=settings.reset_token_minutes)
         token = _token(Purpose.PASSWORD_RESET, user.id, life, bound_to=user.password_hash)
         facts |= {"link": f"{settings.reset_page}#token={token}", "life": _in_words(life)}
     elif kind is MailKind.EMAIL_VERIFICATION:
-        user = _find(address) or _NOBODY
+        user = profiles.read_user(User.email == address) or _NOBODY
         wanted = user.email_verified_at is None
         life = timedelta(days=VERIFICATION_DAYS)
         token = _token(Purpose.EMAIL_VERIFICATION, user.id, life, bound_to=user.email)
@@ -86,11 +85,6 @@ _NOBODY = SimpleNamespace(
     is_active=False,
     email_verified_at=datetime.min.replace(tzinfo=UTC),
 )
-
-
-def _find(address: str) -> UserRow | None:
-    with reading() as connection:
-        return connection.execute(select(User.__table__).where(User.email == address)).one_or_none()
 
 
 def _token(purpose: Purpose, user_id: str, life: timedelta, *, bound_to: str) -> str:

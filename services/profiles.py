@@ -4,9 +4,9 @@ import hashlib
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnExpressionArgument, delete, insert, select, update
 
 import errors
 from config import ROOT
@@ -21,6 +21,13 @@ _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
 _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
 
 
+def read_user(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
+    """Return the user that meets all of these conditions, or None."""
+    with reading() as connection:
+        row = connection.execute(select(User.__table__).where(*conditions)).one_or_none()
+    return cast("UserRow | None", row)
+
+
 def profile(user: UserRow) -> dict[str, Any]:
     """Return a user's own profile."""
     return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
@@ -32,9 +39,7 @@ def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str,
     Raises UserNotFound, also for an inactive user, and ProfilePrivate.
     """
     sees_all = viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
-    query = select(User.__table__).where(User.id == user_id, User.is_active)
-    with reading() as connection:
-        user = connection.execute(query).one_or_none()
+    user = read_user(User.id == user_id, User.is_active)
     if user is None:
         raise errors.UserNotFound
     if not (user.profile_visible or sees_all):
@@ -104,7 +109,7 @@ def find_picture(digest: str) -> bytes | None:
 
 def _set(user_id: str, **values: Any) -> UserRow:
     """Change columns of a user. Raises TokenRevoked if the account was deleted or deactivated."""
-    row = change_one(
+    row: UserRow | None = change_one(
         update(User)
         .where(User.id == user_id, User.is_active)
         .values(**values)

@@ -6,14 +6,14 @@ sessions end, and the user is notified.
 
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, update
 
 import errors
 from core.tokens import Purpose, TokenExpired, TokenInvalid, fingerprint
-from database import change, reading
+from database import change
 from extensions import tokens
 from models import User, UserRow
-from services import outbox, sessions
+from services import outbox, profiles, sessions
 from services.letters import MailKind
 
 # The column that a token is bound to. The token stops working when its value changes.
@@ -29,9 +29,7 @@ def find_user(purpose: Purpose, token: str) -> UserRow:
         claims = tokens.decode(purpose, token)
     except (TokenInvalid, TokenExpired):
         raise errors.InvalidToken from None
-    query = select(User.__table__).where(User.id == claims["sub"], User.is_active)
-    with reading() as connection:
-        user = connection.execute(query).one_or_none()
+    user = profiles.read_user(User.id == claims["sub"], User.is_active)
     if user is None or claims["bound"] != fingerprint(getattr(user, _BOUND_TO[purpose])):
         raise errors.InvalidToken
     return user

@@ -8,12 +8,11 @@ Security BCP), section 4.14.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Row,
-    Table,
     bindparam,
     case,
     delete,
@@ -41,9 +40,9 @@ _BEARER = DriverSelect(
     )
 )
 
-_SESSIONS = cast("Table", UserSession.__table__)
+_SESSIONS = UserSession.__table__
 _THIS = (_SESSIONS.c.id == bindparam("of_session"), _SESSIONS.c.user_id == bindparam("of_user"))
-_USERS = cast("Table", User.__table__)
+_USERS = User.__table__
 _ACTIVE_USER = select(_USERS.c.role).where(_USERS.c.id == _SESSIONS.c.user_id, _USERS.c.is_active)
 # An older access token may expire later, if ACCESS_TOKEN_MINUTES was lowered since.
 _LATER = case(
@@ -84,7 +83,7 @@ class TokenPair:
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None if there is none or the session ended."""
-    return cast("UserRow | None", _BEARER.one_or_none(user_id=user_id, session_id=session_id))
+    return _BEARER.one_or_none(user_id=user_id, session_id=session_id)
 
 
 def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:

@@ -10,6 +10,7 @@ import errors
 from core.roles import Role
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
+from models import UserRow
 from web.error_handlers import render
 
 
@@ -73,9 +74,10 @@ def require(role: Role) -> None:
         raise errors.Forbidden
 
 
-def user() -> Any:
+def user() -> UserRow:
     """Return the row of the user whose token this request carries."""
-    return request.environ["accounts.user"]
+    row: UserRow = request.environ["accounts.user"]
+    return row
 
 
 def claims() -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from limits import RateLimitItem
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
-from sqlalchemy import BigInteger, Table, bindparam, case, delete, select
+from sqlalchemy import BigInteger, bindparam, case, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from core import clock
@@ -48,7 +48,7 @@ class DatabaseCounters(Storage):
 
     @cached_property
     def _upsert(self) -> Any:
-        insert = insert_into(cast("Table", Counter.__table__))
+        insert = insert_into(Counter.__table__)
         new, over = insert.excluded, Counter.expires_at <= bindparam("now")
         return insert.on_conflict_do_update(
             index_elements=[Counter.key],

@@ -147,7 +147,7 @@ def _account(body: dict[str, Any]) -> str:
     """Return the e-mail address that a call is about, whether or not there is such an account."""
     if "email" in body:
         return normalise_email(body["email"]) or str(body["email"])
-    return str(bearer.user().email)
+    return bearer.user().email
 
 
 def _count(counters: list[_Counter]) -> _Counter | None:
