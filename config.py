@@ -18,7 +18,7 @@ from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from core.message import parse_sender
+from core.addresses import parse_sender
 from core.smtp import MailServer, parse_mail_url
 
 ROOT = Path(__file__).parent

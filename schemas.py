@@ -5,27 +5,12 @@ Every limit stands in models.py too: here for a helpful error, there as a constr
 
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, fields, validate
-from marshmallow.fields import Field
+from marshmallow import EXCLUDE, Schema, validate
+from marshmallow import fields as ma
 
+import fields
 from core.roles import Role
-from fieldtypes import (
-    Email,
-    FilledText,
-    Flag,
-    FlagInQuery,
-    IsSet,
-    Language,
-    Link,
-    Moment,
-    NewPassword,
-    NumberInQuery,
-    Prose,
-    Text,
-    Time,
-    Zone,
-    example,
-)
+from fields import example
 
 # The longest text that login takes for an e-mail address or a password. It is beyond what
 # either can be, so that an impossible one is simply a wrong one.
@@ -44,7 +29,7 @@ def camel_case(name: str) -> str:
 class Shape(Schema):
     """Names are snake_case in Python and camelCase on the wire."""
 
-    def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
+    def on_bind_field(self, field_name: str, field_obj: ma.Field[Any]) -> None:
         field_obj.data_key = camel_case(field_name)
 
 
@@ -57,7 +42,7 @@ class Answer(Shape):
     class Meta:
         unknown = EXCLUDE
 
-    def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
+    def on_bind_field(self, field_name: str, field_obj: ma.Field[Any]) -> None:
         super().on_bind_field(field_name, field_obj)
         field_obj.required = field_name not in self.sometimes
 
@@ -80,7 +65,7 @@ A_PASSWORD: dict[str, Any] = {
 
 
 class Register(Shape):
-    username = Text(
+    username = fields.Text(
         required=True,
         validate=[
             validate.Length(3, 32),
@@ -91,90 +76,90 @@ class Register(Shape):
         ],
         metadata=example("newcomer"),
     )
-    email = Email(required=True)
-    password = NewPassword(required=True)
-    first_name = FilledText(required=True, **NAME, metadata=example("First"))
-    last_name = FilledText(required=True, **NAME, metadata=example("Last"))
+    email = fields.Email(required=True)
+    password = fields.NewPassword(required=True)
+    first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
+    last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
 
 
 class Registered(Answer):
-    user_id = fields.UUID()
-    username = fields.String()
-    email = fields.String()
+    user_id = ma.UUID()
+    username = ma.String()
+    email = ma.String()
 
 
 class Login(Shape):
-    email = fields.String(
+    email = ma.String(
         required=True,
         validate=validate.Length(max=LOGIN_LENGTH),
         metadata=example("me@example.org"),
     )
-    password = fields.String(**A_PASSWORD)
+    password = ma.String(**A_PASSWORD)
 
 
 class Refresh(Shape):
-    refresh_token = Text(**A_TOKEN, metadata=TOKEN | example("REFRESH_TOKEN"))
+    refresh_token = fields.Text(**A_TOKEN, metadata=TOKEN | example("REFRESH_TOKEN"))
 
 
 class Address(Shape):
-    email = Email(required=True)
+    email = fields.Email(required=True)
 
 
 class MailToken(Shape):
-    token = Text(**A_TOKEN, metadata=TOKEN | example("TOKEN_OF_THE_MAIL"))
+    token = fields.Text(**A_TOKEN, metadata=TOKEN | example("TOKEN_OF_THE_MAIL"))
 
 
 class ResetPassword(MailToken):
-    new_password = NewPassword(required=True)
+    new_password = fields.NewPassword(required=True)
 
 
 class Identity(Answer):
     """What a client needs to know about who is logged in."""
 
-    id = fields.UUID()
-    username = fields.String()
-    email = fields.String()
-    role = fields.String(metadata={"enum": [*Role]})
+    id = ma.UUID()
+    username = ma.String()
+    email = ma.String()
+    role = ma.String(metadata={"enum": [*Role]})
 
 
 class TokenPair(Answer):
-    access_token = fields.String()
-    refresh_token = fields.String()
-    expires_in = fields.Integer(metadata={"description": "Seconds until the access token expires."})
+    access_token = ma.String()
+    refresh_token = ma.String()
+    expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
 
 
 class LoggedIn(TokenPair):
-    user = fields.Nested(Identity)
+    user = ma.Nested(Identity)
 
 
 class Verified(Answer):
-    valid = fields.Boolean()
-    expires_in = fields.Integer(metadata={"description": "Seconds until the access token expires."})
-    user = fields.Nested(Identity)
+    valid = ma.Boolean()
+    expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
+    user = ma.Nested(Identity)
 
 
 class SessionRecord(Answer):
-    id = fields.UUID()
-    created_at = Moment()
-    last_used_at = Moment()
-    expires_at = Moment()
-    user_agent = fields.String()
-    ip_address = fields.String()
-    current = fields.Boolean()
+    id = ma.UUID()
+    created_at = fields.Moment()
+    last_used_at = fields.Moment()
+    expires_at = fields.Moment()
+    user_agent = ma.String()
+    ip_address = ma.String()
+    current = ma.Boolean()
 
 
 class Sessions(Answer):
-    sessions = fields.List(fields.Nested(SessionRecord))
+    sessions = ma.List(ma.Nested(SessionRecord))
 
 
 class ChangePassword(Shape):
-    current_password = fields.String(**A_PASSWORD)
-    new_password = NewPassword(required=True)
+    current_password = ma.String(**A_PASSWORD)
+    new_password = fields.NewPassword(required=True)
 
 
 class DeleteAccount(Shape):
-    password = fields.String(**A_PASSWORD)
-    confirmation = Text(
+    password = ma.String(**A_PASSWORD)
+    confirmation = fields.Text(
         required=True,
         validate=validate.OneOf(["DELETE_MY_ACCOUNT"]),
         metadata=example("DELETE_MY_ACCOUNT"),
@@ -182,51 +167,51 @@ class DeleteAccount(Shape):
 
 
 class ProfileChanges(Shape):
-    first_name = FilledText(**NAME, metadata=example("First"))
-    last_name = FilledText(**NAME, metadata=example("Last"))
-    bio = Prose(validate=validate.Length(max=500), metadata=example("I learn\nby doing."))
-    location = Text(validate=validate.Length(max=100), metadata=example("Lisbon"))
-    website = Link()
+    first_name = fields.FilledText(**NAME, metadata=example("First"))
+    last_name = fields.FilledText(**NAME, metadata=example("Last"))
+    bio = fields.Prose(validate=validate.Length(max=500), metadata=example("I learn\nby doing."))
+    location = fields.Text(validate=validate.Length(max=100), metadata=example("Lisbon"))
+    website = fields.Link()
 
 
 class PublicFields(Answer):
     """What everybody may see of a user whose profile is visible."""
 
-    id = fields.UUID()
-    username = fields.String()
-    first_name = fields.String()
-    last_name = fields.String()
-    avatar = fields.String(metadata=PICTURE)
-    bio = fields.String()
-    location = fields.String()
-    website = fields.String()
-    role = fields.String(metadata={"enum": [*Role]})
-    join_date = Moment(attribute="created_at")
+    id = ma.UUID()
+    username = ma.String()
+    first_name = ma.String()
+    last_name = ma.String()
+    avatar = ma.String(metadata=PICTURE)
+    bio = ma.String()
+    location = ma.String()
+    website = ma.String()
+    role = ma.String(metadata={"enum": [*Role]})
+    join_date = fields.Moment(attribute="created_at")
 
 
 class Profile(PublicFields):
     """What a user sees of the own account."""
 
-    email = fields.String()
-    last_login = Moment(attribute="last_login_at", allow_none=True)
-    is_active = fields.Boolean()
-    email_verified = IsSet(attribute="email_verified_at")
+    email = ma.String()
+    last_login = fields.Moment(attribute="last_login_at", allow_none=True)
+    is_active = ma.Boolean()
+    email_verified = fields.IsSet(attribute="email_verified_at")
 
 
 class AchievementRecord(Answer):
-    id = fields.String()
-    name = fields.String()
-    earned_at = Moment()
+    id = ma.String()
+    name = ma.String()
+    earned_at = fields.Moment()
 
 
 class Progress(Answer):
-    total_courses = fields.Integer()
-    completed_courses = fields.Integer()
-    total_lessons = fields.Integer()
-    completed_lessons = fields.Integer()
-    total_hours = fields.Float(metadata={"description": "With one decimal."})
-    achievements = fields.List(fields.Nested(AchievementRecord))
-    current_streak = fields.Integer(
+    total_courses = ma.Integer()
+    completed_courses = ma.Integer()
+    total_lessons = ma.Integer()
+    completed_lessons = ma.Integer()
+    total_hours = ma.Float(metadata={"description": "With one decimal."})
+    achievements = ma.List(ma.Nested(AchievementRecord))
+    current_streak = ma.Integer(
         metadata={
             "description": "Days in a row with a completed lesson, in the user's own time zone, "
             "ending today or yesterday."
@@ -237,56 +222,56 @@ class Progress(Answer):
 class PublicRecord(PublicFields):
     sometimes = frozenset({"progress"})
 
-    progress = fields.Nested(
+    progress = ma.Nested(
         Progress, metadata={"description": "Where the user lets the caller see it."}
     )
 
 
 class AvatarUrl(Answer):
-    avatar = fields.String(metadata=PICTURE)
+    avatar = ma.String(metadata=PICTURE)
 
 
 class Privacy(Answer):
-    profile_visible = fields.Boolean()
-    progress_visible = fields.Boolean()
+    profile_visible = ma.Boolean()
+    progress_visible = ma.Boolean()
 
 
 class Settings(Answer):
-    theme = fields.String()
-    language = fields.String()
-    timezone = fields.String()
-    email_notifications = fields.Boolean()
-    push_notifications = fields.Boolean()
-    privacy = fields.Nested(Privacy)
+    theme = ma.String()
+    language = ma.String()
+    timezone = ma.String()
+    email_notifications = ma.Boolean()
+    push_notifications = ma.Boolean()
+    privacy = ma.Nested(Privacy)
 
 
 class PrivacyChanges(Shape):
-    profile_visible = Flag()
-    progress_visible = Flag()
+    profile_visible = fields.Flag()
+    progress_visible = fields.Flag()
 
 
 class SettingsChanges(Shape):
-    theme = fields.String(
+    theme = ma.String(
         validate=validate.OneOf(["light", "dark", "system"]), metadata=example("dark")
     )
-    language = Language()
-    timezone = Zone()
-    email_notifications = Flag(metadata=example(False))
-    push_notifications = Flag(metadata=example(False))
-    privacy = fields.Nested(PrivacyChanges, metadata=example({"progressVisible": True}))
+    language = fields.Language()
+    timezone = fields.Zone()
+    email_notifications = fields.Flag(metadata=example(False))
+    push_notifications = fields.Flag(metadata=example(False))
+    privacy = ma.Nested(PrivacyChanges, metadata=example({"progressVisible": True}))
 
 
 class CertificateRecord(Answer):
-    id = fields.String()
-    course_id = fields.String()
-    course_name = fields.String()
-    issued_at = Moment()
-    expires_at = Moment(allow_none=True)
-    credential_url = fields.String(metadata={"description": "Empty where there is none."})
+    id = ma.String()
+    course_id = ma.String()
+    course_name = ma.String()
+    issued_at = fields.Moment()
+    expires_at = fields.Moment(allow_none=True)
+    credential_url = ma.String(metadata={"description": "Empty where there is none."})
 
 
 class Certificates(Answer):
-    certificates = fields.List(fields.Nested(CertificateRecord))
+    certificates = ma.List(ma.Nested(CertificateRecord))
 
 
 # The ids that the course system chooses. In a path they are not trimmed: a newline is refused.
@@ -300,90 +285,90 @@ RECORD_ID: dict[str, Any] = {
 
 
 class CoursePath(Shape):
-    course_id = fields.String(**RECORD_ID)
+    course_id = ma.String(**RECORD_ID)
 
 
 class LessonPath(CoursePath):
-    lesson_id = fields.String(**RECORD_ID)
+    lesson_id = ma.String(**RECORD_ID)
 
 
 class AchievementPath(Shape):
-    achievement_id = fields.String(**RECORD_ID)
+    achievement_id = ma.String(**RECORD_ID)
 
 
 class CertificatePath(Shape):
-    certificate_id = fields.String(**RECORD_ID)
+    certificate_id = ma.String(**RECORD_ID)
 
 
 class CourseDelivery(Shape):
-    name = FilledText(**TITLE, metadata=example("Python for beginners"))
-    lessons = fields.Integer(**A_NUMBER, validate=validate.Range(1, 10_000), metadata=example(12))
+    name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
+    lessons = ma.Integer(**A_NUMBER, validate=validate.Range(1, 10_000), metadata=example(12))
 
 
 class LessonDelivery(Shape):
-    completed_at = Time(past=True)
-    minutes = fields.Integer(**A_NUMBER, validate=validate.Range(0, 1440), metadata=example(25))
+    completed_at = fields.Time(past=True)
+    minutes = ma.Integer(**A_NUMBER, validate=validate.Range(0, 1440), metadata=example(25))
 
 
 class AchievementDelivery(Shape):
-    name = FilledText(**TITLE, metadata=example("First steps"))
-    earned_at = Time(past=True)
+    name = fields.FilledText(**TITLE, metadata=example("First steps"))
+    earned_at = fields.Time(past=True)
 
 
 class CertificateDelivery(Shape):
-    course_id = Text(**RECORD_ID)
-    course_name = FilledText(**TITLE, metadata=example("Python for beginners"))
-    issued_at = Time(past=True)
-    expires_at = Time(past=False)
-    credential_url = Link(load_default="")
+    course_id = fields.Text(**RECORD_ID)
+    course_name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
+    issued_at = fields.Time(past=True)
+    expires_at = fields.Time(past=False)
+    credential_url = fields.Link(load_default="")
 
 
 class CourseRecord(Answer):
-    id = fields.String()
-    name = fields.String()
-    lessons = fields.Integer()
+    id = ma.String()
+    name = ma.String()
+    lessons = ma.Integer()
 
 
 class LessonRecord(Answer):
-    id = fields.String()
-    course_id = fields.String()
-    completed_at = Moment()
-    minutes = fields.Integer()
+    id = ma.String()
+    course_id = ma.String()
+    completed_at = fields.Moment()
+    minutes = ma.Integer()
 
 
 class AccountQuery(Shape):
-    search = Text(
+    search = fields.Text(
         validate=validate.Length(max=254),
         metadata={"description": "Part of a username, an address or a name, whatever its case."},
     )
-    role = fields.String(validate=validate.OneOf([*Role]))
-    is_active = FlagInQuery()
-    page = NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
-    per_page = NumberInQuery(load_default=20, validate=validate.Range(1, 100))
+    role = ma.String(validate=validate.OneOf([*Role]))
+    is_active = fields.FlagInQuery()
+    page = fields.NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
+    per_page = fields.NumberInQuery(load_default=20, validate=validate.Range(1, 100))
 
 
 class AccountChanges(Shape):
-    role = fields.String(**ROLE)
-    is_active = Flag(metadata=example(True))
+    role = ma.String(**ROLE)
+    is_active = fields.Flag(metadata=example(True))
 
 
 class Account(Answer):
     """What an admin sees of an account."""
 
-    id = fields.UUID()
-    username = fields.String()
-    email = fields.String()
-    first_name = fields.String()
-    last_name = fields.String()
-    role = fields.String(metadata={"enum": [*Role]})
-    is_active = fields.Boolean()
-    email_verified = IsSet(attribute="email_verified_at")
-    join_date = Moment(attribute="created_at")
-    last_login = Moment(attribute="last_login_at", allow_none=True)
+    id = ma.UUID()
+    username = ma.String()
+    email = ma.String()
+    first_name = ma.String()
+    last_name = ma.String()
+    role = ma.String(metadata={"enum": [*Role]})
+    is_active = ma.Boolean()
+    email_verified = fields.IsSet(attribute="email_verified_at")
+    join_date = fields.Moment(attribute="created_at")
+    last_login = fields.Moment(attribute="last_login_at", allow_none=True)
 
 
 class Accounts(Answer):
-    users = fields.List(fields.Nested(Account))
-    page = fields.Integer()
-    per_page = fields.Integer()
-    total = fields.Integer(metadata={"description": "Accounts on all pages."})
+    users = ma.List(ma.Nested(Account))
+    page = ma.Integer()
+    per_page = ma.Integer()
+    total = ma.Integer(metadata={"description": "Accounts on all pages."})

@@ -1,6 +1,52 @@
-"""The forms in which e-mail addresses and names are compared."""
+"""E-mail addresses: how they are read, stored, and, like names, compared."""
 
+import re
 import unicodedata
+from email.headerregistry import Address
+
+import email_validator
+
+MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
+# White space is what Unicode calls so, without four control characters that Python counts too.
+SPACES = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+WHITE_SPACE = "".join(re.findall(f"[{SPACES}]", "".join(map(chr, range(0x3001)))))
+# One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
+# `email` package of some Python versions turns those into additional headers.
+PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
+_NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
+
+# By default, the library refuses reserved domains such as school.test, which private networks use.
+# To change this list is its documented way to accept them.
+email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
+
+
+def normalise_email(raw: str) -> str | None:
+    """Return the one form under which an address is stored and looked up, or None for no address.
+
+    Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
+    """
+    if len(raw) > MAX_ADDRESS:
+        return None
+    try:
+        found = email_validator.validate_email(
+            raw.strip(WHITE_SPACE), check_deliverability=False, allow_smtputf8=False, strict=True
+        )
+    except email_validator.EmailNotValidError:
+        return None
+    return found.ascii_email.lower() if found.ascii_email else None
+
+
+def parse_sender(raw: str) -> Address:
+    """Return the sender of `accounts@example.org` or `Accounts <accounts@example.org>`.
+
+    Raises ValueError with a text that continues "MAIL_FROM".
+    """
+    named = _NAMED.fullmatch(raw)
+    name, address = named.groups() if named else ("", raw)
+    if not PLAIN_ADDRESS.fullmatch(address) or not name.isprintable() or "=?" in name:
+        raise ValueError("must be one address, such as accounts@example.org")
+    username, _, domain = address.partition("@")
+    return Address(display_name=name, username=username, domain=domain)
 
 
 def fold(text: str) -> str:

@@ -1,33 +1,16 @@
 """Builds e-mail messages (RFC 5322), safe against header injection."""
 
-import re
 from datetime import datetime
 from email import policy
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-# One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
-# `email` package of some Python versions turns those into additional headers.
-_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
-_NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
+from core.addresses import PLAIN_ADDRESS
 
 # One line for each header (RFC 5322 allows 998 characters): when the `email` package folds a long
 # address, it encodes it, and the e-mail cannot be delivered.
 _POLICY = policy.SMTP.clone(max_line_length=998, cte_type="7bit")
-
-
-def parse_sender(raw: str) -> Address:
-    """Return the sender of `accounts@example.org` or `Accounts <accounts@example.org>`.
-
-    Raises ValueError with a text that continues "MAIL_FROM".
-    """
-    named = _NAMED.fullmatch(raw)
-    name, address = named.groups() if named else ("", raw)
-    if not _ADDRESS.fullmatch(address) or not name.isprintable() or "=?" in name:
-        raise ValueError("must be one address, such as accounts@example.org")
-    username, _, domain = address.partition("@")
-    return Address(display_name=name, username=username, domain=domain)
 
 
 def build(
@@ -46,7 +29,7 @@ def build(
     is sent twice. Auto-Submitted (RFC 3834) prevents automatic replies. Raises ValueError unless
     the recipient is exactly one plain address.
     """
-    if not _ADDRESS.fullmatch(recipient):
+    if not PLAIN_ADDRESS.fullmatch(recipient):
         raise ValueError("the recipient is not exactly one plain address")
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender

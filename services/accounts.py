@@ -10,10 +10,10 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import audit, guessable
+from core.addresses import normalise_email
 from core.roles import Role
 from database import change, change_one
 from extensions import db, hasher, settings
-from fieldtypes import normalise_email
 from models import User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind

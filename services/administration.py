@@ -7,11 +7,10 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 
 import errors
 from core import audit
-from core.addresses import fold
+from core.addresses import fold, normalise_email
 from core.roles import Role
 from database import change_one, reading
 from extensions import db
-from fieldtypes import normalise_email
 from models import User, UserRow
 from services import accounts, profiles, sessions
 

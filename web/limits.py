@@ -28,9 +28,9 @@ from sqlalchemy.exc import DBAPIError
 import errors
 from config import Settings
 from core import audit, clock
+from core.addresses import normalise_email
 from database import is_unavailable
 from extensions import limiter, settings
-from fieldtypes import normalise_email
 from web import bearer, caller
 from web.counters import DatabaseCounters, Limiter
 

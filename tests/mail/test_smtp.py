@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from core import smtp
-from core.message import build, parse_sender
+from core.addresses import parse_sender
+from core.message import build
 
 NOW = datetime(2026, 11, 20, 9, 31, tzinfo=UTC)
 LOGIN = (b"post", b"p@ss word")

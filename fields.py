@@ -7,28 +7,20 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-import email_validator
-from marshmallow import ValidationError, fields, validate
-from marshmallow.fields import Field
+from marshmallow import ValidationError, validate
+from marshmallow import fields as ma
 
 from core import clock, locales, passwords
+from core.addresses import SPACES, WHITE_SPACE, normalise_email
 
-MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 MAX_LINK = 200
 MAX_TIME = 64  # with more digits of a second than a client needs
 TIME = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
 CLOCK_TOLERANCE = timedelta(minutes=5)  # how far the clock of a client may be ahead of ours
 
-# Reserved names such as school.test are refused by default; whether mail gets there is for the
-# mail to show. This list is the library's documented switch.
-email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
-
 # Sets of characters, for regular expressions of Python and of JavaScript (in the OpenAPI document).
-# White space is what Unicode calls so, without four control characters that Python counts too.
-_SPACES = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _CONTROLS = r"\u0000-\u001f\u007f-\u009f"
 _CONTROL = re.compile(f"[{_CONTROLS}]")
-WHITE_SPACE = "".join(re.findall(f"[{_SPACES}]", "".join(map(chr, range(0x3001)))))
 _DOMAIN = r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,}\.?"
 _HOST = rf"({_DOMAIN}|localhost|\[[0-9A-Fa-f]*:[0-9A-Fa-f:]+\])"
 _URI = rf"https?://{_HOST}(:[0-9]+)?(/|[/?#][!#-;=?-\[\]_a-z~]+)?"
@@ -36,28 +28,12 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 _check_link = validate.URL(schemes={"http", "https"})
 
 
-def normalise_email(raw: str) -> str | None:
-    """Return the one form under which an address is stored and looked up, or None for no address.
-
-    Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
-    """
-    if len(raw) > MAX_ADDRESS:
-        return None
-    try:
-        found = email_validator.validate_email(
-            raw.strip(WHITE_SPACE), check_deliverability=False, allow_smtputf8=False, strict=True
-        )
-    except email_validator.EmailNotValidError:
-        return None
-    return found.ascii_email.lower() if found.ascii_email else None
-
-
 def example(value: Any) -> dict[str, Any]:
     """Return the metadata of a field whose value in the docs is this one."""
     return {"examples": [value]}
 
 
-class Text(fields.String):
+class Text(ma.String):
     """A trimmed string without control characters."""
 
     trimmed = WHITE_SPACE
@@ -82,7 +58,7 @@ class Text(fields.String):
 class FilledText(Text):
     """A text that is not empty when it is trimmed."""
 
-    described = {"pattern": f"^[^{_CONTROLS}]*[^{_SPACES}{_CONTROLS}][^{_CONTROLS}]*$"}
+    described = {"pattern": f"^[^{_CONTROLS}]*[^{SPACES}{_CONTROLS}][^{_CONTROLS}]*$"}
 
 
 class Email(Text):
@@ -162,7 +138,7 @@ class Zone(Text):
         return name
 
 
-class Flag(fields.Boolean):
+class Flag(ma.Boolean):
     """True or false, and not what else Python would take for one of them."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
@@ -171,14 +147,14 @@ class Flag(fields.Boolean):
         return value
 
 
-class FlagInQuery(fields.Boolean):
+class FlagInQuery(ma.Boolean):
     """`true` or `false` in a URL."""
 
     truthy = {"true"}
     falsy = {"false"}
 
 
-class NumberInQuery(fields.Integer):
+class NumberInQuery(ma.Integer):
     """Decimal digits in a URL."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
@@ -206,7 +182,7 @@ class Time(Text):
         return moment
 
 
-class Moment(Field[str]):
+class Moment(ma.Field[str]):
     """A moment on its way out, as RFC 3339 in UTC."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -216,7 +192,7 @@ class Moment(Field[str]):
         return None if value is None else clock.rfc3339(value)
 
 
-class IsSet(fields.Boolean):
+class IsSet(ma.Boolean):
     """Whether something has a value, on its way out."""
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> bool:
