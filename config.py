@@ -163,7 +163,7 @@ def _redis_url(raw: str) -> str:
     return raw
 
 
-def setting(parse: Callable[[str], Any], default: Any, text: str) -> Any:
+def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
     """Declare a setting: its parser, its default, and its text in docs/settings.md."""
     return field(default=default, metadata={"parse": parse, "help": text})
 

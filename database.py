@@ -23,17 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from flask import Flask, has_request_context
-from sqlalchemy import (
-    URL,
-    Connection,
-    CursorResult,
-    Delete,
-    Select,
-    Table,
-    Update,
-    event,
-    text,
-)
+from sqlalchemy import URL, Connection, CursorResult, Delete, Select, Table, Update, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
@@ -74,9 +64,9 @@ class WriteQueueFull(Exception):
     """The other SQLite writers of this process took too long."""
 
 
-def engine_options(url: URL) -> dict[str, Any]:
+def engine_options(url: URL) -> dict[str, object]:
     """Return the options of the engine for a database."""
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
         "pool_size": POOL_SIZE,
@@ -116,7 +106,7 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "checkout", _refuse_dead)
 
 
-def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any) -> None:
+def _refuse_read_only(dialect: Dialect, _record: Any, arguments: Any, _options: Any) -> None:
     # SQLite would open a write-protected file read-only, and this process could not write to it
     # on any connection, even after the protection is gone.
     path = arguments[0]
@@ -124,7 +114,7 @@ def _refuse_read_only(dialect: Any, _record: Any, arguments: Any, _options: Any)
         raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
@@ -135,7 +125,7 @@ def _begin_to_write(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _connector(driver: Any) -> Callable[..., Any]:
+def _connector(driver: Any) -> Callable[..., object]:
     """Return how to connect to Postgres.
 
     A working server ends long waits by itself (`options` above). For one that is frozen or cut
@@ -143,7 +133,7 @@ def _connector(driver: Any) -> Callable[..., Any]:
     """
 
     class ImpatientConnection(driver.Connection):  # type: ignore[misc]
-        def wait(self, *arguments: Any, **options: Any) -> Any:
+        def wait(self, *arguments: object, **options: object) -> object:
             if not has_request_context():  # migrations and commands may take longer
                 return super().wait(*arguments, **options)
             try:
@@ -152,7 +142,7 @@ def _connector(driver: Any) -> Callable[..., Any]:
                 self.close()  # or a late reply would be read as that of the next statement
                 raise
 
-    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+    def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
         return ImpatientConnection.connect(*arguments, **options)
 
     return connect
@@ -164,7 +154,7 @@ def _leave_standby(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _refuse_dead(connection: Any, record: Any, _proxy: Any) -> None:
+def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
     """Drop a pooled connection that the server has closed, before a request fails because of it.
 
     The socket of an idle connection is readable only then. Polling it costs microseconds, while
@@ -257,7 +247,7 @@ def one_statement() -> Iterator[Connection]:
         yield connection
 
 
-def change(statement: Update | Delete, **parameters: Any) -> int:
+def change(statement: Update | Delete, **parameters: object) -> int:
     """Run a statement in the open transaction; return how many rows it changed.
 
     Of several callers with the same condition only one changes the row, and sees it by the count.
@@ -273,9 +263,8 @@ def change_one(statement: Update | Delete) -> Any:
 
 def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an INSERT that can say what to do where the row's key exists (ON CONFLICT)."""
-    dialect = {"sqlite": sqlite, "postgresql": postgresql}[db.engine.dialect.name]
-    statement: sqlite.Insert | postgresql.Insert = dialect.insert(table)
-    return statement
+    on_sqlite = db.engine.dialect.name == "sqlite"
+    return sqlite.insert(table) if on_sqlite else postgresql.insert(table)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from core.addresses import SPACES, WHITE_SPACE, normalise_email
 
 MAX_LINK = 200
 MAX_TIME = 64  # with more digits of a second than a client needs
-TIME = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
+TIME: dict[str, object] = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
 CLOCK_TOLERANCE = timedelta(minutes=5)  # how far the clock of a client may be ahead of ours
 
 # Sets of characters, for regular expressions of Python and of JavaScript (in the OpenAPI document).
@@ -28,7 +28,7 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 _check_link = validate.URL(schemes={"http", "https"})
 
 
-def example(value: Any) -> dict[str, Any]:
+def example(value: object) -> dict[str, object]:
     """Return the metadata of a field whose value in the docs is this one."""
     return {"examples": [value]}
 
@@ -39,18 +39,18 @@ class Text(ma.String):
     trimmed = WHITE_SPACE
     forbidden = _CONTROL
     # What the OpenAPI document says about every field of this type.
-    described: dict[str, Any] = {"pattern": f"^[^{_CONTROLS}]*$"}
+    described: dict[str, object] = {"pattern": f"^[^{_CONTROLS}]*$"}
 
-    def __init__(self, *, metadata: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, metadata: dict[str, object] | None = None, **kwargs: Any) -> None:
         super().__init__(metadata={**self.described, **(metadata or {})}, **kwargs)
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+    def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs).strip(self.trimmed)
         if self.forbidden.search(text):
             raise ValidationError("Control characters are not allowed.")
         return self.converted(text)
 
-    def converted(self, text: str) -> Any:
+    def converted(self, text: str) -> object:
         """Return the value of a trimmed text. Raises ValidationError for a text that has none."""
         return text
 
@@ -141,7 +141,7 @@ class Zone(Text):
 class Flag(ma.Boolean):
     """True or false, and not what else Python would take for one of them."""
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
+    def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
             raise self.make_error("invalid", input=value)
         return value
@@ -157,7 +157,7 @@ class FlagInQuery(ma.Boolean):
 class NumberInQuery(ma.Integer):
     """Decimal digits in a URL."""
 
-    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
+    def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> int:
         if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,18}", value):
             raise self.make_error("invalid", input=value)
         return super()._deserialize(value, attr, data, **kwargs)
@@ -188,12 +188,12 @@ class Moment(ma.Field[str]):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(metadata={"type": "string", **TIME}, **kwargs)
 
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> Any:
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
         return None if value is None else clock.rfc3339(value)
 
 
 class IsSet(ma.Boolean):
     """Whether something has a value, on its way out."""
 
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **kwargs: Any) -> bool:
+    def _serialize(self, value: object, attr: str | None, obj: object, **kwargs: object) -> bool:
         return value is not None

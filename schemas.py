@@ -46,7 +46,7 @@ class Answer(Shape):
         super().on_bind_field(field_name, field_obj)
         field_obj.required = field_name not in self.sometimes
 
-    def get_attribute(self, obj: Any, attr: str, default: Any) -> Any:
+    def get_attribute(self, obj: object, attr: str, default: object) -> object:
         """Read a field. marshmallow's own way raises and catches an error for each one of a row."""
         return obj.get(attr, default) if isinstance(obj, dict) else getattr(obj, attr, default)
 

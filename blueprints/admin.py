@@ -18,7 +18,7 @@ bp = Blueprint("admin", __name__)
 
 
 @endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, answer=schemas.Accounts)
-def list_users(query: dict[str, Any]) -> dict[str, Any]:
+def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first."""
     users, total = administration.list_accounts(**query)
     return {**query, "users": users, "total": total}

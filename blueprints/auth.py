@@ -52,7 +52,7 @@ def _mails(kind: str) -> tuple[Limit, Limit]:
     errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
     limits=REGISTRATIONS,
 )
-def register(body: dict[str, Any]) -> dict[str, Any]:
+def register(body: dict[str, Any]) -> dict[str, object]:
     """Create an account.
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
@@ -76,7 +76,7 @@ def register(body: dict[str, Any]) -> dict[str, Any]:
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
     limits=(*GUESSES, Limit("logins", "60 per minute", "logins", By.IP)),
 )
-def login(body: dict[str, str]) -> dict[str, Any]:
+def login(body: dict[str, str]) -> dict[str, object]:
     """Log in with e-mail address and password; opens a session.
 
     Send the access token in the `Authorization` header of other requests. When it has expired,
@@ -120,7 +120,7 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     answer=schemas.Verified,
     message="This access token is valid.",
 )
-def verify() -> dict[str, Any]:
+def verify() -> dict[str, object]:
     """Check an access token: how long it is valid, and whose it is."""
     seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
     return {"valid": True, "expires_in": seconds, "user": bearer.user()}
@@ -142,7 +142,7 @@ def logout() -> None:
     answer=schemas.Sessions,
     message="These are your open sessions.",
 )
-def list_sessions() -> dict[str, Any]:
+def list_sessions() -> dict[str, object]:
     """List the caller's open sessions, last used first."""
     current = bearer.claims()["sid"]
     return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}

@@ -4,8 +4,7 @@ The URL rules use `id:`, which accepts a slash: an encoded slash in an id must b
 schema, because a 404 would mean that the course does not exist.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from flask import Blueprint
 from marshmallow import Schema
@@ -18,14 +17,14 @@ from database import transaction
 from errors import ApiError, NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record
 from services import learning
-from web.api import Created, View, endpoint
+from web.api import Created, Operation, endpoint
+
+Delivered: TypeAlias = Row[Any] | Created
 
 bp = Blueprint("records", __name__)
 
 
-def delivery(
-    path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: Any
-) -> Callable[[View], View]:
+def delivery(path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: Any) -> Operation:
     """Declare an endpoint that adds or replaces a record of a user."""
     return endpoint(
         bp,
@@ -38,7 +37,7 @@ def delivery(
     )
 
 
-def removal(path: str, *, path_shape: type[Schema]) -> Callable[[View], View]:
+def removal(path: str, *, path_shape: type[Schema]) -> Operation:
     """Declare an endpoint that removes a record of a user."""
     return endpoint(
         bp,
@@ -52,8 +51,8 @@ def removal(path: str, *, path_shape: type[Schema]) -> Callable[[View], View]:
 
 
 def _put(
-    kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, Any], at: str = ""
-) -> Row[Any] | Created:
+    kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
+) -> Delivered:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
@@ -73,7 +72,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     answer=schemas.CourseRecord,
     message="The course is recorded.",
 )
-def put_course(user_id: str, course_id: str, body: dict[str, Any]) -> Row[Any] | Created:
+def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Delivered:
     """Record that a user takes a course, and how many lessons it has."""
     return _put(Course, user_id, {"id": course_id}, body)
 
@@ -92,9 +91,7 @@ def delete_course(user_id: str, course_id: str) -> None:
     message="The lesson is recorded.",
     errors=(NotFound,),
 )
-def put_lesson(
-    user_id: str, course_id: str, lesson_id: str, body: dict[str, Any]
-) -> Row[Any] | Created:
+def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, object]) -> Delivered:
     """Record that a user has completed a lesson, and how many minutes it took.
 
     `completedAt` defaults to the time of the first delivery. The course must exist: deliver it
@@ -117,7 +114,7 @@ def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     answer=schemas.AchievementRecord,
     message="The achievement is recorded.",
 )
-def put_achievement(user_id: str, achievement_id: str, body: dict[str, Any]) -> Row[Any] | Created:
+def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) -> Delivered:
     """Record that a user has earned an achievement.
 
     `earnedAt` defaults to the time of the first delivery.
@@ -138,7 +135,7 @@ def delete_achievement(user_id: str, achievement_id: str) -> None:
     answer=schemas.CertificateRecord,
     message="The certificate is recorded.",
 )
-def put_certificate(user_id: str, certificate_id: str, body: dict[str, Any]) -> Row[Any] | Created:
+def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) -> Delivered:
     """Record that a user has received a certificate.
 
     `issuedAt` defaults to the time of the first delivery; without `expiresAt` the certificate does

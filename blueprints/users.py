@@ -1,10 +1,8 @@
 """The caller's own account, and public profiles."""
 
-from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from flask import Blueprint
-from sqlalchemy import Row
 
 import errors
 import schemas
@@ -30,7 +28,7 @@ CHANGES = Limit(
 
 
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, answer=schemas.Profile)
-def get_profile() -> dict[str, Any]:
+def get_profile() -> dict[str, object]:
     """Read the caller's profile."""
     return profiles.profile(bearer.user())
 
@@ -44,7 +42,7 @@ def get_profile() -> dict[str, Any]:
     answer=schemas.Profile,
     message="Your profile is saved.",
 )
-def update_profile(body: dict[str, str]) -> dict[str, Any]:
+def update_profile(body: dict[str, object]) -> dict[str, object]:
     """Change the fields that are sent; the others stay as they are.
 
     An empty string clears `bio`, `location` and `website`.
@@ -62,7 +60,7 @@ def update_profile(body: dict[str, str]) -> dict[str, Any]:
     answer=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate),
 )
-def get_user(user_id: str) -> dict[str, Any]:
+def get_user(user_id: str) -> dict[str, object]:
     """Read the public profile of a user.
 
     A private profile is visible to the user, instructors and admins only. They always see
@@ -111,7 +109,7 @@ def delete_avatar() -> dict[str, str]:
 
 
 @endpoint(bp, "GET", "/settings", role=Role.STUDENT, answer=schemas.Settings)
-def get_settings() -> dict[str, Any]:
+def get_settings() -> dict[str, object]:
     """Read the caller's settings."""
     return profiles.preferences(bearer.user())
 
@@ -125,7 +123,7 @@ def get_settings() -> dict[str, Any]:
     answer=schemas.Settings,
     message="Your settings are saved.",
 )
-def update_settings(body: dict[str, Any]) -> dict[str, Any]:
+def update_settings(body: dict[str, object]) -> dict[str, object]:
     """Change the settings that are sent, also within `privacy`; the others stay as they are."""
     with transaction():
         user = profiles.update_preferences(bearer.user(), body)
@@ -133,14 +131,14 @@ def update_settings(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
-def get_progress() -> dict[str, Any]:
+def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
 @endpoint(bp, "GET", "/certificates", role=Role.STUDENT, answer=schemas.Certificates)
-def list_certificates() -> dict[str, Sequence[Row[Any]]]:
+def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": learning.list_certificates(bearer.user().id)}
 

@@ -23,9 +23,9 @@ def put(
     kind: type[Record],
     user_id: str,
     key: Mapping[str, str],
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     *,
-    at_first: Mapping[str, Any] | None = None,
+    at_first: Mapping[str, object] | None = None,
 ) -> tuple[Row[Any], bool]:
     """Add or replace a record of a user; return its row and whether it is new.
 
@@ -64,7 +64,7 @@ def _require_user(user_id: str) -> None:
         raise errors.UserNotFound
 
 
-def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, Any]:
+def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:
     """Return a user's learning progress; the streak counts days in `timezone`.
 
     A delivery between the statements may be in one number and not yet in another.

@@ -7,7 +7,7 @@ with an advertisement as a name, and we would deliver it.
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from flask import render_template
@@ -55,7 +55,7 @@ def compose(kind: MailKind, address: str, *, queued_at: datetime) -> Letter:
     is rendered even without a recipient; otherwise the load on this process would reveal whether
     the account exists.
     """
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "site": urlsplit(settings.public_url).netloc,
         "happened_at": f"{queued_at:%d %B %Y, %H:%M} UTC",
     }

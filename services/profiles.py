@@ -28,12 +28,12 @@ def read_user(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
     return cast("UserRow | None", row)
 
 
-def profile(user: UserRow) -> dict[str, Any]:
+def profile(user: UserRow) -> dict[str, object]:
     """Return a user's own profile."""
     return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
 
 
-def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, Any]:
+def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, object]:
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
     Raises UserNotFound, also for an inactive user, and ProfilePrivate.
@@ -50,7 +50,7 @@ def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str,
     return shown
 
 
-def update_profile(user: UserRow, changes: dict[str, Any]) -> UserRow:
+def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
     """Change the given fields; return the whole row. Raises TokenRevoked."""
     if not changes:
         return user
@@ -59,7 +59,7 @@ def update_profile(user: UserRow, changes: dict[str, Any]) -> UserRow:
     return row if row.search_key == key else _set(user.id, search_key=key)
 
 
-def preferences(user: UserRow) -> dict[str, Any]:
+def preferences(user: UserRow) -> dict[str, object]:
     """Return the settings of a user."""
     return {**user._asdict(), "privacy": user}
 
@@ -107,7 +107,7 @@ def find_picture(digest: str) -> bytes | None:
         return connection.scalar(query.limit(1))
 
 
-def _set(user_id: str, **values: Any) -> UserRow:
+def _set(user_id: str, **values: object) -> UserRow:
     """Change columns of a user. Raises TokenRevoked if the account was deleted or deactivated."""
     row: UserRow | None = change_one(
         update(User)

@@ -10,17 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    bindparam,
-    case,
-    delete,
-    exists,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Row, bindparam, case, delete, exists, insert, select, update
 
 import errors
 from core import audit, ids
@@ -186,7 +176,7 @@ def end_all(user_id: str, *, keep: str | None = None) -> None:
     _end(UserSession.user_id == user_id, UserSession.id != (keep or ""))
 
 
-def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, Any]]:
+def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, object]]:
     """Return a user's open sessions, last used first; the one with the id `current` is marked."""
     query = (
         select(UserSession.__table__)

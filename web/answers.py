@@ -1,12 +1,10 @@
 """How a Python value becomes a JSON response."""
 
-from typing import Any
-
 import orjson
 from flask import Response
 
 
-def answer(content: Any, status: int = 200) -> Response:
+def answer(content: object, status: int = 200) -> Response:
     """Return a JSON response."""
     data = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
     return Response(data, status, content_type="application/json")

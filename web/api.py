@@ -7,7 +7,7 @@ the same declarations.
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -22,9 +22,8 @@ from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
 from web import answers, bearer, bodies
-from web.limits import Limit, call_within, count_invalid
+from web.limits import Limit, View, call_within, count_invalid
 
-View = Callable[..., Any]
 # Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
 
@@ -33,7 +32,7 @@ STALE_AFTER = 1.0
 class Created:
     """The result of a view that created something where it might have replaced it: a 201."""
 
-    content: Any
+    content: object
 
 
 class UserId(BaseConverter):
@@ -139,7 +138,7 @@ def _made(schema: type[Schema]) -> Schema:
     return schema()  # kept, because making one takes longer than using it
 
 
-def _load(schema: type[Schema], sent: Any) -> Any:
+def _load(schema: type[Schema], sent: Mapping[str, object]) -> Any:
     try:
         return _made(schema).load(sent)
     except ValidationError as error:
@@ -150,17 +149,17 @@ def _load(schema: type[Schema], sent: Any) -> Any:
         raise InvalidRequest(fields=fields) from None
 
 
-def _query() -> dict[str, Any]:
+def _query() -> dict[str, object]:
     """Return the parameters of the query; a repeated one is a list, so its type is wrong."""
     found = request.args.to_dict(flat=False)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-def _envelope(operation: Operation, result: Any) -> Response:
+def _envelope(operation: Operation, result: object) -> Response:
     status = operation.status
     if isinstance(result, Created):
         result, status = result.content, 201
-    content: dict[str, Any] = {"success": True}
+    content: dict[str, object] = {"success": True}
     if operation.message:
         content["message"] = operation.message
     content["data"] = _made(operation.answer).dump(result) if operation.answer else {}

@@ -24,7 +24,7 @@ DRAIN_SECONDS = 5
 CUT_OFF = "The body could not be read to its end."
 
 
-def json_object() -> dict[str, Any]:
+def json_object() -> dict[str, object]:
     """Return the JSON object in the body.
 
     Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
@@ -90,7 +90,7 @@ def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:
     return file
 
 
-def _on_disk(*_: Any, **_more: Any) -> IO[bytes]:
+def _on_disk(*_: object, **_more: object) -> IO[bytes]:
     # `request.files` would keep 500 KB of each upload in memory, which is 50 MB for all threads.
     return cast("IO[bytes]", TemporaryFile())
 

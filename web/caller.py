@@ -2,14 +2,14 @@
 
 import functools
 import ipaddress
-from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 from flask import request
 
 from models import USER_AGENT_LENGTH
 
 
-def ip_address(environ: dict[str, Any] | None = None) -> str:
+def ip_address(environ: WSGIEnvironment | None = None) -> str:
     """Return the client IP of a request, by default the current one; "" if it is not known.
 
     With TRUSTED_PROXIES it comes from a header, so only a valid IP is returned. A port, which some

@@ -8,7 +8,7 @@ from typing import Any, cast
 from limits import RateLimitItem
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
-from sqlalchemy import BigInteger, bindparam, case, delete, select
+from sqlalchemy import BigInteger, Executable, bindparam, case, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from core import clock
@@ -47,7 +47,7 @@ class DatabaseCounters(Storage):
     base_exceptions = SQLAlchemyError
 
     @cached_property
-    def _upsert(self) -> Any:
+    def _upsert(self) -> Executable:
         insert = insert_into(Counter.__table__)
         new, over = insert.excluded, Counter.expires_at <= bindparam("now")
         return insert.on_conflict_do_update(

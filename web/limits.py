@@ -34,7 +34,7 @@ from extensions import limiter, settings
 from web import bearer, caller
 from web.counters import DatabaseCounters, Limiter
 
-View = Callable[..., Any]
+View = Callable[..., object]
 
 _log = logging.getLogger("accounts.limits")
 _item = functools.cache(parse)
@@ -117,7 +117,7 @@ def count_invalid(limits: tuple[Limit, ...]) -> None:
         call_within(such, lambda: None)
 
 
-def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> Any:
+def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
     """Call a view with its limits, silent ones last. Return None when a silent one is reached;
     raise TooManyRequests for any other."""
     if not settings.ratelimit_enabled:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import re
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 from apispec import APISpec
@@ -20,6 +20,7 @@ from web.api import Operation
 from web.bodies import MAX_BODY
 from web.limits import By
 
+Json: TypeAlias = dict[str, Any]
 VERSION = "1.0.0"
 
 DESCRIPTION = f"""
@@ -59,7 +60,7 @@ def init_app(app: Flask) -> None:
         return app.response_class(document(), mimetype="application/json")
 
 
-def build(app: Flask) -> dict[str, Any]:
+def build(app: Flask) -> Json:
     """Return the OpenAPI 3.1 document of all declared endpoints, in their canonical form."""
     spec = APISpec(
         title="Accounts",
@@ -98,9 +99,9 @@ def build(app: Flask) -> dict[str, Any]:
     return spec.to_dict()
 
 
-def _describe(spec: APISpec, operation: Operation, text: str) -> dict[str, Any]:
+def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
     summary, _, description = text.partition("\n\n")
-    described: dict[str, Any] = {"summary": summary, "security": []}
+    described: Json = {"summary": summary, "security": []}
     described["responses"] = _responses(spec, operation)
     if description := "\n\n".join(filter(None, (description, _limits(operation)))):
         described["description"] = description
@@ -126,8 +127,8 @@ def _limits(operation: Operation) -> str:
     return f"Limits: {'; '.join(limits)}." if limits else ""
 
 
-def _responses(spec: APISpec, operation: Operation) -> dict[str, Any]:
-    responses: dict[str, Any] = {
+def _responses(spec: APISpec, operation: Operation) -> Json:
+    responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
             "headers": _headers("X-Request-ID"),
@@ -212,7 +213,7 @@ def _codes(kinds: list[type[errors.ApiError]], status: int) -> str:
     return " ".join(f"`{kind.code}`: {kind.message}" for kind in kinds if kind.status == status)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object(properties: Json) -> Json:
     return {"type": "object", "required": [*properties], "properties": properties}
 
 
@@ -220,15 +221,15 @@ def _ref(name: str, kind: str = "schemas") -> dict[str, str]:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def _json(schema: Any) -> dict[str, Any]:
+def _json(schema: Any) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _headers(*names: str) -> dict[str, Any]:
+def _headers(*names: str) -> Json:
     return {name: _ref(name, "headers") for name in names}
 
 
-def _row_id(name: str) -> dict[str, Any]:
+def _row_id(name: str) -> Json:
     return {
         "name": camel_case(name),
         "in": "path",

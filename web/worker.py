@@ -70,7 +70,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         # gunicorn would wait for the client in the thread that accepts connections.
         return conn.close(graceful=True)
 
-    def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
+    def handle_error(self, req: object, client: socket.socket, addr: Any, exc: Exception) -> None:
         """Answer a request that cannot be read as HTTP, or an error outside the application."""
         ours = req is not None or not isinstance(exc, unread.ParseException)
         error = (
