@@ -73,7 +73,7 @@ def create_app(
             app.wsgi_app, x_for=settings.trusted_proxies, x_proto=0
         )
 
-    # 4. Blueprints. The API also answers without its prefix; only `/api` is documented.
+    # 4. Blueprints. The API is also available without its prefix; only `/api` is documented.
     for prefix, suffix in (("/api", ""), ("", "_bare")):
         app.register_blueprint(auth.bp, url_prefix=f"{prefix}/auth", name=f"auth{suffix}")
         for blueprint in (users.bp, records.bp, admin.bp):

@@ -33,8 +33,8 @@ class Shape(Schema):
         field_obj.data_key = camel_case(field_name)
 
 
-class Answer(Shape):
-    """Every field of an answer is always there; clients ignore those that they do not know."""
+class ResponseBody(Shape):
+    """Every field of a response is always there; clients ignore those that they do not know."""
 
     # Except these, which are left out where there is no value.
     sometimes: ClassVar[frozenset[str]] = frozenset()
@@ -82,7 +82,7 @@ class Register(Shape):
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
 
 
-class Registered(Answer):
+class Registered(ResponseBody):
     user_id = ma.UUID()
     username = ma.String()
     email = ma.String()
@@ -113,7 +113,7 @@ class ResetPassword(MailToken):
     new_password = fields.NewPassword(required=True)
 
 
-class Identity(Answer):
+class Identity(ResponseBody):
     """What a client needs to know about who is logged in."""
 
     id = ma.UUID()
@@ -122,7 +122,7 @@ class Identity(Answer):
     role = ma.String(metadata={"enum": [*Role]})
 
 
-class TokenPair(Answer):
+class TokenPair(ResponseBody):
     access_token = ma.String()
     refresh_token = ma.String()
     expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
@@ -132,13 +132,13 @@ class LoggedIn(TokenPair):
     user = ma.Nested(Identity)
 
 
-class Verified(Answer):
+class Verified(ResponseBody):
     valid = ma.Boolean()
     expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
     user = ma.Nested(Identity)
 
 
-class SessionRecord(Answer):
+class SessionRecord(ResponseBody):
     id = ma.UUID()
     created_at = fields.Moment()
     last_used_at = fields.Moment()
@@ -148,7 +148,7 @@ class SessionRecord(Answer):
     current = ma.Boolean()
 
 
-class Sessions(Answer):
+class Sessions(ResponseBody):
     sessions = ma.List(ma.Nested(SessionRecord))
 
 
@@ -174,7 +174,7 @@ class ProfileChanges(Shape):
     website = fields.Link()
 
 
-class PublicFields(Answer):
+class PublicFields(ResponseBody):
     """What everybody may see of a user whose profile is visible."""
 
     id = ma.UUID()
@@ -198,13 +198,13 @@ class Profile(PublicFields):
     email_verified = fields.IsSet(attribute="email_verified_at")
 
 
-class AchievementRecord(Answer):
+class AchievementRecord(ResponseBody):
     id = ma.String()
     name = ma.String()
     earned_at = fields.Moment()
 
 
-class Progress(Answer):
+class Progress(ResponseBody):
     total_courses = ma.Integer()
     completed_courses = ma.Integer()
     total_lessons = ma.Integer()
@@ -227,16 +227,16 @@ class PublicRecord(PublicFields):
     )
 
 
-class AvatarUrl(Answer):
+class AvatarUrl(ResponseBody):
     avatar = ma.String(metadata=PICTURE)
 
 
-class Privacy(Answer):
+class Privacy(ResponseBody):
     profile_visible = ma.Boolean()
     progress_visible = ma.Boolean()
 
 
-class Settings(Answer):
+class Settings(ResponseBody):
     theme = ma.String()
     language = ma.String()
     timezone = ma.String()
@@ -261,7 +261,7 @@ class SettingsChanges(Shape):
     privacy = ma.Nested(PrivacyChanges, metadata=example({"progressVisible": True}))
 
 
-class CertificateRecord(Answer):
+class CertificateRecord(ResponseBody):
     id = ma.String()
     course_id = ma.String()
     course_name = ma.String()
@@ -270,7 +270,7 @@ class CertificateRecord(Answer):
     credential_url = ma.String(metadata={"description": "Empty where there is none."})
 
 
-class Certificates(Answer):
+class Certificates(ResponseBody):
     certificates = ma.List(ma.Nested(CertificateRecord))
 
 
@@ -323,13 +323,13 @@ class CertificateDelivery(Shape):
     credential_url = fields.Link(load_default="")
 
 
-class CourseRecord(Answer):
+class CourseRecord(ResponseBody):
     id = ma.String()
     name = ma.String()
     lessons = ma.Integer()
 
 
-class LessonRecord(Answer):
+class LessonRecord(ResponseBody):
     id = ma.String()
     course_id = ma.String()
     completed_at = fields.Moment()
@@ -352,7 +352,7 @@ class AccountChanges(Shape):
     is_active = fields.Flag(metadata=example(True))
 
 
-class Account(Answer):
+class Account(ResponseBody):
     """What an admin sees of an account."""
 
     id = ma.UUID()
@@ -367,7 +367,7 @@ class Account(Answer):
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
 
 
-class Accounts(Answer):
+class Accounts(ResponseBody):
     users = ma.List(ma.Nested(Account))
     page = ma.Integer()
     per_page = ma.Integer()

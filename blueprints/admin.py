@@ -17,7 +17,7 @@ from web.api import endpoint
 bp = Blueprint("admin", __name__)
 
 
-@endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, answer=schemas.Accounts)
+@endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, response=schemas.Accounts)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first."""
     users, total = administration.list_accounts(**query)
@@ -30,7 +30,7 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     "/<user:user_id>",
     role=Role.ADMIN,
     body=schemas.AccountChanges,
-    answer=schemas.Account,
+    response=schemas.Account,
     message="The account is changed.",
     errors=(errors.UserNotFound, errors.LastAdmin),
 )

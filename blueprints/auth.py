@@ -46,7 +46,7 @@ def _mails(kind: str) -> tuple[Limit, Limit]:
     "POST",
     "/register",
     body=schemas.Register,
-    answer=schemas.Registered,
+    response=schemas.Registered,
     status=201,
     message="Your account is ready. We have sent you an e-mail to confirm your e-mail address.",
     errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
@@ -71,7 +71,7 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     "POST",
     "/login",
     body=schemas.Login,
-    answer=schemas.LoggedIn,
+    response=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
     limits=(*GUESSES, Limit("logins", "60 per minute", "logins", By.IP)),
@@ -98,7 +98,7 @@ def login(body: dict[str, str]) -> dict[str, object]:
     "POST",
     "/refresh",
     body=schemas.Refresh,
-    answer=schemas.TokenPair,
+    response=schemas.TokenPair,
     message="Here are your new tokens.",
     errors=(errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
     limits=(Limit("refreshes", "300 per minute", "refreshes", By.IP),),
@@ -117,7 +117,7 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     "GET",
     "/verify",
     role=Role.STUDENT,
-    answer=schemas.Verified,
+    response=schemas.Verified,
     message="This access token is valid.",
 )
 def verify() -> dict[str, object]:
@@ -139,7 +139,7 @@ def logout() -> None:
     "GET",
     "/sessions",
     role=Role.STUDENT,
-    answer=schemas.Sessions,
+    response=schemas.Sessions,
     message="These are your open sessions.",
 )
 def list_sessions() -> dict[str, object]:

@@ -69,7 +69,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     "courses/<id:course_id>",
     path_shape=schemas.CoursePath,
     body=schemas.CourseDelivery,
-    answer=schemas.CourseRecord,
+    response=schemas.CourseRecord,
     message="The course is recorded.",
 )
 def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Delivered:
@@ -87,7 +87,7 @@ def delete_course(user_id: str, course_id: str) -> None:
     "courses/<course_id>/lessons/<id:lesson_id>",
     path_shape=schemas.LessonPath,
     body=schemas.LessonDelivery,
-    answer=schemas.LessonRecord,
+    response=schemas.LessonRecord,
     message="The lesson is recorded.",
     errors=(NotFound,),
 )
@@ -111,7 +111,7 @@ def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     "achievements/<id:achievement_id>",
     path_shape=schemas.AchievementPath,
     body=schemas.AchievementDelivery,
-    answer=schemas.AchievementRecord,
+    response=schemas.AchievementRecord,
     message="The achievement is recorded.",
 )
 def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) -> Delivered:
@@ -132,7 +132,7 @@ def delete_achievement(user_id: str, achievement_id: str) -> None:
     "certificates/<id:certificate_id>",
     path_shape=schemas.CertificatePath,
     body=schemas.CertificateDelivery,
-    answer=schemas.CertificateRecord,
+    response=schemas.CertificateRecord,
     message="The certificate is recorded.",
 )
 def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) -> Delivered:

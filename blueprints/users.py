@@ -27,7 +27,7 @@ CHANGES = Limit(
 )
 
 
-@endpoint(bp, "GET", "/profile", role=Role.STUDENT, answer=schemas.Profile)
+@endpoint(bp, "GET", "/profile", role=Role.STUDENT, response=schemas.Profile)
 def get_profile() -> dict[str, object]:
     """Read the caller's profile."""
     return profiles.profile(bearer.user())
@@ -39,7 +39,7 @@ def get_profile() -> dict[str, object]:
     "/profile",
     role=Role.STUDENT,
     body=schemas.ProfileChanges,
-    answer=schemas.Profile,
+    response=schemas.Profile,
     message="Your profile is saved.",
 )
 def update_profile(body: dict[str, object]) -> dict[str, object]:
@@ -57,7 +57,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     "GET",
     "/<user:user_id>",
     role=Role.STUDENT,
-    answer=schemas.PublicRecord,
+    response=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate),
 )
 def get_user(user_id: str) -> dict[str, object]:
@@ -75,7 +75,7 @@ def get_user(user_id: str) -> dict[str, object]:
     "/avatar",
     role=Role.STUDENT,
     upload="avatar",
-    answer=schemas.AvatarUrl,
+    response=schemas.AvatarUrl,
     message="Your picture is saved.",
     errors=(errors.InvalidImage,),
 )
@@ -99,7 +99,7 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     "DELETE",
     "/avatar",
     role=Role.STUDENT,
-    answer=schemas.AvatarUrl,
+    response=schemas.AvatarUrl,
     message="Your picture is removed.",
 )
 def delete_avatar() -> dict[str, str]:
@@ -108,7 +108,7 @@ def delete_avatar() -> dict[str, str]:
         return {"avatar": profiles.remove_avatar(bearer.user())}
 
 
-@endpoint(bp, "GET", "/settings", role=Role.STUDENT, answer=schemas.Settings)
+@endpoint(bp, "GET", "/settings", role=Role.STUDENT, response=schemas.Settings)
 def get_settings() -> dict[str, object]:
     """Read the caller's settings."""
     return profiles.preferences(bearer.user())
@@ -120,7 +120,7 @@ def get_settings() -> dict[str, object]:
     "/settings",
     role=Role.STUDENT,
     body=schemas.SettingsChanges,
-    answer=schemas.Settings,
+    response=schemas.Settings,
     message="Your settings are saved.",
 )
 def update_settings(body: dict[str, object]) -> dict[str, object]:
@@ -130,14 +130,14 @@ def update_settings(body: dict[str, object]) -> dict[str, object]:
     return profiles.preferences(user)
 
 
-@endpoint(bp, "GET", "/progress", role=Role.STUDENT, answer=schemas.Progress)
+@endpoint(bp, "GET", "/progress", role=Role.STUDENT, response=schemas.Progress)
 def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
-@endpoint(bp, "GET", "/certificates", role=Role.STUDENT, answer=schemas.Certificates)
+@endpoint(bp, "GET", "/certificates", role=Role.STUDENT, response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": learning.list_certificates(bearer.user().id)}

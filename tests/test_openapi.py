@@ -265,6 +265,6 @@ def test_success_answers_are_the_envelope(document):
             assert {*schema["required"]} == {*schema["properties"]} == wanted
             assert schema["properties"]["success"] == {"const": True}
             data = schema["properties"]["data"]["$ref"].rpartition("/")[2]
-            assert data == getattr(endpoint.operation.answer, "__name__", "Empty")
+            assert data == getattr(endpoint.operation.response, "__name__", "Empty")
             assert document["components"]["schemas"][data]["type"] == "object"
             assert "X-Request-ID" in answer["headers"]

@@ -1,4 +1,4 @@
-"""Endpoints as declarations: guard, body, answer and possible errors stand above the view.
+"""Endpoints as declarations: guard, body, response and possible errors stand above the view.
 
 Each call goes the same way: check the token and the role; read and validate path, query and body;
 call the view; dump its result by a schema into the envelope. `web.openapi` makes the document from
@@ -21,7 +21,7 @@ from core.roles import Role
 from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
-from web import answers, bearer, bodies
+from web import bearer, bodies, responses
 from web.limits import Limit, View, call_within, count_invalid
 
 # Seconds that a body may take to arrive before the token is checked again.
@@ -59,10 +59,10 @@ def init_app(app: Flask) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """What an endpoint takes and answers. As a decorator, it makes a view that endpoint.
+    """What an endpoint takes and returns. As a decorator, it makes a view that endpoint.
 
     The view gets the parameters of the path and, where they are declared, the validated `query`
-    and `body` as dictionaries and the uploaded `file`. `answer` dumps its result into `data`.
+    and `body` as dictionaries and the uploaded `file`. `response` dumps its result into `data`.
     """
 
     blueprint: Blueprint
@@ -74,7 +74,7 @@ class Operation:
     body: type[Schema] | None = None
     # The form field of the file in a multipart/form-data body.
     upload: str | None = None
-    answer: type[Schema] | None = None
+    response: type[Schema] | None = None
     status: int = 200
     # Whether the view may return Created.
     creates: bool = False
@@ -112,7 +112,7 @@ class Operation:
         return handle
 
 
-endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, answer=…)`
+endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, response=…)`
 
 
 def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
@@ -162,5 +162,5 @@ def _envelope(operation: Operation, result: object) -> Response:
     content: dict[str, object] = {"success": True}
     if operation.message:
         content["message"] = operation.message
-    content["data"] = _made(operation.answer).dump(result) if operation.answer else {}
-    return answers.answer(content, status)
+    content["data"] = _made(operation.response).dump(result) if operation.response else {}
+    return responses.json_response(content, status)

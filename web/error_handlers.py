@@ -11,7 +11,7 @@ import database
 import errors
 from core.images import PicturesBusy
 from core.passwords import HasherBusy
-from web.answers import answer
+from web.responses import json_response
 
 _log = logging.getLogger("accounts.errors")
 
@@ -37,7 +37,7 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail["fields"] = error.fields
-    response = answer({"success": False, "message": str(error), "error": detail}, error.status)
+    response = json_response({"success": False, "message": str(error), "error": detail}, error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     response.headers.update(headers or {})

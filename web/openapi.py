@@ -145,12 +145,12 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
 
 
 def successes(operation: Operation) -> list[int]:
-    """Return the statuses that an endpoint answers a success with."""
+    """Return the statuses of an endpoint on success."""
     return [operation.status, *([HTTPStatus.CREATED.value] if operation.creates else [])]
 
 
 def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
-    """Return all errors that an endpoint can answer with, declared ones and those of its kind."""
+    """Return all errors that an endpoint can return, declared ones and those of its kind."""
     kinds = [*operation.errors]
     if operation.body or operation.upload:
         kinds.append(errors.UnsupportedMediaType)
@@ -173,11 +173,11 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
 
 def _envelope(spec: APISpec, operation: Operation) -> str:
     """Return the name of the schema of a success. Adds it, if it is new."""
-    data = operation.answer.__name__ if operation.answer else "Empty"
+    data = operation.response.__name__ if operation.response else "Empty"
     name = f"{data}EnvelopeWithMessage" if operation.message else f"{data}Envelope"
     if data not in spec.components.schemas:
-        empty = None if operation.answer else {"type": "object", "maxProperties": 0}
-        spec.components.schema(data, empty, schema=operation.answer)
+        empty = None if operation.response else {"type": "object", "maxProperties": 0}
+        spec.components.schema(data, empty, schema=operation.response)
     if name not in spec.components.schemas:
         message = {"message": {"type": "string"}} if operation.message else {}
         properties = {"success": {"const": True}, **message, "data": _ref(data)}
@@ -194,8 +194,8 @@ def _failure(spec: APISpec, operation: Operation, status: int) -> str:
         extra = ["Retry-After"]
     if name not in spec.components.responses:
         text, headers = _codes(errors.all_errors(), status), _headers("X-Request-ID", *extra)
-        answer = {"description": text, "headers": headers, "content": _json(_ref("Error"))}
-        spec.components.response(name, answer)
+        response = {"description": text, "headers": headers, "content": _json(_ref("Error"))}
+        spec.components.response(name, response)
     return name
 
 
