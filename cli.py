@@ -6,6 +6,7 @@ from the command line, where other users of the machine could read them.
 """
 
 import itertools
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +22,9 @@ import schemas
 from core import audit, clock
 from core.roles import Role
 from database import is_unavailable, transaction
+from extensions import settings
 from models import UserRow
-from services import accounts, administration, outbox, pruning
+from services import accounts, administration, outbox, pruning, samples
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
@@ -148,6 +150,19 @@ def delete_user(account: str, yes: bool) -> None:
             raise errors.UserNotFound
     audit.log("account_deleted", user.id)
     click.echo(f"{user.username} is deleted.")
+
+
+@users.command("fake")
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@_plain_errors()
+def fake_users(number: int) -> None:
+    """Add N sample students with learning records to the embedded database."""
+    if not settings.embedded:
+        raise click.ClickException("This needs the embedded database, but DATABASE_URL is set.")
+    # A well-known password would let strangers in.
+    password = secrets.token_urlsafe(12)
+    emails = samples.add(number, password)
+    click.echo(f"Log in as {emails[0]} to {emails[-1]} with the password {password}")
 
 
 @_plain_errors()
