@@ -1,0 +1,170 @@
+"""The files for Docker, Compose, systemd and nginx, as far as they can be tested without these."""
+
+import configparser
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from real_service import MEMORY, PATIENCE, finish, free_port
+
+from config import ROOT, Settings
+
+UNIT = ROOT / "deploy/accounts.service"
+SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
+DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
+# The name and the text of each instruction of the last stage, which becomes the image.
+IMAGE = re.findall(r"^([A-Z]+) (.+)", DOCKERFILE.split("\nFROM ")[-1], re.M)
+COPIES = [text.split() for name, text in IMAGE if name == "COPY" and "--from" not in text]
+SOURCES = {source.rstrip("/") for source, _ in COPIES}
+ONCE = dict(IMAGE)
+USER = ONCE["USER"]
+ENVIRONMENT = dict(pair.split("=", 1) for pair in ONCE["ENV"].split())
+
+
+def as_user(number):
+    """Return what to put before a command so that it runs as this user, if root runs the tests."""
+    # The user may read what only root can, because Python may be in root's home folder.
+    rights = [f"--{kind}-caps=-all,+dac_read_search" for kind in ("inh", "ambient")]
+    return ["setpriv", f"--reuid={number}", *rights] if os.geteuid() == 0 else []
+
+
+def start(instruction, folder, prefix=(), **environ):
+    """Start CMD, or the command in HEALTHCHECK, as in the image."""
+    command = json.loads("[" + ONCE[instruction].partition("[")[2])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    env = {**ENVIRONMENT, "PATH": path, **environ}
+    return subprocess.Popen([*prefix, *command], cwd=folder, env=env, **outputs)
+
+
+@pytest.fixture
+def image():
+    """A folder with what the Dockerfile copies; other users cannot read pytest's own folders."""
+    with tempfile.TemporaryDirectory(prefix="accounts-image-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for source, target in COPIES:
+            subprocess.run(["cp", "-r", *ROOT.glob(source), folder / target], check=True)
+        yield folder
+
+
+def test_image_installs_the_pinned_python_and_libraries(tmp_path):
+    version = (ROOT / ".python-version").read_text().strip()
+    assert len(re.findall(rf"^FROM python:{version}-slim-\w+", DOCKERFILE, re.M)) == 2
+    (step,) = re.findall(r"^RUN /opt/venv/bin/(pip install .+)", DOCKERFILE, re.M)
+    shutil.copy(ROOT / "requirements.txt", tmp_path)
+    # All of them are installed here. pip fails if it would have to download one.
+    command = [sys.executable, "-m", *step.split(), "--no-index", "--dry-run"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=PATIENCE)
+
+
+def test_image_starts_as_its_own_user_and_becomes_healthy(image):
+    assert f"useradd --uid {USER} " in DOCKERFILE
+    assert int(USER) > 0
+    prefix = as_user(USER)
+    user_id = int(USER) if prefix else os.geteuid()
+    (step,) = re.findall(r"&& (install -d .+)", DOCKERFILE)
+    step = step.replace("-o accounts -g accounts", f"-o {user_id} -g {os.getgid()}")
+    subprocess.run(step.replace("/app", str(image)).split(), check=True)
+    port = str(free_port())
+    environ = {"PORT": port, "GUNICORN_CMD_ARGS": f"--bind=127.0.0.1:{port}"}
+
+    def is_healthy():
+        ((status, _),) = finish([start("HEALTHCHECK", image, prefix, **environ)])
+        return status == 0
+
+    service = start("CMD", image, prefix, **environ)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not is_healthy():
+            assert service.poll() is None
+            assert time.monotonic() < deadline
+        running = psutil.Process(service.pid)
+        for process in (running, *running.children()):
+            assert "gunicorn" in " ".join(process.cmdline())
+            assert process.uids().effective == user_id
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(PATIENCE) == 0
+    finally:
+        service.kill()  # if it is still there; then its workers end too
+        print(service.communicate()[0])
+    assert not is_healthy()
+    assert (image / "instance/accounts.db").stat().st_uid == user_id
+
+
+def test_image_refuses_wrong_settings_before_it_serves(image):
+    environ = {"DATABASE_URL": "postgresql://host/name", "PORT": str(free_port())}
+    ((status, output),) = finish([start("CMD", image, **environ)])
+    assert status == 1
+    assert "SECRET_KEY is missing" in output
+    assert "gunicorn" not in output
+
+
+def test_image_holds_the_program_and_no_secrets():
+    imported = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "bench"}
+    assert {"*.py", "migrations", "static", "templates", *imported} == SOURCES
+    ignored, *allowed = re.findall(r"^[^#\s].*", (ROOT / ".dockerignore").read_text(), re.M)
+    assert ignored == "*"
+    assert {line.strip("!") for line in allowed} == {*SOURCES, "requirements.txt", "**/__pycache__"}
+    # Every other setting comes from outside.
+    assert SETTINGS & ENVIRONMENT.keys() == {"PORT"}
+    assert ENVIRONMENT["PORT"] == ONCE["EXPOSE"]
+    assert MEMORY.items() <= ENVIRONMENT.items()
+
+
+def test_compose_migrates_postgres_18_and_then_serves():
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    for name in ("accounts", "migrate"):
+        assert services[name]["build"] == "."
+        environ = services[name]["environment"]
+        assert environ.keys() <= SETTINGS
+        assert environ["DATABASE_URL"].endswith("@postgres/accounts")
+    assert services["migrate"]["command"] == ["flask", "db", "upgrade"]
+    before = services["accounts"]["depends_on"] | services["migrate"]["depends_on"]
+    assert before["migrate"] == {"condition": "service_completed_successfully"}
+    assert before["postgres"] == {"condition": "service_healthy"}
+    assert services["postgres"]["image"].startswith("postgres:18-")
+    # No port is reachable from other machines.
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert [port.split(":")[0] for port in ports] == ["127.0.0.1"] * 2
+
+
+def test_unit_runs_the_service_with_few_rights():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(UNIT)
+    service = unit["Service"]
+    assert service["User"] not in ("", "root")
+    assert service["ExecStart"].endswith("/.venv/bin/python -m gunicorn")
+    assert all(f"{name}={value}" in service["Environment"] for name, value in MEMORY.items())
+    limits = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "CapabilityBoundingSet": ""}
+    assert limits.items() <= dict(service).items()
+    assert int(service["TimeoutStopSec"]) > 25  # gunicorn's graceful_timeout
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_systemd_knows_each_line_of_the_unit(tmp_path):
+    path = tmp_path / UNIT.name
+    # Replace the program, since the service is not installed.
+    path.write_text(UNIT.read_text().replace("/opt/accounts/.venv/bin/python", "/bin/true"))
+    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path]
+    assert UNIT.name.encode() not in subprocess.check_output(command, stderr=subprocess.STDOUT)
+
+
+def test_nginx_example_buffers_and_sets_the_header_that_the_service_trusts():
+    (example,) = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.S)
+    assert "proxy_request_buffering on;" in example
+    assert "proxy_buffering on;" in example
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in example
+    (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", example)
+    assert int(megabytes) * 2**20 > Settings().max_avatar_bytes + 64 * 1024
