@@ -38,8 +38,7 @@ def test_registered_user_can_log_in(app, client, outbox):
 
 def test_password_is_stored_as_a_hash_that_names_its_scheme(app, client):
     register(client)
-    user = stored(app, email="ada@example.org")
-    assert user.password_hash.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
+    assert stored(app).password_hash.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +56,8 @@ def test_taken_name_or_address_is_refused(client, changes, code, fields):
 
 def test_address_is_one_in_all_its_forms(client):
     success(register(client, email="ada@Bücher.example"), 201)
-    failure(
-        register(client, username="other", email="ADA@xn--bcher-kva.example"), 409, "email_taken"
-    )
+    other = register(client, username="other", email="ADA@xn--bcher-kva.example")
+    failure(other, 409, "email_taken")
     success(login(client, "ada@bücher.EXAMPLE", PASSWORD))
 
 
@@ -78,8 +76,8 @@ def test_race_for_one_name_has_one_winner(app, outbox, free):
     ("field", "value"),
     [
         *(("username", name) for name in ("ab", "a" * 33, "-ada", "ada lovelace", "adä")),
-        *(("email", email) for email in ("ada", "ada@example", "ada@@example.org")),
-        *(("email", email) for email in ("adä@example.org", "a" * 65 + "@example.org")),
+        *(("email", email) for email in ("ada", "ada@example", "ada@@example.org", "adä@e.org")),
+        ("email", "a" * 65 + "@example.org"),
         *(("email", email) for email in (f"ada@{'a.' * 124}org", "a@b.org\nBcc: all@b.org")),
         *(("firstName", name) for name in ("", "   ", "a" * 65)),
         *(("lastName", name) for name in ("a\x00b", "a\x1f")),
@@ -98,8 +96,7 @@ def test_white_space_around_a_value_is_no_fault(client):
     "password", ["short", "password", "P@ssw0rd!", "aaaaaaaaaaaa", "12345678", "ada.l-1-2024"]
 )
 def test_guessable_password_is_refused_with_the_reason(client, password):
-    fields = failure(register(client, password=password), 400, "weak_password")
-    (reason,) = fields["password"]
+    (reason,) = failure(register(client, password=password), 400, "weak_password")["password"]
     assert reason.startswith("This password ")
 
 
@@ -109,8 +106,7 @@ def test_shortest_password_is_a_setting(make_app):
 
 
 def test_longest_password_works_to_its_last_character(client):
-    password = "Blue mugs travel. " * 8
-    password = password[:128]
+    password = ("Blue mugs travel. " * 8)[:128]
     success(register(client, password=password), 201)
     success(login(client, "ada@example.org", password))
     failure(login(client, "ada@example.org", password[:127] + "!"), 401, "invalid_credentials")
@@ -132,8 +128,7 @@ def test_password_is_not_trimmed_but_normalised(client):
 )
 def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, password):
     make_user()
-    body = {"email": email, "password": password}
-    response = client.post("/api/auth/login", json=body)
+    response = client.post("/api/auth/login", json={"email": email, "password": password})
     assert failure(response, 401, "invalid_credentials") == {}
     assert response.get_json()["message"] == "The e-mail address or the password is wrong."
     assert "WWW-Authenticate" not in response.headers

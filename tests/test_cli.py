@@ -17,10 +17,6 @@ from database import transaction
 from models import DeniedSession, OutboxMail, UserSession
 
 
-def count(app, model):
-    return len(rows(app, model))
-
-
 def register(client, username):
     success(client.post("/api/auth/register", json=registration(username)), 201)
 
@@ -59,7 +55,7 @@ def test_mail_send_fails_when_the_server_is_down(make_app):
     assert result.exit_code == 1
     assert "0 sent, 1 failed, 0 dropped\n" in result.output
     assert "Error: The mail server cannot be reached." in result.output
-    assert count(app, OutboxMail) == 3
+    assert len(rows(app, OutboxMail)) == 3
 
 
 def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, run, log_in):
@@ -70,16 +66,14 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     left = (UserSession, DeniedSession, OutboxMail)
     spent = "sessions: {} removed\ndenylist: {} removed\ncounters: 0 removed\noutbox: {} removed\n"
     assert run("prune") == (spent.format(0, 0, 0), 0)
-    assert [count(app, model) for model in left] == [1, 1, 1]
-
-    clock.move(minutes=2)
-    assert run("prune") == (spent.format(0, 1, 0), 0)
-    clock.move(days=2)
-    assert run("prune") == (spent.format(0, 0, 1), 0)
-    assert [count(app, model) for model in left] == [1, 0, 0]
+    assert [len(rows(app, model)) for model in left] == [1, 1, 1]
+    for time, removed in (({"minutes": 2}, (0, 1, 0)), ({"days": 2}, (0, 0, 1))):
+        clock.move(**time)
+        assert run("prune") == (spent.format(*removed), 0)
+    assert [len(rows(app, model)) for model in left] == [1, 0, 0]
     clock.move(days=28)
     assert run("prune") == (spent.format(1, 0, 0), 0)
-    assert count(app, UserSession) == 0
+    assert rows(app, UserSession) == []
 
 
 def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):

@@ -1,5 +1,6 @@
 """Learning records as the course system delivers them, and what learners see of them."""
 
+import itertools
 from datetime import datetime, timedelta
 
 import pytest
@@ -18,15 +19,8 @@ COURSE = {"name": "Python for beginners", "lessons": 3}
 LESSON = {"minutes": 25}
 ACHIEVEMENT = {"name": "First steps"}
 CERTIFICATE = {"courseId": "python", "courseName": "Python for beginners"}
-NO_PROGRESS = {
-    "totalCourses": 0,
-    "completedCourses": 0,
-    "totalLessons": 0,
-    "completedLessons": 0,
-    "totalHours": 0.0,
-    "achievements": [],
-    "currentStreak": 0,
-}
+COUNTS = ("totalCourses", "completedCourses", "totalLessons", "completedLessons", "currentStreak")
+NO_PROGRESS = {**dict.fromkeys(COUNTS, 0), "totalHours": 0.0, "achievements": []}
 
 
 def at(text, **later):
@@ -114,10 +108,11 @@ def patiently(call):
 class Kind:
     """One of the four kinds of records: where it is put, what with, and what comes back."""
 
-    def __init__(self, table, path, body, time=None, **answer):
+    def __init__(self, table, path, body, change, time=None, **answer):
         self.table = table
         self.path = path
         self.body = body
+        self.change = change
         self.time = time
         self.answer = body | answer | ({time: NOW} if time else {})
 
@@ -129,19 +124,14 @@ class Kind:
 
 
 LESSON_PATH = "courses/python/lessons/one"
+CERTIFICATE_PATH = "certificates/c-1"
+ANOTHER = {"courseId": "other", "courseName": "O"}
+NO_MORE = {"expiresAt": None, "credentialUrl": ""}
 KINDS = [
-    Kind(Course, "courses/python", COURSE, id="python"),
-    Kind(Lesson, LESSON_PATH, LESSON, time="completedAt", id="one", courseId="python"),
-    Kind(Achievement, "achievements/first", ACHIEVEMENT, time="earnedAt", id="first"),
-    Kind(
-        Certificate,
-        "certificates/c-1",
-        CERTIFICATE,
-        time="issuedAt",
-        id="c-1",
-        expiresAt=None,
-        credentialUrl="",
-    ),
+    Kind(Course, "courses/python", COURSE, {"name": "Z"}, id="python"),
+    Kind(Lesson, LESSON_PATH, LESSON, {"minutes": 26}, "completedAt", id="one", courseId="python"),
+    Kind(Achievement, "achievements/first", ACHIEVEMENT, {"name": "Z"}, "earnedAt", id="first"),
+    Kind(Certificate, CERTIFICATE_PATH, CERTIFICATE, ANOTHER, "issuedAt", **NO_MORE, id="c-1"),
 ]
 TIMED = [kind for kind in KINDS if kind.time]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -170,10 +160,7 @@ def test_record_is_created_once_and_replaced_from_then_on(app, school, kind):
     again = school.put(kind.path, kind.body)
     assert success(again) == kind.answer
     assert again.get_json()["message"]
-    change = {"minutes": 26} if kind.table is Lesson else {}
-    change |= {"name": "Another"} if "name" in kind.body else {}
-    change |= {"courseId": "other", "courseName": "O"} if kind.table is Certificate else {}
-    assert success(school.put(kind.path, kind.body | change)) == kind.answer | change
+    assert success(school.put(kind.path, kind.body | kind.change)) == kind.answer | kind.change
     assert count(app, kind.table) == 1
 
 
@@ -197,9 +184,7 @@ def test_one_record_is_changed_and_removed_and_no_other(app, school, make_user, 
         for record_id in ("a", "b"):
             success(school.put(kind.named(record_id), kind.body, of=of), 201)
     before = set(rows(app, kind.table))
-    change = {"minutes": 99} if kind.table is Lesson else {"name": "Z"}
-    change = {"courseName": "Z"} if kind.table is Certificate else change
-    success(school.put(kind.named("a"), kind.body | change))
+    success(school.put(kind.named("a"), kind.body | kind.change))
     changed = before ^ set(rows(app, kind.table))
     assert {(row.user_id, row.id) for row in changed} == {(school.learner.id, "a")}
     before = set(rows(app, kind.table))
@@ -240,10 +225,10 @@ def test_time_left_out_is_that_of_the_first_delivery(school, kind):
     assert success(school.put(kind.path, kind.body), 201)[kind.time] == NOW
     school.later(days=3)
     assert success(school.put(kind.path, kind.body))[kind.time] == NOW
-    explicit = kind.body | {kind.time: "2030-06-01T00:00:00Z"}
-    assert success(school.put(kind.path, explicit))[kind.time] == "2030-06-01T00:00:00Z"
+    explicit = {kind.time: "2030-06-01T00:00:00Z"}
+    assert success(school.put(kind.path, kind.body | explicit)).items() >= explicit.items()
     school.later(days=3)
-    assert success(school.put(kind.path, kind.body))[kind.time] == "2030-06-01T00:00:00Z"
+    assert success(school.put(kind.path, kind.body)).items() >= explicit.items()
     success(school.delete(kind.path))  # and the time goes with the record
     assert success(school.put(kind.path, kind.body), 201)[kind.time] == at(NOW, days=6)
 
@@ -251,25 +236,22 @@ def test_time_left_out_is_that_of_the_first_delivery(school, kind):
 @every_kind_with_a_time
 def test_time_may_have_any_offset_and_any_past(school, kind):
     prepare(school, kind)
-    for number, (sent, kept) in enumerate(
-        [
-            ("2030-06-12T17:45:00+05:45", "2030-06-12T12:00:00Z"),
-            ("2030-06-01t00:00:00.999999z", "2030-06-01T00:00:00Z"),
-            (" 1969-07-20T20:17:40Z ", "1969-07-20T20:17:40Z"),
-            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
-        ]
-    ):
-        body = kind.body | {kind.time: sent}
-        assert success(school.put(kind.named(str(number)), body), 201)[kind.time] == kept
+    for sent, kept in {
+        "2030-06-12T17:45:00+05:45": "2030-06-12T12:00:00Z",
+        "2030-06-01t00:00:00.999999z": "2030-06-01T00:00:00Z",
+        " 1969-07-20T20:17:40Z ": "1969-07-20T20:17:40Z",
+        "0001-01-01T00:00:00Z": "0001-01-01T00:00:00Z",
+    }.items():
+        answer = school.put(kind.path, kind.body | {kind.time: sent})
+        assert success(answer, answer.status_code)[kind.time] == kept
 
 
 @every_kind_with_a_time
 def test_time_may_be_as_far_ahead_as_clocks_differ(school, kind):
     prepare(school, kind)
-    for minutes in (4, 5):
-        sent = at(NOW, minutes=minutes)
-        answer = school.put(kind.named(str(minutes)), kind.body | {kind.time: sent})
-        assert success(answer, 201)[kind.time] == sent
+    sent = at(NOW, minutes=5)
+    answer = school.put(kind.named("five"), kind.body | {kind.time: sent})
+    assert success(answer, 201)[kind.time] == sent
     for ahead in ({"minutes": 5, "seconds": 1}, {"minutes": 6}, {"days": 30_000}):
         answer = school.put(kind.path, kind.body | {kind.time: at(NOW, **ahead)})
         assert failure(answer, 400, "invalid_request").keys() == {kind.time}
@@ -285,9 +267,7 @@ NO_TIMES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "field"),
-    [*((kind, kind.time) for kind in TIMED), (KINDS[3], "expiresAt")],
-    ids=lambda value: str(value),
+    ("kind", "field"), [*((kind, kind.time) for kind in TIMED), (KINDS[3], "expiresAt")], ids=str
 )
 def test_what_is_no_time_is_refused(app, school, kind, field):
     prepare(school, kind)
@@ -303,7 +283,7 @@ def test_certificate_may_expire_in_the_future_or_the_past(school):
         ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
         ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
     ]:
-        answer = school.put("certificates/c-1", CERTIFICATE | {"expiresAt": sent})
+        answer = school.put(CERTIFICATE_PATH, CERTIFICATE | {"expiresAt": sent})
         assert answer.get_json()["data"]["expiresAt"] == kept
         assert [one["expiresAt"] for one in school.certificates()] == [kept]
 
@@ -355,7 +335,6 @@ def test_records_of_an_inactive_user_are_kept(app, school, make_user):
 
 
 # Ids
-
 
 # The last two are an A and a digit, but not those of ASCII.
 NO_IDS = ["a%20b", "%20a", "a+b", "%00", "a%0A", "%0Aa", "a%25", "%252F", "a%2Fb", "%2Fa%2F", "a:b"]
@@ -438,66 +417,55 @@ def taken(school, kind, field, value):
 NO_NUMBERS = [None, True, False, 1.5, 1.0, 5e3, "5", "", [5], {}, 2**31, 2**63 - 1, -(2**63)]
 
 
+LINK = "https://example.org/"
+NAMES = [
+    [
+        *("N", "n" * 200, " \u3000trimmed\u2003 ", "  " + "n" * 200 + "\n", "\U0001f600" * 200),
+        "Ünïcödé \u202e \u200d <b>'\"; DROP TABLE users; --",
+    ],
+    ["", " ", "\u3000\n\t", "n" * 201, "\U0001f600" * 201, "a\tb", "a\x00"],
+]
+BAD_LINKS = ["javascript:alert(1)", "example.org", "https://user@example.org/", f"{LINK}\x00"]
+BAD_LINKS.append(LINK.ljust(201, "a"))
+
+
 @pytest.mark.parametrize(
     ("kind", "field", "good", "bad"),
     [
-        (KINDS[0], "lessons", [1, 2, 9_999, 10_000], [0, -1, 10_001]),
-        (KINDS[1], "minutes", [0, 1, 1439, 1440], [-1, 1441]),
+        (KINDS[0], "lessons", [1, 2, 9_999, 10_000], [0, -1, 10_001, *NO_NUMBERS]),
+        (KINDS[1], "minutes", [0, 1, 1439, 1440], [-1, 1441, *NO_NUMBERS]),
+        (KINDS[0], "name", *NAMES),
+        (KINDS[2], "name", *NAMES),
+        (KINDS[3], "courseName", *NAMES),
+        (
+            *(KINDS[3], "courseId", [LONG_ID, "a", " a "]),
+            ["", "a b", "a\n b", "a/b", "a%", "ä", "a" * 65, "a\x00", None, 1, [], {}],
+        ),
+        (
+            *(KINDS[3], "credentialUrl"),
+            [f"{LINK}1?of=me#top", f" {LINK} ", "", "   ", LINK.ljust(200, "a")],
+            BAD_LINKS,
+        ),
     ],
-    ids=["lessons", "minutes"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_numbers_have_bounds(school, kind, field, good, bad):
+def test_field_takes_its_values_and_no_others(school, kind, field, good, bad):
     prepare(school, kind)
     assert all(taken(school, kind, field, value) for value in good)
-    assert not any(taken(school, kind, field, value) for value in bad + NO_NUMBERS)
-
-
-GOOD_NAMES = [
-    *("N", "n" * 200, " \u3000trimmed\u2003 ", "  " + "n" * 200 + "\n", "\U0001f600" * 200),
-    "Ünïcödé \u202e \u200d <b>'\"; DROP TABLE users; --",
-]
-BAD_NAMES = ["", " ", "\u3000\n\t", "n" * 201, "\U0001f600" * 201, "a\tb", "a\x00"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [(KINDS[0], "name"), (KINDS[2], "name"), (KINDS[3], "courseName")],
-    ids=lambda value: str(value),
-)
-def test_names_are_lines_of_200_characters_at_most(school, kind, field):
-    assert all(taken(school, kind, field, value) for value in GOOD_NAMES)
-    assert not any(taken(school, kind, field, value) for value in BAD_NAMES)
-
-
-def test_certificate_names_its_course_as_courses_are_named(school):
-    kind = KINDS[3]
-    assert all(taken(school, kind, "courseId", value) for value in (LONG_ID, "a", " a "))
-    bad = ["", "a b", "a\n b", "a/b", "a%", "ä", "a" * 65, "a\x00", None, 1, [], {}]
-    assert not any(taken(school, kind, "courseId", value) for value in bad)
-
-
-def test_credential_url_is_a_plain_link_or_empty(school):
-    kind = KINDS[3]
-    long = "https://example.org/"
-    good = ["https://example.org/1?of=me#top", " https://example.org/ ", "", "   "]
-    good.append(long + "a" * (200 - len(long)))
-    bad = ["javascript:alert(1)", "example.org", "https://user@example.org/", long + "\x00"]
-    bad.append(long + "a" * (201 - len(long)))
-    assert all(taken(school, kind, "credentialUrl", value) for value in good)
-    assert not any(taken(school, kind, "credentialUrl", value) for value in bad)
+    assert not any(taken(school, kind, field, value) for value in bad)
 
 
 def test_replaced_certificate_has_what_the_last_delivery_says(school):
     more = {"expiresAt": "2031-01-01T00:00:00Z", "credentialUrl": "https://example.org/1"}
-    path, whole = "certificates/c-1", {"id": "c-1", "issuedAt": NOW, **CERTIFICATE}
-    assert success(school.put(path, CERTIFICATE | more), 201) == whole | more
-    assert success(school.put(path, CERTIFICATE | more | {"credentialUrl": ""})) == (
-        whole | more | {"credentialUrl": ""}
-    )
-    assert success(school.put(path, CERTIFICATE | more)) == whole | more
-    nothing_more = {"expiresAt": None, "credentialUrl": ""}
-    assert success(school.put(path, CERTIFICATE)) == whole | nothing_more
-    assert school.certificates() == [whole | nothing_more]
+    whole = {"id": "c-1", "issuedAt": NOW, **CERTIFICATE}
+    for status, sent, kept in (
+        (201, more, more),
+        (200, more | {"credentialUrl": ""}, more | {"credentialUrl": ""}),
+        (200, more, more),
+        (200, {}, NO_MORE),
+    ):
+        assert success(school.put(CERTIFICATE_PATH, CERTIFICATE | sent), status) == whole | kept
+    assert school.certificates() == [whole | NO_MORE]
 
 
 # At once, again, and in any order
@@ -521,13 +489,11 @@ def test_putting_and_removing_at_once_ends_in_one_of_the_two(app, school, kind):
     school.headers(school.system)
 
     def act(number):
-        if number % 2:
-            return [patiently(lambda: school.delete(kind.path)) for _ in range(3)]
-        return [patiently(lambda: school.put(kind.path, kind.body)) for _ in range(3)]
+        method, body = ("DELETE", None) if number % 2 else ("PUT", kind.body)
+        return [patiently(lambda: school.deliver(method, kind.path, body)) for _ in range(3)]
 
-    for answers in race(act):
-        for answer in answers:
-            success(answer, 201 if answer.status_code == 201 else 200)
+    for answer in itertools.chain(*race(act)):
+        success(answer, 201 if answer.status_code == 201 else 200)
     assert count(app, kind.table) in (0, 1)
     success(school.delete(kind.path))
     success(school.put(kind.path, kind.body), 201)
@@ -549,12 +515,11 @@ def test_lessons_and_the_removal_of_their_course_at_once_leave_no_orphans(app, s
             patiently(lambda: school.put(path, LESSON)),
         ]
 
-    for answers in race(act):
-        for answer in answers:
-            if answer.status_code == 404:
-                failure(answer, 404, "not_found")
-            else:
-                success(answer, 201 if answer.status_code == 201 else 200)
+    for answer in itertools.chain(*race(act)):
+        if answer.status_code == 404:
+            failure(answer, 404, "not_found")
+        else:
+            success(answer, 201 if answer.status_code == 201 else 200)
     success(school.delete("courses/python"))
     assert count(app, Lesson) == 0
 
@@ -570,13 +535,11 @@ def test_who_has_not_begun_has_no_progress(school):
 
 
 def test_progress_adds_up(school):
-    school.course("python", lessons=2)
-    school.course("sql", lessons=3)
-    school.course("go", lessons=1)
-    school.lesson("1", "python", minutes=30)
-    school.lesson("2", "python", minutes=45)
-    school.lesson("1", "sql", minutes=0)
-    school.lesson("2", "sql", minutes=1440)
+    for course_id, lessons in (("python", 2), ("sql", 3), ("go", 1)):
+        school.course(course_id, lessons=lessons)
+    for course_id, minutes in (("python", (30, 45)), ("sql", (0, 1440))):
+        for number in (0, 1):
+            school.lesson(f"{number}", course_id, minutes=minutes[number])
     success(school.put("achievements/first", ACHIEVEMENT), 201)
     assert school.progress() == {
         "totalCourses": 3,
@@ -608,23 +571,15 @@ def test_course_is_completed_with_its_last_lesson_and_may_grow_and_shrink(school
 @pytest.mark.parametrize(
     ("minutes", "hours"),
     [
-        ([2], 0.0),
-        ([4], 0.1),
-        ([59], 1.0),
-        ([60], 1.0),
-        ([100], 1.7),
-        ([1440] * 3, 72.0),
-        ([2, 2], 0.1),  # rounded at the end, and only there
-        ([1] * 6, 0.1),
+        *(([2], 0.0), ([4], 0.1), ([59], 1.0), ([60], 1.0), ([100], 1.7), ([1440] * 3, 72.0)),
+        *(([2, 2], 0.1), ([1] * 6, 0.1)),  # rounded at the end, and only there
     ],
 )
 def test_hours_have_one_decimal(school, minutes, hours):
     school.course()
     for number, each in enumerate(minutes):
         school.lesson(str(number), minutes=each)
-    found = school.progress()["totalHours"]
-    assert found == hours
-    assert isinstance(found, float)
+    assert repr(school.progress()["totalHours"]) == repr(hours)  # also a whole one is a float
 
 
 def test_replaced_lesson_counts_as_it_is_now(school):
@@ -638,14 +593,11 @@ def test_replaced_lesson_counts_as_it_is_now(school):
 
 def test_achievements_are_newest_first(school):
     times = {"b": 3, "a": 1, "d": 2, "c": 3, "e": 0}
-    for record_id, days in times.items():
-        body = {"name": record_id.upper(), "earnedAt": at(NOW, days=-days)}
+    bodies = {key: {"name": "A", "earnedAt": at(NOW, days=-days)} for key, days in times.items()}
+    for record_id, body in bodies.items():
         success(school.put(f"achievements/{record_id}", body), 201)
     found = school.progress()["achievements"]
-    assert found == [
-        {"id": record_id, "name": record_id.upper(), "earnedAt": at(NOW, days=-times[record_id])}
-        for record_id in ("e", "a", "d", "c", "b")
-    ]
+    assert found == [{"id": record_id, **bodies[record_id]} for record_id in "eadcb"]
     assert school.progress() == NO_PROGRESS | {"achievements": found}
 
 
@@ -653,15 +605,13 @@ def test_certificates_are_newest_first_and_whole(school):
     bodies = {
         "b": CERTIFICATE | {"issuedAt": at(NOW, days=-3)},
         "a": CERTIFICATE | {"issuedAt": at(NOW, days=-1), "expiresAt": at(NOW, days=99)},
-        "c": CERTIFICATE
-        | {"issuedAt": at(NOW, days=-2), "credentialUrl": "https://example.org/c", "courseId": "C"},
+        "c": CERTIFICATE | {"issuedAt": at(NOW, days=-2), "credentialUrl": LINK, "courseId": "C"},
         "d": CERTIFICATE | {"issuedAt": at(NOW, days=-3), "courseName": "D"},
     }
     for record_id, body in bodies.items():
         success(school.put(f"certificates/{record_id}", body), 201)
     assert school.certificates() == [
-        {"id": record_id, "expiresAt": None, "credentialUrl": "", **bodies[record_id]}
-        for record_id in ("a", "c", "d", "b")
+        {"id": record_id, **NO_MORE, **bodies[record_id]} for record_id in ("a", "c", "d", "b")
     ]
 
 
@@ -678,21 +628,22 @@ def test_streak_grows_day_by_day_and_breaks_after_a_day_without(school):
     assert school.progress()["currentStreak"] == 1
 
 
-def test_streak_goes_by_the_time_zone_of_the_settings(school):
+def test_streak_goes_by_the_time_zone_of_the_learner(school):
     school.course()
     # It is noon in UTC: two o'clock of the next day in Kiritimati, one in the night in Pago Pago.
     school.lesson("1", completedAt="2030-06-11T10:30:00Z")
     school.lesson("2", completedAt="2030-06-12T09:30:00Z")
-    streaks = {}
-    for zone in ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu"):
-        school.settings({"timezone": zone})
-        streaks[zone] = school.progress()["currentStreak"]
-    assert streaks == {
+    school.settings({"timezone": "Pacific/Kiritimati"}, school.system)  # which does not matter
+    for zone, streak in {
         "UTC": 2,
         "Pacific/Kiritimati": 1,  # both on the 12th, which was yesterday
         "Pacific/Pago_Pago": 2,  # on the 10th and on the 11th, which was yesterday
         "Asia/Kathmandu": 2,
-    }
+    }.items():
+        school.settings({"timezone": zone})
+        assert school.progress()["currentStreak"] == streak
+        seen = success(school.get(school.learner.id, school.system))
+        assert seen["progress"]["currentStreak"] == streak
 
 
 def test_learners_see_their_own_records_only(school, make_user):
@@ -705,14 +656,8 @@ def test_learners_see_their_own_records_only(school, make_user):
     # Nor do records of the same ids get mixed up.
     success(school.put("courses/python", COURSE | {"lessons": 1}, of=other), 201)
     success(school.put(LESSON_PATH, {"minutes": 600}, of=other), 201)
-    assert school.progress(other) == NO_PROGRESS | {
-        "totalCourses": 1,
-        "completedCourses": 1,
-        "totalLessons": 1,
-        "completedLessons": 1,
-        "totalHours": 10.0,
-        "currentStreak": 1,
-    }
+    expected = {**dict.fromkeys(COUNTS, 1), "totalHours": 10.0, "achievements": []}
+    assert school.progress(other) == expected
     mine = school.progress()
     assert (mine["completedCourses"], mine["totalLessons"], mine["totalHours"]) == (0, 3, 0.4)
 
@@ -742,25 +687,13 @@ def test_progress_is_shown_as_the_settings_and_roles_say(school, make_user):
 
 def test_progress_of_a_private_profile_is_private(school, make_user):
     success(school.put("achievements/first", ACHIEVEMENT), 201)
-    classmate = make_user("classmate")
     school.settings({"privacy": {"profileVisible": False, "progressVisible": True}})
-    answer = school.get(school.learner.id, classmate)
+    answer = school.get(school.learner.id, make_user("classmate"))
     failure(answer, 403, "profile_private")
     assert "First steps" not in answer.text
-    expected = school.progress()
     for viewer in (school.learner, school.system):
-        assert success(school.get(school.learner.id, viewer))["progress"] == expected
-
-
-def test_progress_of_others_goes_by_their_time_zone(school):
-    school.course()
-    school.lesson("1", completedAt="2030-06-11T10:30:00Z")
-    school.lesson("2", completedAt="2030-06-12T09:30:00Z")
-    school.settings({"timezone": "Pacific/Pago_Pago"}, school.system)
-    for zone, expected in (("UTC", 2), ("Pacific/Kiritimati", 1)):
-        school.settings({"timezone": zone})
-        seen = success(school.get(school.learner.id, school.system))
-        assert seen["progress"]["currentStreak"] == expected
+        seen = success(school.get(school.learner.id, viewer))
+        assert seen["progress"] == school.progress()
 
 
 # Many records
@@ -772,29 +705,28 @@ def fill(app, user, *, courses, lessons, quarters=1):
     One lesson each quarter of an hour, going back from noon; `quarters` of them a day.
     """
     noon = datetime.fromisoformat(NOW)
-    course_rows = [
-        {"user_id": user.id, "id": f"c{number}", "name": "C", "lessons": lessons + number % 2}
-        for number in range(courses)
-    ]
-    lesson_rows = [
-        {
-            "user_id": user.id,
-            "course_id": f"c{number % courses}",
-            "id": f"l{number}",
-            "completed_at": noon
-            - timedelta(days=number // quarters, minutes=15 * (number % quarters)),
-            "minutes": 7,
-        }
+    own = {"user_id": user.id}
+    moments = [
+        noon - timedelta(days=number // quarters, minutes=15 * (number % quarters))
         for number in range(courses * lessons)
     ]
-    achievement_rows = [
-        {"user_id": user.id, "id": f"a{number}", "name": "A", "earned_at": noon}
-        for number in range(courses)
-    ]
+    records = {
+        Course: [
+            {**own, "id": f"c{number}", "name": "C", "lessons": lessons + number % 2}
+            for number in range(courses)
+        ],
+        Lesson: [
+            {**own, "course_id": f"c{number % courses}", "id": f"l{number}", "minutes": 7}
+            | {"completed_at": moment}
+            for number, moment in enumerate(moments)
+        ],
+        Achievement: [
+            {**own, "id": f"a{number}", "name": "A", "earned_at": noon} for number in range(courses)
+        ],
+    }
     with app.app_context(), transaction() as session:
-        session.execute(insert(Course.__table__), course_rows)
-        session.execute(insert(Lesson.__table__), lesson_rows)
-        session.execute(insert(Achievement.__table__), achievement_rows)
+        for table, values in records.items():
+            session.execute(insert(table.__table__), values)
 
 
 def test_thousands_of_lessons_add_up(app, school, make_user):
@@ -803,14 +735,9 @@ def test_thousands_of_lessons_add_up(app, school, make_user):
     fill(app, school.learner, courses=50, lessons=100, quarters=13)
     found = school.progress()
     assert len(found.pop("achievements")) == 50
-    assert found == {
-        "totalCourses": 50,
-        "completedCourses": 25,  # the others have a lesson more
-        "totalLessons": 5025,
-        "completedLessons": 5000,
-        "totalHours": 583.3,
-        "currentStreak": 385,  # 5,000 lessons, 13 a day
-    }
+    # Every other course has a lesson more; there are 13 lessons a day.
+    counts = dict(zip(COUNTS, (50, 25, 5025, 5000, 385), strict=True))
+    assert found == counts | {"totalHours": 583.3}
     school.settings({"timezone": "Asia/Kathmandu"})
     assert school.progress()["currentStreak"] == 385
 
@@ -830,12 +757,10 @@ def test_reading_takes_no_more_statements_however_much_there_is(app, school, mak
         fill(app, learner, courses=3, lessons=lessons // 3)
         for number in range(lessons // 30 + 1):
             success(school.put(f"certificates/{number}", CERTIFICATE, of=learner), 201)
-        found = {
-            path: cost(path, learner)[0]
-            for path in ("profile", "settings", "progress", "certificates")
-        }
         # The guard's, and then one for each table that is read.
-        assert found == {"profile": 1, "settings": 1, "progress": 4, "certificates": 2}
+        expected = {"profile": 1, "settings": 1, "progress": 4, "certificates": 2}
+        found = {path: cost(path, learner)[0] for path in expected}
+        assert found == expected
         for visible in (True, False):
             school.settings({"privacy": {"progressVisible": visible}}, learner)
             for viewer in (learner, school.system, classmate):

@@ -17,14 +17,9 @@ PROFILE = {
     *("lastLogin", "isActive", "bio", "location", "website", "emailVerified"),
 }
 PUBLIC = PROFILE - {"email", "lastLogin", "isActive", "emailVerified"}
-DEFAULTS = {
-    "theme": "light",
-    "language": "en",
-    "timezone": "UTC",
-    "emailNotifications": True,
-    "pushNotifications": True,
-    "privacy": {"profileVisible": True, "progressVisible": False},
-}
+DEFAULTS = {"theme": "light", "language": "en", "timezone": "UTC"}
+DEFAULTS |= {"emailNotifications": True, "pushNotifications": True}
+DEFAULTS |= {"privacy": {"profileVisible": True, "progressVisible": False}}
 
 
 @pytest.fixture
@@ -53,15 +48,10 @@ def test_new_user_has_a_whole_profile(client, auth):
     profile = success(response)
     assert profile.keys() == PROFILE
     assert "message" not in response.get_json()
-    assert profile["id"] == auth.user.id
-    assert (profile["username"], profile["email"]) == ("student", "student@example.org")
-    assert (profile["firstName"], profile["lastName"]) == ("First", "Last")
-    assert (profile["role"], profile["isActive"], profile["emailVerified"]) == (
-        "student",
-        True,
-        False,
-    )
-    assert profile["bio"] == profile["location"] == profile["website"] == ""
+    expected = {"id": auth.user.id, "username": "student", "email": "student@example.org"}
+    expected |= {"firstName": "First", "lastName": "Last", "role": "student", "isActive": True}
+    expected |= {"emailVerified": False, "bio": "", "location": "", "website": ""}
+    assert expected.items() <= profile.items()
     for moment in ("joinDate", "lastLogin"):
         assert len(profile[moment]) == len("2026-11-20T09:31:00Z")
         assert profile[moment].endswith("Z")
@@ -110,9 +100,8 @@ def test_length_of_a_text_is_bounded(put, field, fits, too_much):
     "link",
     [
         *("https://example.org", "http://example.org:8080/", "HTTPS://Example.org/Path"),
-        "https://xn--bcher-kva.example/",
-        *("https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df", "http://192.0.2.1/x"),
-        *("https://[2001:db8::1]/", "https://example.org/a@b"),
+        *("https://xn--bcher-kva.example/", "http://192.0.2.1/x", "https://[2001:db8::1]/"),
+        *("https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df", "https://example.org/a@b"),
     ],
 )
 def test_website_may_be_any_web_address(put, link):
@@ -125,10 +114,9 @@ def test_website_may_be_any_web_address(put, link):
         *("example.org", "//example.org", "ftp://example.org", "javascript:alert(1)"),
         *("javascript://example.org/%0aalert(1)", "data:text/html,x", "mailto:me@example.org"),
         *("https://", "https:///path", "https://exa mple.org", "https://example.org/a b"),
-        *('https://example.org/"onclick="x', "https://example.org/<script>"),
+        *('https://example.org/"onclick="x', "https://example.org/<script>", "https://a..org"),
         *("https://example.org\\@evil.example", "https://known.example@evil.example/"),
         *("https://user:password@example.org/", "https://example.org/\u202egpj.exe"),
-        "https://example..org",
     ],
 )
 def test_website_is_no_other_kind_of_link(put, link):
@@ -167,14 +155,10 @@ def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, 
     assert own.keys() == PUBLIC | {"progress"}
 
 
-@pytest.mark.parametrize(
-    "user_id",
-    [
-        UNKNOWN_ID,
-        UNKNOWN_ID.upper(),
-        *("nobody", "0", "%00", "me", "x" * 3000, "%F0%9F%98%80", "profiles", "profile%0A"),
-    ],
-)
+NO_IDS = ["nobody", "0", "%00", "me", "x" * 3000, "%F0%9F%98%80", "profiles", "profile%0A"]
+
+
+@pytest.mark.parametrize("user_id", [UNKNOWN_ID, UNKNOWN_ID.upper(), *NO_IDS])
 @pytest.mark.parametrize("prefix", ["/api", ""])
 def test_nobody_is_at_an_id_that_no_user_has(client, auth, prefix, user_id):
     response = client.get(f"{prefix}/users/{user_id}", headers=auth.headers)
@@ -219,33 +203,21 @@ def test_settings_begin_with_the_defaults(client, auth):
 
 
 def test_settings_are_merged_privacy_included(client, auth, put):
-    assert success(put("settings", theme="dark", emailNotifications=False)) == {
-        **DEFAULTS,
-        "theme": "dark",
-        "emailNotifications": False,
-    }
+    first = {"theme": "dark", "emailNotifications": False}
+    assert success(put("settings", **first)) == DEFAULTS | first
     changed = success(put("settings", privacy={"progressVisible": True}, pushNotifications=False))
-    assert changed == {
-        **DEFAULTS,
-        "theme": "dark",
-        "emailNotifications": False,
-        "pushNotifications": False,
-        "privacy": {"profileVisible": True, "progressVisible": True},
-    }
+    privacy = {"profileVisible": True, "progressVisible": True}
+    assert changed == DEFAULTS | first | {"pushNotifications": False, "privacy": privacy}
     assert success(put("settings")) == success(put("settings", privacy={})) == changed
     assert success(client.get("/users/settings", headers=auth.headers)) == changed
 
 
 def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
-    changes = [
-        {"theme": "dark"},
-        {"language": "pt-BR"},
-        {"timezone": "Asia/Kathmandu"},
-        {"emailNotifications": False},
-        {"pushNotifications": False},
-        {"privacy": {"profileVisible": False}},
-        {"privacy": {"progressVisible": True}},
-    ]
+    expected = {"theme": "dark", "language": "pt-BR", "timezone": "Asia/Kathmandu"}
+    expected |= {"emailNotifications": False, "pushNotifications": False}
+    privacy = {"profileVisible": False, "progressVisible": True}
+    changes = [{name: value} for name, value in expected.items()]
+    changes += [{"privacy": {name: value}} for name, value in privacy.items()]
 
     def change(number):
         own = app.test_client()
@@ -253,9 +225,8 @@ def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
         return own.put("/api/users/settings", json=body, headers=auth.headers).status_code
 
     assert set(race(change, len(changes))) == {200}
-    expected = {name: value for each in changes for name, value in each.items()}
-    expected["privacy"] = {"profileVisible": False, "progressVisible": True}
-    assert success(client.get("/api/users/settings", headers=auth.headers)) == expected
+    found = success(client.get("/api/users/settings", headers=auth.headers))
+    assert found == expected | {"privacy": privacy}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "system"])
@@ -266,16 +237,9 @@ def test_theme_is_one_of_three(put, theme):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("theme", "Dark"),
-        ("theme", ""),
-        ("language", ""),
-        ("language", "xx"),
-        ("language", "en_US"),
-        ("language", "english please"),
-        ("timezone", ""),
-        ("timezone", "Europe"),
-        ("timezone", "europe/berlin"),
-        ("timezone", "../../etc/passwd"),
+        *(("theme", theme) for theme in ("Dark", "")),
+        *(("language", tag) for tag in ("", "xx", "en_US", "english please")),
+        *(("timezone", zone) for zone in ("", "Europe", "europe/berlin", "../../etc/passwd")),
         ("emailNotifications", "true"),
         ("privacy", []),
         ("role", "admin"),
@@ -288,36 +252,37 @@ def test_setting_of_another_kind_is_refused_and_nothing_changes(client, auth, pu
 
 
 @pytest.mark.parametrize(
-    ("value", "wrong"),
-    [
-        ({"profileVisible": "yes"}, "profileVisible"),
-        ({"progressVisible": 1}, "progressVisible"),
-        ({"profileVisible": None}, "profileVisible"),
-        ({"surprise": True}, "surprise"),
-    ],
+    ("name", "value"),
+    [*(("profileVisible", value) for value in ("yes", None)), ("progressVisible", 1), ("x", True)],
 )
-def test_what_is_wrong_within_privacy_is_named_there(put, value, wrong):
-    fields = failure(put("settings", privacy=value), 400, "invalid_request")
+def test_what_is_wrong_within_privacy_is_named_there(put, name, value):
+    fields = failure(put("settings", privacy={name: value}), 400, "invalid_request")
     assert fields.keys() == {"privacy"}
-    assert fields["privacy"].keys() == {wrong}
-    assert failure(put("settings", privacy=[]), 400, "invalid_request") == {
-        "privacy": ["Invalid input type."]
-    }
+    assert fields["privacy"].keys() == {name}
+
+
+def test_privacy_is_an_object(put):
+    fields = failure(put("settings", privacy=[]), 400, "invalid_request")
+    assert fields == {"privacy": ["Invalid input type."]}
 
 
 def test_language_is_kept_in_its_standard_form(put):
     assert success(put("settings", language="EN-us"))["language"] == "en-US"
 
 
+def set_all(app, **values):
+    """Change all accounts, past the service."""
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(**values))
+
+
 def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch):
     """The account goes between the check of the token and the change."""
     client = app.test_client()
     for path, body in (("profile", {"bio": "x"}), ("settings", {"theme": "dark"})):
-        with app.app_context(), transaction() as session:
-            session.execute(update(User).values(is_active=True))
-        monkeypatch.setattr(
-            "web.api.bodies.json_object", lambda body=body: deactivate_all(app) or body
-        )
+        set_all(app, is_active=True)
+        late = lambda body=body: set_all(app, is_active=False) or body  # noqa: E731
+        monkeypatch.setattr("web.api.bodies.json_object", late)
         response = client.put(f"/api/users/{path}", json={}, headers=auth.headers)
         failure(response, 401, "token_revoked")
         assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
@@ -336,13 +301,8 @@ def test_body_that_came_late_is_not_acted_on_with_rights_that_are_gone(
     rogue, late = make_user("rogue", role="admin"), {"role": "admin", "isActive": True}
     headers = log_in(rogue).headers
 
-    def throw_out():
-        with app.app_context(), transaction() as session:
-            session.execute(update(User).values(**values))
-        return late
-
     monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
-    monkeypatch.setattr("web.api.bodies.json_object", throw_out)
+    monkeypatch.setattr("web.api.bodies.json_object", lambda: set_all(app, **values) or late)
     response = client.patch(f"/api/users/{rogue.id}", json={}, headers=headers)
     failure(response, status, code)
     user = stored(app, rogue)
@@ -353,8 +313,3 @@ def test_body_in_time_costs_no_second_look_at_the_token(app, put):
     with statements_of(app) as statements:
         success(put("profile"))
     assert len([each for each in statements if "denylist" in each]) == 1
-
-
-def deactivate_all(app):
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(is_active=False))
