@@ -37,7 +37,8 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail["fields"] = error.fields
-    response = json_response({"success": False, "message": str(error), "error": detail}, error.status)
+    content = {"success": False, "message": str(error), "error": detail}
+    response = json_response(content, error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     response.headers.update(headers or {})
