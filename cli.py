@@ -170,7 +170,7 @@ def _alter(account: str, **changes: Any) -> UserRow:
     user = administration.find(account)
     with transaction():
         before, after = administration.alter(user.id, **changes)
-    administration.record_changes(before, after)
+    administration.log_changes(before, after)
     return after
 
 

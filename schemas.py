@@ -138,7 +138,7 @@ class Verified(ResponseBody):
     user = ma.Nested(Identity)
 
 
-class SessionRecord(ResponseBody):
+class OpenSession(ResponseBody):
     id = ma.UUID()
     created_at = fields.Moment()
     last_used_at = fields.Moment()
@@ -149,7 +149,7 @@ class SessionRecord(ResponseBody):
 
 
 class Sessions(ResponseBody):
-    sessions = ma.List(ma.Nested(SessionRecord))
+    sessions = ma.List(ma.Nested(OpenSession))
 
 
 class ChangePassword(Shape):

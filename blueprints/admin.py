@@ -41,7 +41,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """
     with transaction():
         before, after = administration.alter(user_id, **body)
-    administration.record_changes(before, after, by=bearer.user().id)
+    administration.log_changes(before, after, by=bearer.user().id)
     return after
 
 

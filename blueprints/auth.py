@@ -85,7 +85,7 @@ def login(body: dict[str, str]) -> dict[str, object]:
     found = accounts.authenticate(body["email"], body["password"])
     now = clock.utcnow()
     with transaction():
-        user = accounts.record_login(found, now=now)
+        user = accounts.finish_login(found, now=now)
         pair = sessions.open_session(
             user, user_agent=caller.user_agent(), ip_address=caller.ip_address(), now=now
         )

@@ -109,7 +109,7 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
-def record_login(found: Authenticated, *, now: datetime) -> UserRow:
+def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     """Store the time of a login and lock the account's row; return the row as it is now.
 
     Raises InvalidCredentials if the password was changed or the account deactivated while the

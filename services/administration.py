@@ -82,7 +82,7 @@ def alter(
     return before, after
 
 
-def record_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
+def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
     """Log what `alter` has changed, as security events; to be called after the commit."""
     if after.role != before.role:
         audit.log("role_changed", after.id, by=by)
