@@ -46,8 +46,8 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
 
 
 def _from_http(error: HTTPException) -> AnyResponse:
-    status = error.code or 500
     original = error.get_response()
+    status = original.status_code
     if status < 400:
         return original  # a redirect
     fallback = errors.InvalidRequest if status < 500 else errors.InternalError
