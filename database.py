@@ -1,12 +1,13 @@
 """How this service reads and writes its database, SQLite or Postgres.
 
-Nothing else opens a connection:
+Only this module opens connections:
 
 - `reading()` lends a connection for single SELECTs. It opens no transaction, so a reader never
   waits for a writer and never holds a snapshot.
 - `transaction()` runs one use case that changes something: it commits at its end, or rolls back.
   `one_statement()` is for a change that is a single statement; it saves the round trips of BEGIN
   and COMMIT.
+- `DriverSelect` runs the query of the guard.
 
 On SQLite a transaction takes the write lock when it begins (BEGIN IMMEDIATE). One that reads first
 and writes later would fail at once if another one wrote in between (SQLITE_BUSY_SNAPSHOT).
@@ -37,18 +38,18 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
 POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and for Postgres to accept one (psycopg's
-# minimum, for each address of the server).
+# minimum, for each IP of the server).
 POOL_WAIT = 1
 CONNECT_WAIT = 2
-# Milliseconds until Postgres gives up on a lock and on a statement, and seconds until a request
-# gives up on a server that does not even do that.
+# Milliseconds after which Postgres ends a wait for a lock, and a statement. Seconds after which a
+# request ends a statement itself, because the server is silent.
 LOCK_WAIT = 1000
 STATEMENT_WAIT = 1500
 SILENCE_WAIT = 1.8
-# Seconds that a writer waits for those of its process, and then for those of other processes.
+# Seconds that a writer waits for writers of its process, and then again for other processes.
 SQLITE_WAIT = 10
 
-# psycopg has a class for each SQLSTATE. A standby takes no writes.
+# psycopg's classes for an unreachable database, and for a standby, which refuses writes.
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
 
 # Connections are in autocommit; a transaction sets one of these levels instead.
@@ -132,18 +133,18 @@ def _connector(driver: Any) -> Callable[..., object]:
     off, the connection has a time-out of its own.
     """
 
-    class ImpatientConnection(driver.Connection):  # type: ignore[misc]
+    class TimedConnection(driver.Connection):  # type: ignore[misc]
         def wait(self, *arguments: object, **options: object) -> object:
             if not has_request_context():  # migrations and commands may take longer
                 return super().wait(*arguments, **options)
             try:
                 return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
             except driver.OperationalError:
-                self.close()  # or a late reply would be read as that of the next statement
+                self.close()  # or a late response would be read as that of the next statement
                 raise
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
-        return ImpatientConnection.connect(*arguments, **options)
+        return TimedConnection.connect(*arguments, **options)
 
     return connect
 
@@ -155,7 +156,7 @@ def _leave_standby(context: ExceptionContext) -> None:
 
 
 def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
-    """Drop a pooled connection that the server has closed, before a request fails because of it.
+    """Drop the pool's connections if the server has closed this one, before a request uses it.
 
     The socket of an idle connection is readable only then. Polling it costs microseconds, while
     `pool_pre_ping` would cost a round trip. The socket of a new connection may be readable because
@@ -281,7 +282,7 @@ def _write_lock() -> Iterator[None]:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether the database is unreachable or too busy, and not our own SQL wrong."""
+    """Return whether the database cannot be used now; a mistake in our SQL is not that."""
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
     original = error.orig if isinstance(error, DBAPIError) else error

@@ -129,7 +129,7 @@ class UnsupportedMediaType(ApiError):
 
 class TooManyRequests(ApiError):
     status, code = 429, "too_many_requests"
-    message = "Too many attempts. Wait a few minutes, then try again."
+    message = "Too many attempts. Try again later."
     retry_after = 60
 
 

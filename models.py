@@ -145,7 +145,7 @@ else:
 
 
 class UserSession(Base):
-    """A login and its chain of refresh tokens. Deleting the row ends the session."""
+    """A login and its chain of refresh tokens. Ending it deletes the row and denies its id."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_user_id_created_at", "user_id", "created_at"),)

@@ -21,10 +21,10 @@ from services.letters import MailKind
 
 @dataclass(frozen=True)
 class Authenticated:
-    """A user whose password was right, as read before it was hashed."""
+    """A user whose password was right; the row was read before the password was verified."""
 
     user: UserRow
-    # A new hash of the same password if the stored one has another cost.
+    # A new hash of the same password if the stored one has another cost or format.
     fresh_hash: str | None
 
 
@@ -113,7 +113,7 @@ def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     """Store the time of a login and lock the account's row; return the row as it is now.
 
     Raises InvalidCredentials if the password was changed or the account deactivated while the
-    password was being hashed. That ended all sessions, so no new one may open.
+    password was being verified. Both end the sessions, so no new one may open.
     """
     values: dict[str, object] = {"last_login_at": now}
     if found.fresh_hash:

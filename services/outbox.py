@@ -1,4 +1,4 @@
-"""The outbox: e-mails that are sent if, and only if, the transaction that queued them commits.
+"""The outbox: e-mails that are sent only if the transaction that queued them commits.
 
 Delivery is at least once. A process claims one row with a lease, sends the e-mail without holding
 a transaction or a database connection, and then deletes the row or sets the time of the next try.
@@ -59,7 +59,7 @@ class _Claim(NamedTuple):
 
 
 def queue(kind: MailKind, address: str) -> None:
-    """Queue an e-mail in the caller's transaction; it is sent right after the commit."""
+    """Queue an e-mail in the caller's transaction; the commit wakes the background thread."""
     db.session.add(OutboxMail(kind=kind.value, address=address))
     if thread := components().background:
         db.session.info[_WAKE] = thread.wake

@@ -21,7 +21,7 @@ from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
 
 MAX_SESSIONS = 50
 
-# The only query of a protected request: the active user, unless the session has ended.
+# The only query of the guard: the active user, unless the session has ended.
 _BEARER = DriverSelect(
     select(User.__table__).where(
         User.id == bindparam("user_id"),
@@ -57,8 +57,8 @@ _LOCK = (
     .where(*_THIS, _USERS.c.is_active)
     .with_for_update(of=_SESSIONS)
 )
-# Updated once per transaction: a second UPDATE of this row would also lock the user's row on
-# Postgres, and the deletion of an account locks the two in the opposite order (a deadlock).
+# Run this once in a transaction: on Postgres, a second UPDATE of the row also locks the user's row.
+# Deleting an account locks the two in the opposite order, so both could wait forever (a deadlock).
 _EXTEND = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 

@@ -1,8 +1,8 @@
 """Endpoints as declarations: guard, body, response and possible errors stand above the view.
 
-Each call goes the same way: check the token and the role; read and validate path, query and body;
-call the view; dump its result by a schema into the envelope. `web.openapi` makes the document from
-the same declarations.
+For each call: check the token and the role; validate path, query and body; apply the limits; call
+the view; dump its result by a schema into the envelope. `web.openapi` makes the OpenAPI document
+from the same declarations.
 """
 
 import functools
@@ -30,7 +30,7 @@ STALE_AFTER = 1.0
 
 @dataclass(frozen=True)
 class Created:
-    """The result of a view that created something where it might have replaced it: a 201."""
+    """The result of a view that has created something and not replaced it: a 201."""
 
     content: object
 
@@ -82,7 +82,7 @@ class Operation:
     # The lowest role that may call it; None when no token is needed.
     role: Role | None = None
     errors: tuple[type[ApiError], ...] = ()
-    # Only valid calls are counted.
+    # Calls that do not pass validation are counted by limits with Counts.ALSO_INVALID only.
     limits: tuple[Limit, ...] = ()
 
     def __call__(self, view: View) -> View:

@@ -49,10 +49,11 @@ def init_app(app: Flask, held: Components) -> None:
 
 
 def require(role: Role) -> None:
-    """Let a request pass whose live access token is of a user with this role, or a higher one.
+    """Require a valid access token of an active user with this role or a higher one.
 
     `user()` and `claims()` are available afterwards. The role is that of the user's row, not the
-    one in the token. Raises Forbidden, and a 401 with a challenge for a missing or bad token.
+    one in the token. Raises Forbidden, TokenMissing, TokenInvalid, TokenExpired or TokenRevoked; all
+    but the first are a 401 with a challenge.
 
     The header is read here: the extension's `verify_jwt_in_request` accepts one spelling of the
     scheme, takes a token out of a list of credentials, and costs 75 microseconds more.

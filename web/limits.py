@@ -4,8 +4,8 @@ A counter's key is an HMAC of the client's network and the account's e-mail addr
 counters do not show who called.
 
 A call is counted before the view runs, or parallel calls would slip through. It is taken back when
-its outcome does not count, such as a right password. A count may be off by one when its window
-ends in between; nobody can guess more often because of that.
+its outcome does not count, such as a right password. If its window has ended by then, the next
+window's count becomes too low by one.
 """
 
 import functools
@@ -59,8 +59,8 @@ class Counts(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """How many calls are allowed in how much time. The next one is answered with 429, or, where
-    the limit is `silent`, as usual but without doing anything."""
+    """How many calls are allowed in how much time. The next one gets a 429, or, where the
+    limit is `silent`, the usual response although nothing is done."""
 
     name: str
     rate: str  # as the library `limits` reads it
@@ -130,7 +130,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
         if full and not full.limit.silent:
             raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
     except StorageError as error:
-        _log.error("Redis cannot be used, so this call is not limited: %s", error)
+        _log.error("Redis is unreachable, so this call is not limited: %s", error)
         full, counted = None, []
     if full:
         return None
@@ -151,7 +151,10 @@ def _account(body: dict[str, Any]) -> str:
 
 
 def _count(counters: list[_Counter]) -> _Counter | None:
-    """Count a call; or return the counter that is full, and count it for no loud limit."""
+    """Count a call and return None, or return the counter that is full.
+
+    Then only silent limits have counted the call.
+    """
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
     loud = (counter for counter in counters if not counter.limit.silent)
     full = next((counter for counter in loud if not limiter.test(*counter.calls)), None)
@@ -191,7 +194,7 @@ def _settle(counters: list[_Counter], error: Exception | None) -> None:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Keep a count that cannot be changed from changing the response."""
+    """Log an error while a count is changed, so that it does not change the response."""
     try:
         yield
     except Exception as error:

@@ -20,7 +20,7 @@ from web.logs import request_id
 # Seconds until the service gives up on a client: without a byte, and for one whole request.
 SILENCE, LONGEST = 10, 120
 _log = logging.getLogger("accounts.errors")
-# As gunicorn answers them; any other request that cannot be read is a 400.
+# The statuses that gunicorn would send; any other request that cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
     unread.LimitRequestLine: 414,
     unread.ExpectationFailed: 417,
