@@ -52,8 +52,8 @@ def require(role: Role) -> None:
     """Require a valid access token of an active user with this role or a higher one.
 
     `user()` and `claims()` are available afterwards. The role is that of the user's row, not the
-    one in the token. Raises Forbidden, TokenMissing, TokenInvalid, TokenExpired or TokenRevoked; all
-    but the first are a 401 with a challenge.
+    one in the token. Raises Forbidden, or a 401 with a challenge: TokenMissing, TokenInvalid,
+    TokenExpired, TokenRevoked.
 
     The header is read here: the extension's `verify_jwt_in_request` accepts one spelling of the
     scheme, takes a token out of a list of credentials, and costs 75 microseconds more.
