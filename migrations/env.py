@@ -26,7 +26,6 @@ with current_app.app_context(), transaction() as session:
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
-        render_as_batch=True,
         render_item=render_item,
     )
     with context.begin_transaction():

@@ -44,7 +44,7 @@ class By(Enum):
     """Whose calls are counted together."""
 
     IP = "client IP"
-    ACCOUNT = "account"
+    ACCOUNT = "account"  # that of the e-mail address in the body, else the caller's
     ACCOUNT_AND_IP = "account and client IP"
 
 
