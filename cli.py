@@ -153,7 +153,7 @@ def delete_user(account: str, yes: bool) -> None:
 
 
 @users.command("fake")
-@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@click.argument("number", metavar="N", type=click.IntRange(1, 10_000))
 @_plain_errors()
 def fake_users(number: int) -> None:
     """Add N sample students with learning records to the embedded database."""
@@ -161,8 +161,9 @@ def fake_users(number: int) -> None:
         raise click.ClickException("This needs the embedded database, but DATABASE_URL is set.")
     # A well-known password would let strangers in.
     password = secrets.token_urlsafe(12)
+    click.echo(f"Password of the new accounts: {password}")  # first, in case this is interrupted
     emails = samples.add(number, password)
-    click.echo(f"Log in as {emails[0]} to {emails[-1]} with the password {password}")
+    click.echo(f"Log in as {emails[0]} to {emails[-1]}")
 
 
 @_plain_errors()

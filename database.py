@@ -186,7 +186,9 @@ class DriverSelect:
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
     def one_or_none(self, **parameters: str) -> Any | None:
-        """Return the row with its columns as attributes, or None. Raises the driver's errors."""
+        """Return the row with its columns as attributes, or None. Raises SQLAlchemy's errors, or
+        the driver's when it cannot connect.
+        """
         engine = db.engine
         dialect = engine.dialect
         sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
@@ -194,13 +196,11 @@ class DriverSelect:
         driver: Any = pooled.driver_connection
         try:
             found = driver.execute(sql, parameters).fetchone()
-        except dialect.loaded_dbapi.Error as error:
-            if dialect.is_disconnect(error, driver, None):
-                pooled.invalidate(error)
-                engine.dispose()  # the other idle connections have probably died, too
-            raise
-        finally:
-            pooled.close()
+        except dialect.loaded_dbapi.Error:
+            # SQLAlchemy gets the same error, and knows whether the pool's connections are dead.
+            with Connection(engine, pooled) as connection:
+                return connection.execute(self.statement, parameters).one_or_none()
+        pooled.close()
         return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:

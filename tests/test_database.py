@@ -312,6 +312,21 @@ def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
         success(client.get("/api/auth/verify", headers=auth.headers))
 
 
+def test_lost_connections_are_replaced_and_no_more(make_app, auth, other_connections, postgres_url):
+    app = make_app()
+
+    def verify(_):
+        return app.test_client().get("/api/auth/verify", headers=auth.headers).status_code
+
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'accounts'"
+    for _ in range(3):
+        race(verify, 3 * database.POOL_SIZE)
+        other_connections()
+        race(verify, 3 * database.POOL_SIZE)
+        with psycopg.connect(postgres_url.set(drivername="postgresql").render_as_string()) as own:
+            assert own.execute(count).fetchone()[0] <= database.POOL_SIZE
+
+
 def test_connection_that_dies_in_use_is_unavailable_once(app, client, make_user, other_connections):
     user = make_user()
     deaths = [None]

@@ -57,6 +57,17 @@ def test_request_is_one_line_without_its_query(client, auth):
 
 
 @on_one_database
+def test_line_of_a_request_fits_into_one_write_to_a_pipe(make_app):
+    # POSIX keeps 4,096 bytes whole (PIPE_BUF). A longer line could be cut by that of another
+    # process, and the rest of a path would look like a line of ours.
+    for log_format in ("text", "json"):
+        client, log = make_app(log_format=log_format).test_client(), Log()
+        for char in ("x", "\x01", "\u20ac", '"'):
+            client.get("/" + char * 8000, headers={"X-Request-ID": "x" * 128})
+        assert max(len(line.encode()) for line in log.lines()) < 4000
+
+
+@on_one_database
 def test_request_is_one_json_object_without_its_query(make_app):
     client = make_app(log_format="json").test_client()
     log = Log()

@@ -23,8 +23,9 @@ def fake(app, number):
     """Return the first and last e-mail address, and the password."""
     result = app.test_cli_runner().invoke(args=["users", "fake", str(number)])
     assert result.exit_code == 0, result.output
-    printed = re.fullmatch(r"Log in as (\S+) to (\S+) with the password (\S+)\n", result.output)
-    return printed.groups()
+    text = r"Password of the new accounts: (\S+)\nLog in as (\S+) to (\S+)\n"
+    password, first, last = re.fullmatch(text, result.output).groups()
+    return first, last, password
 
 
 def test_samples_have_learning_records_that_the_service_shows(embedded_app):

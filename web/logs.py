@@ -111,8 +111,10 @@ class StandardError(logging.Handler):
     In a pipe, lines up to 4 KB stay whole; a longer traceback may be mixed with other lines.
     """
 
-    def createLock(self) -> None:
-        self.lock = None
+    def handle(self, record: logging.LogRecord) -> bool:
+        if passed := bool(self.filter(record)):
+            self.emit(record)
+        return passed
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -156,8 +158,8 @@ def log_request(environ: WSGIEnvironment, status: str, seconds: float) -> None:
     if _access.isEnabledFor(logging.INFO):
         fields = {
             "method": environ["REQUEST_METHOD"],
-            # Without the query, which may hold a secret.
-            "path": environ.get("PATH_INFO", "").encode("latin-1").decode(errors="replace"),
+            # Without the query, which may hold a secret. Cut, so that the line stays whole.
+            "path": environ.get("PATH_INFO", "")[:300].encode("latin-1").decode(errors="replace"),
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
             "user": environ.get("accounts.user_id", "-"),
