@@ -9,9 +9,8 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from email.message import EmailMessage
-from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Delete, Update, delete, select, update
 from sqlalchemy.event import listens_for
@@ -19,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from core import clock, smtp
 from core.message import build
-from database import change, is_unavailable, reading, transaction
+from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
 from models import OutboxMail
 from services import letters
@@ -46,16 +45,6 @@ class Tally:
     failed: int = 0
     dropped: int = 0
     server_down: bool = False
-
-
-class _Claim(NamedTuple):
-    """An e-mail that this process may send until its lease expires."""
-
-    id: str
-    kind: str
-    address: str
-    created_at: datetime
-    attempts: int
 
 
 def queue(kind: MailKind, address: str) -> None:
@@ -101,8 +90,8 @@ def send_all() -> Tally:
     return deliver_due()
 
 
-def _claim(due: ColumnElement[bool]) -> _Claim | None:
-    """Claim a due e-mail and count the attempt; None if none is due.
+def _claim(due: ColumnElement[bool]) -> OutboxMail | None:
+    """Claim a due e-mail and count the attempt; return its row, or None if none is due.
 
     Those with the fewest attempts come first, so that e-mails that keep failing do not delay others
     that are due.
@@ -117,17 +106,16 @@ def _claim(due: ColumnElement[bool]) -> _Claim | None:
     )
     with transaction():
         # The lease starts here, after the wait for the write lock.
-        row = db.session.execute(
+        claimed: OutboxMail | None = change_one(
             update(OutboxMail)
             .where(OutboxMail.id == first.scalar_subquery())
             .values(claimed=True, due_at=clock.utcnow() + LEASE, attempts=OutboxMail.attempts + 1)
-            .returning(*(getattr(OutboxMail, name) for name in _Claim._fields))
-            .execution_options(synchronize_session=False)
-        ).one_or_none()
-    return _Claim(*row) if row else None
+            .returning(OutboxMail.__table__)
+        )
+    return claimed
 
 
-def _deliver(mail: _Claim, tally: Tally) -> None:
+def _deliver(mail: OutboxMail, tally: Tally) -> None:
     try:
         message = _write(mail)
         if message is not None:
@@ -153,7 +141,7 @@ def _deliver(mail: _Claim, tally: Tally) -> None:
         _settle(mail, delete(OutboxMail))
 
 
-def _write(mail: _Claim) -> EmailMessage | None:
+def _write(mail: OutboxMail) -> EmailMessage | None:
     letter = letters.compose(MailKind(mail.kind), mail.address, queued_at=mail.created_at)
     try:
         message = build(
@@ -180,7 +168,7 @@ def _send(message: EmailMessage) -> None:
         _log.info("Mail\nTo: %s\nSubject: %s\n\n%s", message["To"], message["Subject"], text)
 
 
-def _postpone(mail: _Claim, reason: str, tally: Tally) -> None:
+def _postpone(mail: OutboxMail, reason: str, tally: Tally) -> None:
     now = clock.utcnow()
     if now - mail.created_at >= GIVE_UP_AFTER:
         _log.error("Mail %s (%s) is given up after a day: %s", mail.id, mail.kind, reason)
@@ -195,7 +183,7 @@ def _postpone(mail: _Claim, reason: str, tally: Tally) -> None:
     _settle(mail, update(OutboxMail).values(later))
 
 
-def _settle(mail: _Claim, statement: Update | Delete) -> None:
+def _settle(mail: OutboxMail, statement: Update | Delete) -> None:
     with transaction():
         # If our lease expired and another process claimed the row, `attempts` is higher now.
         change(statement.where(OutboxMail.id == mail.id, OutboxMail.attempts == mail.attempts))
