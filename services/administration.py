@@ -65,7 +65,11 @@ def alter(
     """
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins() if may_lose_admin else None
-    before = _lock(user_id)
+    # Locked, so that the values that are compared below are those that the UPDATE replaces.
+    query = select(User.__table__).where(User.id == user_id).with_for_update(key_share=True)
+    before = cast("UserRow | None", db.session.execute(query).one_or_none())
+    if before is None:
+        raise errors.UserNotFound
     values = {
         name: value
         for name, value in {"role": role, "is_active": is_active}.items()
@@ -90,11 +94,3 @@ def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> No
         audit.log("account_deactivated", after.id, by=by)
     if after.is_active and not before.is_active:
         audit.log("account_activated", after.id, by=by)
-
-
-def _lock(user_id: str) -> UserRow:
-    query = select(User.__table__).where(User.id == user_id).with_for_update(key_share=True)
-    found = cast("UserRow | None", db.session.execute(query).one_or_none())
-    if found is None:
-        raise errors.UserNotFound
-    return found
