@@ -19,12 +19,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from core.addresses import parse_sender
-from core.smtp import MailServer, parse_mail_url
+from core.smtp import MailServer
 
 ROOT = Path(__file__).parent
 MIN_SECRET_BYTES = 32
 # How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
+MAIL_PORTS = {"smtp": 587, "smtps": 465}
 YEAR = 365 * 24 * 60  # minutes
 _HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
@@ -113,7 +114,7 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
     host = parts.hostname or ""
     if ":" in host:
         IPv6Address(host)
-    elif not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", host):
+    elif not re.fullmatch(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", host):
         raise ValueError("no host")
     if parts.scheme not in schemes or parts.port == 0 or parts.netloc.endswith(":"):
         raise ValueError("another scheme, or no port")
@@ -163,6 +164,24 @@ def _redis_url(raw: str) -> str:
     return raw
 
 
+def _mail_url(raw: str) -> MailServer | None:
+    if raw.lower() == "console:":
+        return None
+    try:
+        parts = _split_url(raw, *MAIL_PORTS)
+        user = unquote(parts.username or "", errors="strict")
+        password = unquote(parts.password or "", errors="strict")
+        if bool(user) != bool(password) or parts.path not in ("", "/") or set("?# ") & set(raw):
+            raise ValueError("half a login, or more than a server")
+    except ValueError:
+        raise ValueError("must be smtp://user:password@host:587, smtps://… or console:") from None
+    # smtplib can send nothing else, and would only fail when the first e-mail is sent.
+    if not re.fullmatch(r"[ -~]*", user + password):
+        raise ValueError("must have a user and a password in printable ASCII")
+    port = parts.port or MAIL_PORTS[parts.scheme]
+    return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
+
+
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
     """Declare a setting: its parser, its default, and its text in docs/settings.md."""
     return field(default=default, metadata={"parse": parse, "help": text})
@@ -187,7 +206,7 @@ class Settings:
         "URL at which users reach the service; links in e-mails begin with it.",
     )
     mail_url: MailServer | None = setting(  # noqa: RUF009
-        parse_mail_url,
+        _mail_url,
         None,
         "`smtp://user:password@host:587`, `smtps://…`, or `console:` for the log. Unset: the log.",
     )

@@ -1,4 +1,4 @@
-"""Sends e-mail over SMTP (RFC 5321), and parses the mail server's URL.
+"""Sends e-mail over SMTP (RFC 5321).
 
 A failure is permanent for this e-mail (MailRefused), temporary for it (MailDeferred), or the
 server cannot be used at all (ServerDown). Their texts are logged, so they never contain an e-mail
@@ -12,13 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from ipaddress import IPv6Address
-from urllib.parse import unquote, urlsplit
 
 TIMEOUT = 10.0  # seconds to connect, and for each response of the server
-DEFAULT_PORTS = {"smtp": 587, "smtps": 465}
-_URL_PROBLEM = "must be smtp://user:password@host:587, smtps://… or console:"
-_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 
 # 5xx responses that are not about the e-mail: bad order of commands, a host that accepts no mail,
 # and all about authentication (RFC 5321, 7504, 4954).
@@ -46,39 +41,6 @@ class MailServer:
     implicit_tls: bool
     user: str = ""
     password: str = field(default="", repr=False)
-
-
-def parse_mail_url(raw: str) -> MailServer | None:
-    """Return the server of an `smtp://` or `smtps://` URL, None for `console:`.
-
-    User and password are percent-decoded. Raises ValueError with a text that continues "MAIL_URL"
-    and never repeats the value.
-    """
-    if raw.lower() == "console:":
-        return None
-    try:
-        parts = urlsplit(raw)
-        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
-        user = unquote(parts.username or "", errors="strict")
-        password = unquote(parts.password or "", errors="strict")
-        if ":" in host:
-            IPv6Address(host)
-    except ValueError:  # an invalid port, IPv6 address or UTF-8, which the error would quote
-        raise ValueError(_URL_PROBLEM) from None
-    if (
-        scheme not in DEFAULT_PORTS
-        or not re.fullmatch(r"[!-~]+", raw)
-        or not (":" in host or _HOST.fullmatch(host))
-        or port == 0
-        or parts.path not in ("", "/")
-        or {"?", "#"} & set(raw)
-        or bool(user) != bool(password)
-    ):
-        raise ValueError(_URL_PROBLEM)
-    # smtplib can send nothing else, and would only fail when the first e-mail is sent.
-    if not re.fullmatch(r"[ -~]*", user + password):
-        raise ValueError("must have a user and a password in printable ASCII")
-    return MailServer(host, port or DEFAULT_PORTS[scheme], scheme == "smtps", user, password)
 
 
 def send(server: MailServer, message: EmailMessage) -> None:

@@ -12,7 +12,7 @@ import database
 from app import create_app
 from config import Settings
 from core import clock
-from core.smtp import parse_mail_url
+from core.smtp import MailServer
 from database import transaction
 from models import DeniedSession, OutboxMail, UserSession
 
@@ -48,7 +48,7 @@ def test_mail_send_drops_mails_to_nobody(client, outbox, run):
 def test_mail_send_fails_when_the_server_is_down(make_app):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    app = make_app(mail_url=parse_mail_url(f"smtp://127.0.0.1:{port}"))
+    app = make_app(mail_url=MailServer("127.0.0.1", port, False))
     for number in range(3):
         register(app.test_client(), f"user{number}")
     result = app.test_cli_runner().invoke(args=["mail", "send"])

@@ -11,6 +11,7 @@ from dotenv import dotenv_values
 
 import config
 from config import ROOT, ConfigError, Settings, load
+from core.smtp import MailServer
 
 KEY = "0123456789abcdef" * 2
 PRODUCTION = {
@@ -72,6 +73,7 @@ def test_settings_do_not_print_their_secrets():
     settings = load({**PRODUCTION, "MAIL_URL": "smtp://user:password@mail.example.org"})
     assert KEY not in repr(settings)
     assert "password" not in repr(settings)
+    assert "password" not in repr(settings.mail_url)
 
 
 def test_broken_utf8_is_refused():
@@ -212,6 +214,46 @@ def test_a_sender_is_one_address(sender):
     assert "MAIL_FROM" in refusal(MAIL_FROM=sender)
     found = load({"MAIL_FROM": "Accounts <a@example.org>"}).sender
     assert (found.display_name, found.addr_spec) == ("Accounts", "a@example.org")
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("smtp://mail.example.org", MailServer("mail.example.org", 587, False)),
+        ("smtps://mail.example.org/", MailServer("mail.example.org", 465, True)),
+        ("SMTP://[::1]:2525", MailServer("::1", 2525, False)),
+        (
+            "smtp://me%40example.org:p%2F%23%25@mail.example.org:25",
+            MailServer("mail.example.org", 25, False, "me@example.org", "p/#%"),
+        ),
+        ("smtp://mail.example.org.", MailServer("mail.example.org.", 587, False)),
+        ("smtp://relay_1:25", MailServer("relay_1", 25, False)),
+        ("CONSOLE:", None),
+    ],
+)
+def test_the_mail_server_is_read(url, server):
+    assert load({"MAIL_URL": url}).mail_url == server
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("mail.example.org", "http://mail.example.org", "smtp://", "smtp://a..b"),
+        *("smtp://.example.org", f"smtp://{'a' * 64}.example.org", "smtp://[1::2::3]"),
+        *("smtp://mail.example.örg", "smtp://user@mail.example.org"),
+        *("smtp://:hunter22@mail.example.org", "smtp://user:hunter22@mail.example.org:0"),
+        "smtp://user:hunter22@mail.example.org:99999",
+        "smtp://user:hunter22@mail.example.org:port",
+        "smtp://user:hunter22@mail.example.org/path",
+        *("smtp://user:hunter22@mail.example.org?tls=no", "smtp://user:hunter22#@mail.example.org"),
+        *("smtp://user:hunter22@[::1", "smtp://user:hunter22%ff@mail.example.org"),
+        *("smtp://user:hunter 22@mail.example.org", "smtp://user:hunter22%c3%a9@mail.example.org"),
+        *("smtp://user:hunter22%0d%0a@mail.example.org", "smtp://user:hunter22@mail\n.example.org"),
+    ],
+)
+def test_a_wrong_mail_url_is_refused(url):
+    assert re.search("^- MAIL_URL must ", refusal(MAIL_URL=url), re.M)
+    assert "hunter" not in refusal(MAIL_URL=url)
 
 
 @pytest.mark.parametrize("uri", ["memory://", "redis://", "http://example.org"])

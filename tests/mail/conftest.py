@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from urllib.parse import quote
 
 import pytest
 import trustme
@@ -98,9 +97,8 @@ class Running:
     stop: Callable[[], None]
 
     def at(self, *, host="localhost", tls=False, login=False):
-        """Return the settings that a MAIL_URL to this server gives."""
-        user = f"post:{quote('p@ss word')}@" if login else ""
-        return smtp.parse_mail_url(f"{'smtps' if tls else 'smtp'}://{user}{host}:{self.port}")
+        user, password = ("post", "p@ss word") if login else ("", "")
+        return smtp.MailServer(host, self.port, tls, user, password)
 
 
 @pytest.fixture

@@ -34,57 +34,6 @@ def send(server, mail=None):
     smtp.send(server, mail or a_mail())
 
 
-# The URL
-
-
-@pytest.mark.parametrize(
-    ("url", "server"),
-    [
-        ("smtp://mail.example.org", smtp.MailServer("mail.example.org", 587, False)),
-        ("smtps://mail.example.org/", smtp.MailServer("mail.example.org", 465, True)),
-        ("SMTP://[::1]:2525", smtp.MailServer("::1", 2525, False)),
-        (
-            "smtp://me%40example.org:p%2F%23%25@mail.example.org:25",
-            smtp.MailServer("mail.example.org", 25, False, "me@example.org", "p/#%"),
-        ),
-        ("smtp://mail.example.org.", smtp.MailServer("mail.example.org.", 587, False)),
-        ("smtp://relay_1:25", smtp.MailServer("relay_1", 25, False)),
-        ("console:", None),
-        ("CONSOLE:", None),
-    ],
-)
-def test_mail_url_is_read(url, server):
-    assert smtp.parse_mail_url(url) == server
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("", "mail.example.org", "http://hunter22@mail.example.org", "smtp://", "smtp://a..b"),
-        *("smtp://.example.org", f"smtp://{'a' * 64}.example.org", "smtp://[1::2::3]"),
-        *("smtp://mail.example.örg", "smtp://user@mail.example.org"),
-        *("smtp://:hunter22@mail.example.org", "smtp://user:hunter22@mail.example.org:0"),
-        "smtp://user:hunter22@mail.example.org:99999",
-        "smtp://user:hunter22@mail.example.org:port",
-        "smtp://user:hunter22@mail.example.org/path",
-        *("smtp://user:hunter22@mail.example.org?tls=no", "smtp://user:hunter22#@mail.example.org"),
-        *("smtp://user:hunter22@[::1", "smtp://user:hunter22%ff@mail.example.org"),
-        "smtp://user:hunter22%c3%a9@mail.example.org",
-        *("smtp://user:hunter22%0d%0a@mail.example.org", "smtp://user:hunter22@mail\n.example.org"),
-    ],
-)
-def test_wrong_mail_url_is_refused_without_repeating_it(url):
-    with pytest.raises(ValueError, match=r"^must ") as refusal:
-        smtp.parse_mail_url(url)
-    assert "hunter22" not in str(refusal.value)
-    assert refusal.value.__cause__ is None
-    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
-
-
-def test_password_is_not_in_the_representation():
-    assert "hunter22" not in repr(smtp.parse_mail_url("smtp://user:hunter22@mail.example.org"))
-
-
 # The message
 
 
