@@ -8,17 +8,10 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import (
-    Blueprint,
-    Response,
-    abort,
-    redirect,
-    render_template,
-    request,
-    send_from_directory,
-)
+from flask import Blueprint, Response, redirect, render_template, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
+import errors
 from extensions import settings
 
 bp = Blueprint("site", __name__)
@@ -83,7 +76,7 @@ def docs() -> str:
 def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES:
-        abort(404)
+        raise errors.NotFound
     response = send_from_directory(_SWAGGER_FOLDER, name, max_age=365 * 24 * 3600)
     response.cache_control.immutable = True
     return response

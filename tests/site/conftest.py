@@ -11,6 +11,7 @@ from werkzeug.serving import make_server
 
 from blueprints import site
 from config import Settings
+from web import error_handlers
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +27,7 @@ def site_app(fake_api):
     app.extensions["accounts"] = SimpleNamespace(
         settings=Settings(public_url="https://school.test/accounts")
     )
+    error_handlers.init_app(app)
     app.register_blueprint(site.bp)
     app.add_url_rule(
         "/api/auth/<name>", "fake_api", fake_api.answer, methods=["GET", "POST", "DELETE"]
