@@ -53,7 +53,6 @@ class ResponseBody(Shape):
 
 NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}
-ROLE: dict[str, Any] = {"validate": validate.OneOf([*Role]), "metadata": example("instructor")}
 A_TOKEN: dict[str, Any] = {"required": True, "validate": validate.Length(max=TOKEN_LENGTH)}
 PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
@@ -348,19 +347,15 @@ class AccountQuery(Shape):
 
 
 class AccountChanges(Shape):
-    role = ma.String(**ROLE)
+    role = ma.String(validate=validate.OneOf([*Role]), metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
 
 
-class Account(ResponseBody):
+class Account(Identity):
     """What an admin sees of an account."""
 
-    id = ma.UUID()
-    username = ma.String()
-    email = ma.String()
     first_name = ma.String()
     last_name = ma.String()
-    role = ma.String(metadata={"enum": [*Role]})
     is_active = ma.Boolean()
     email_verified = fields.IsSet(attribute="email_verified_at")
     join_date = fields.Moment(attribute="created_at")
