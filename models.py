@@ -5,7 +5,7 @@ code path can break them.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -31,15 +31,10 @@ from core.ids import new_row_id
 from core.roles import Role
 from extensions import Base
 
-USERNAME_LENGTH = 32
-EMAIL_LENGTH = 254
-NAME_LENGTH = 64
 USER_AGENT_LENGTH = 255
-# Chosen by the course system.
-RECORD_ID_LENGTH = 64
-TITLE_LENGTH = 200
-URL_LENGTH = 200
-COUNTER_KEY_LENGTH = 160
+
+# A key of a row that is deleted with the user.
+Owner = Annotated[str, mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -101,12 +96,12 @@ class User(Base):
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
-    username: Mapped[str] = mapped_column(String(USERNAME_LENGTH))
+    username: Mapped[str] = mapped_column(String(32))
     # The username in lower case: two usernames must not differ only in case.
-    username_key: Mapped[str] = mapped_column(String(USERNAME_LENGTH), unique=True)
-    email: Mapped[str] = mapped_column(String(EMAIL_LENGTH), unique=True)
-    first_name: Mapped[str] = mapped_column(String(NAME_LENGTH))
-    last_name: Mapped[str] = mapped_column(String(NAME_LENGTH))
+    username_key: Mapped[str] = mapped_column(String(32), unique=True)
+    email: Mapped[str] = mapped_column(String(254), unique=True)
+    first_name: Mapped[str] = mapped_column(String(64))
+    last_name: Mapped[str] = mapped_column(String(64))
     password_hash: Mapped[str] = mapped_column(String(255))
     # Grows with each change of the password, but not when the same password is hashed again: a
     # login that verified the old password cannot open a session after the change.
@@ -119,7 +114,7 @@ class User(Base):
 
     bio: Mapped[str] = mapped_column(String(500), server_default="")
     location: Mapped[str] = mapped_column(String(100), server_default="")
-    website: Mapped[str] = mapped_column(String(URL_LENGTH), server_default="")
+    website: Mapped[str] = mapped_column(String(200), server_default="")
     # Identifies the picture in `avatars`; None for the default picture.
     avatar_digest: Mapped[str | None] = mapped_column(String(64), index=True)
     # Folded in Python, since databases differ in which letters they fold.
@@ -180,7 +175,7 @@ class OutboxMail(Base):
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     kind: Mapped[str] = mapped_column(String(32))
-    address: Mapped[str] = mapped_column(String(EMAIL_LENGTH))
+    address: Mapped[str] = mapped_column(String(254))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     # When to try next. A worker that claims the e-mail sets this to the end of its lease.
     due_at: Mapped[datetime] = mapped_column(
@@ -197,7 +192,7 @@ class Counter(Base):
     __tablename__ = "counters"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    key: Mapped[str] = mapped_column(String(COUNTER_KEY_LENGTH), primary_key=True)
+    key: Mapped[str] = mapped_column(String(160), primary_key=True)
     hits: Mapped[int]
     # The end of the window. A later hit starts a new one.
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
@@ -208,9 +203,7 @@ class Avatar(Base):
 
     __tablename__ = "avatars"
 
-    user_id: Mapped[str] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
+    user_id: Mapped[Owner]
     picture: Mapped[bytes] = mapped_column(LargeBinary)
 
 
@@ -224,11 +217,9 @@ class Course(Base):
         CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),
     )
 
-    user_id: Mapped[str] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
-    id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH), primary_key=True)
-    name: Mapped[str] = mapped_column(String(TITLE_LENGTH))
+    user_id: Mapped[Owner]
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
     lessons: Mapped[int]
 
 
@@ -247,8 +238,8 @@ class Lesson(Base):
     )
 
     user_id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    course_id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH), primary_key=True)
-    id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH), primary_key=True)
+    course_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
 
@@ -262,11 +253,9 @@ class Achievement(Base):
         CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
     )
 
-    user_id: Mapped[str] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
-    id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH), primary_key=True)
-    name: Mapped[str] = mapped_column(String(TITLE_LENGTH))
+    user_id: Mapped[Owner]
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
 
 
@@ -281,15 +270,13 @@ class Certificate(Base):
         CheckConstraint("length(credential_url) <= 200", "credential_url_length"),
     )
 
-    user_id: Mapped[str] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
-    id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH), primary_key=True)
-    course_id: Mapped[str] = mapped_column(String(RECORD_ID_LENGTH))
-    course_name: Mapped[str] = mapped_column(String(TITLE_LENGTH))
+    user_id: Mapped[Owner]
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    course_id: Mapped[str] = mapped_column(String(64))
+    course_name: Mapped[str] = mapped_column(String(200))
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
-    credential_url: Mapped[str] = mapped_column(String(URL_LENGTH))
+    credential_url: Mapped[str] = mapped_column(String(200))
 
 
 # A learning record, written by the course system.
