@@ -86,9 +86,7 @@ def _load(schema: Schema, **body: str) -> Any:
     try:
         return schema.load(body)
     except ValidationError as error:
-        lines = [
-            f"{name}: {' '.join(found)}" for name, found in sorted(error.messages_dict.items())
-        ]
+        lines = [f"{name}: {' '.join(found)}" for name, found in error.messages_dict.items()]
         raise click.UsageError("\n".join(lines)) from None
 
 

@@ -284,9 +284,6 @@ class Settings:
         return self.email_verification_url or f"{self.public_url}/verify-email"
 
 
-_ROWS = dataclasses.fields(Settings)
-
-
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """Return the settings from the environment, and from `.env` what that does not set.
 
@@ -297,7 +294,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         environ = {**_in_file(ROOT / ".env"), **os.environ}
     values: dict[str, Any] = {}
     problems = []
-    for row in _ROWS:
+    for row in dataclasses.fields(Settings):
         raw = environ.get(row.name.upper(), "").strip()
         try:
             if not raw.isprintable():  # control characters, broken UTF-8

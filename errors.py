@@ -25,8 +25,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message or self.message)
         self.fields = fields
-        if retry_after is not None:
-            self.retry_after = retry_after
+        self.retry_after = retry_after or self.retry_after
 
 
 class InvalidRequest(ApiError):

@@ -19,7 +19,6 @@ wsgi_app = "wsgi:app"
 # Hosts that set PORT route requests from other machines.
 bind = f"0.0.0.0:{settings.port}" if settings.port else "127.0.0.1:5000"
 
-# gunicorn's own threaded worker, with a time limit for slow clients.
 worker_class = "web.worker.BoundedWorker"
 workers = settings.web_concurrency
 # More threads than requests that may wait for the hasher or a picture (app.py), so that those that

@@ -20,7 +20,6 @@ MAX_LENGTH = 128
 # NFKC shrinks a text to a quarter at most. A longer one is refused before it is normalised,
 # because long runs of combining marks take quadratic time.
 _MAX_RAW_LENGTH = 4 * MAX_LENGTH
-_BCRYPT_BYTES = 72
 _DUMMY_SALT = "." * 22
 
 # The last character of a salt holds two bits, so only four characters are valid. As in the
@@ -132,7 +131,7 @@ def _key(raw_password: str, account: re.Match[str] | None) -> bytes | None:
         if account.re is _OURS:
             return _prehash(password, account["salt"])
         # Other systems silently ignored what follows 72 bytes, where our library raises ValueError.
-        return raw_password.encode()[:_BCRYPT_BYTES]
+        return raw_password.encode()[:72]
     except ValueError:  # too long, or a lone surrogate
         return None
 
