@@ -159,6 +159,14 @@ def use_server(app):
 
 
 @pytest.fixture
+def server(serve, use_server):
+    """A server that MAIL_URL names."""
+    running = serve()
+    use_server(running.at())
+    return running
+
+
+@pytest.fixture
 def outbox_rows(app):
     def rows():
         with reading() as connection:

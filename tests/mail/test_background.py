@@ -23,13 +23,6 @@ PATIENCE = 20
 
 
 @pytest.fixture
-def server(serve, use_server):
-    running = serve()
-    use_server(running.at())
-    return running
-
-
-@pytest.fixture
 def never_polls(monkeypatch):
     monkeypatch.setattr(background, "POLL", 3600)
 

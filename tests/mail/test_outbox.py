@@ -29,13 +29,6 @@ def context(app):
         yield
 
 
-@pytest.fixture
-def server(serve, use_server):
-    running = serve()
-    use_server(running.at())
-    return running
-
-
 def queue(*mails):
     with transaction():
         for kind, address in mails or [(MailKind.PASSWORD_CHANGED, STUDENT)]:
