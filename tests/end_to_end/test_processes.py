@@ -3,12 +3,11 @@
 import re
 import shutil
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 
 import pytest
+from helpers import soon
 from real_service import (
-    PATIENCE,
     MailServer,
     Service,
     deployed,
@@ -37,11 +36,8 @@ create_app(instance_path=sys.argv[1])
 
 
 def wait_until_no_mail_is_being_tried(path):
-    deadline = time.monotonic() + PATIENCE
     with closing(sqlite3.connect(path)) as connection:
-        while connection.execute("SELECT 1 FROM outbox WHERE claimed").fetchone():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        soon(lambda: not connection.execute("SELECT 1 FROM outbox WHERE claimed").fetchone())
 
 
 def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path):
@@ -77,13 +73,11 @@ def gate(engine, count):
         " WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
     with engine.connect() as rival, engine.connect() as watcher:
+        # What it sees of the others stays the same in a transaction.
+        watcher.execution_options(isolation_level="AUTOCOMMIT")
         rival.execute(text("CREATE TABLE alembic_version (version_num text)"))
         yield
-        deadline = time.monotonic() + PATIENCE
-        while watcher.execute(waiting).scalar_one() < count:
-            assert time.monotonic() < deadline
-            watcher.rollback()  # what it sees of the others stays the same in a transaction
-            time.sleep(0.05)
+        soon(lambda: watcher.execute(waiting).scalar_one() >= count)
         rival.rollback()
 
 

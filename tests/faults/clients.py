@@ -9,6 +9,7 @@ from http.client import HTTPException
 from itertools import count
 from random import choice
 
+from helpers import soon
 from real_service import finish, python, read_answer, registration
 
 # What a client sees when the process that it talks to is killed. Nothing was promised then.
@@ -220,14 +221,6 @@ def meanwhile(acts):
             over.set()
     for done in running:
         done.result()
-
-
-def soon(condition, patience=PATIENCE):
-    """Wait for something that others do."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 def wait_for_mails(mail_server, expected, *, but=0):

@@ -5,7 +5,8 @@ import signal
 import time
 
 import pytest
-from clients import Writers, meanwhile, newcomer, soon, wait_for_mails
+from clients import Writers, meanwhile, newcomer, wait_for_mails
+from helpers import soon
 from sqlalchemy import URL
 
 WORKERS = 2

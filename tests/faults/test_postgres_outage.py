@@ -4,7 +4,8 @@ import time
 from itertools import count
 
 import pytest
-from clients import Client, meanwhile, newcomer, soon
+from clients import Client, meanwhile, newcomer
+from helpers import soon
 from real_service import registration
 
 # Seconds that an answer may take while Postgres cannot be reached, and while it is silent. Two and

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager, suppress
 
 import psutil
 import pytest
-from clients import CONFIRM, RESET, Client, meanwhile, newcomer, soon, wait_for_mails
+from clients import CONFIRM, RESET, Client, meanwhile, newcomer, wait_for_mails
+from helpers import soon
 from real_service import registration
 from sqlalchemy import URL
 

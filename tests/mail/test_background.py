@@ -7,8 +7,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from helpers import rows
-from real_service import finish, free_port, production, python
+from helpers import rows, soon
+from real_service import PATIENCE, finish, free_port, production, python
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
@@ -19,7 +19,6 @@ from services import background, outbox, pruning
 from services.letters import MailKind
 
 STUDENT = "student@example.org"
-PATIENCE = 20
 
 
 @pytest.fixture
@@ -42,14 +41,6 @@ def thread(app):
 def queue(app):
     with app.app_context(), transaction():
         outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
-
-
-def soon(condition):
-    """Wait for something that another thread does; only a failure takes long."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.usefixtures("never_polls", "thread")

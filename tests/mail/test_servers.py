@@ -8,8 +8,8 @@ import time
 
 import psutil
 import pytest
+from helpers import soon
 from real_service import (
-    PATIENCE,
     Service,
     deployed,
     finish,
@@ -73,10 +73,7 @@ def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
         )
     try:
         service = Service(env, port, log)
-        deadline = time.monotonic() + PATIENCE
-        while "Running on" not in service.log():
-            assert time.monotonic() < deadline, service.log()
-            time.sleep(0.05)
+        soon(lambda: "Running on" in service.log())
         mail_server.wait_for(register(service, "user"), SUBJECT)
         if reloads:
             assert psutil.Process(process.pid).num_threads() == 1
