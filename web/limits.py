@@ -130,7 +130,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
         if full and not full.limit.silent:
             raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
     except StorageError as error:
-        _log.error("Redis is unreachable, so this call is not limited: %s", error)
+        _log.error("Redis cannot be used, so this call is not limited: %s", error)
         full, counted = None, []
     if full:
         return None
