@@ -23,14 +23,7 @@ from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import (
-    Achievement,
-    Avatar,
-    Certificate,
-    Course,
-    Lesson,
-    User,
-)
+from models import Achievement, Avatar, Certificate, Course, Lesson, User
 
 USER = {
     "username": "Student",
