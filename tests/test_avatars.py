@@ -3,15 +3,7 @@
 import io
 
 import pytest
-from helpers import (
-    connections_held,
-    failure,
-    on_one_database,
-    race,
-    rows,
-    statements_of,
-    success,
-)
+from helpers import connections_held, failure, on_one_database, race, rows, statements_of, success
 from PIL import Image
 from sqlalchemy import update
 from test_bad_input import BrokenChunks, Chunks, announce
@@ -205,10 +197,7 @@ def test_body_that_is_no_form_is_a_415(client, auth, body, content_type):
 )
 def test_what_is_wrong_with_the_form_is_named(client, auth, data, wrong):
     response = client.post(
-        "/api/users/avatar",
-        data=data(),
-        content_type="multipart/form-data",
-        headers=auth.headers,
+        "/api/users/avatar", data=data(), content_type="multipart/form-data", headers=auth.headers
     )
     assert failure(response, 400, "invalid_request").keys() == wrong
 
@@ -243,10 +232,7 @@ def test_endless_forms_are_cut_off(client, auth):
     many = {f"field{number}": "x" for number in range(11)}
     for data in (many, {"note": "x" * 300_000}, {"n" * 300_000: "x"}):
         response = client.post(
-            "/api/users/avatar",
-            data=data,
-            content_type="multipart/form-data",
-            headers=auth.headers,
+            "/api/users/avatar", data=data, content_type="multipart/form-data", headers=auth.headers
         )
         failure(response, 413, "too_large")
 

@@ -336,8 +336,7 @@ def test_client_address_is_what_the_trusted_proxies_say(
 
 
 @pytest.mark.parametrize(
-    "garbage",
-    ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4"],
+    "garbage", ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4"]
 )
 def test_garbage_in_place_of_an_address_is_not_stored(address_of, garbage):
     for trusted_proxies in (1, 2):

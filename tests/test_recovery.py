@@ -1,16 +1,7 @@
 """The forgotten password and the verified address, from the mail's token on."""
 
 import pytest
-from helpers import (
-    assert_ended,
-    failure,
-    login,
-    race,
-    registration,
-    rows,
-    success,
-    verify,
-)
+from helpers import assert_ended, failure, login, race, registration, rows, success, verify
 from sqlalchemy import delete, update
 
 from database import transaction

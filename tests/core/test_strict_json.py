@@ -68,8 +68,7 @@ def test_number_that_is_none_is_refused(number, around):
 
 
 @pytest.mark.parametrize(
-    "digits",
-    [b"9223372036854775808", b"-9223372036854775809", b"1" + b"0" * 19, b"9" * 60_000],
+    "digits", [b"9223372036854775808", b"-9223372036854775809", b"1" + b"0" * 19, b"9" * 60_000]
 )
 def test_integer_beyond_64_bits_is_refused(digits):
     with pytest.raises(ValueError, match="out of range"):
@@ -119,8 +118,7 @@ def test_name_given_twice_is_refused(raw):
 
 
 @pytest.mark.parametrize(
-    ("opening", "closing", "levels"),
-    [(b"[", b"]", 1), (b'{"a":', b"}", 1), (b'[{"a":', b"}]", 2)],
+    ("opening", "closing", "levels"), [(b"[", b"]", 1), (b'{"a":', b"}", 1), (b'[{"a":', b"}]", 2)]
 )
 def test_nesting_has_a_limit(opening, closing, levels):
     assert strict_json.MAX_DEPTH == 32

@@ -9,15 +9,7 @@ import time
 import psutil
 import pytest
 from helpers import soon
-from real_service import (
-    Service,
-    deployed,
-    finish,
-    free_port,
-    production,
-    python,
-    registration,
-)
+from real_service import Service, deployed, finish, free_port, production, python, registration
 from sqlalchemy import URL
 
 from config import ROOT
