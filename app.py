@@ -46,7 +46,7 @@ def create_app(
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = database.engine_options(url)
 
     # 2. Components
-    held = app.extensions["accounts"] = Components(
+    parts = app.extensions["accounts"] = Components(
         settings=settings,
         tokens=TokenCodec((settings.secret_key, *settings.secret_key_fallbacks)),
         hasher=Hasher(
@@ -66,7 +66,7 @@ def create_app(
     app.url_map.merge_slashes = False
     error_handlers.init_app(app)
     headers.init_app(app, settings)
-    bearer.init_app(app, held)
+    bearer.init_app(app, parts)
     api.init_app(app)
     if settings.trusted_proxies:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Base(DeclarativeBase):
-    __table__: ClassVar[Table]  # SQLAlchemy promises less
+    __table__: ClassVar[Table]  # SQLAlchemy declares a more general type
     # Named constraints can be changed by migrations on every database.
     metadata = MetaData(
         naming_convention={

@@ -1,7 +1,7 @@
 """The tables and their constraints.
 
-schemas.py checks the same limits to give a helpful error; the constraints here make sure that no
-code path can break them.
+schemas.py checks the same limits to give a helpful error; the CHECK constraints here hold for every
+code path. Lengths of columns alone are enforced by Postgres only.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,6 +1,8 @@
 """One line for each event, nothing in it that could mislead its reader, and no secret."""
 
+import logging
 import re
+import threading
 import time
 from datetime import timedelta
 
@@ -54,6 +56,20 @@ def test_request_is_one_line_without_its_query(client, auth):
         "address": "127.0.0.1",
         "request": response.headers["X-Request-ID"],
     }
+
+
+def test_no_line_waits_for_a_lock(app):
+    log, root = Log(), logging.getLogger()
+    (handler,) = (h for h in root.handlers if h.get_name() == "accounts")
+    handler.acquire()
+    try:
+        thread = threading.Thread(target=root.warning, args=("written",), daemon=True)
+        thread.start()
+        thread.join(10)
+    finally:
+        handler.release()
+    assert not thread.is_alive()
+    assert "written" in log.text()
 
 
 @on_one_database

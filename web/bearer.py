@@ -34,15 +34,15 @@ class BearerTokens(JWTManager):
             raise errors.TokenExpired from None
 
 
-def init_app(app: Flask, held: Components) -> None:
+def init_app(app: Flask, parts: Components) -> None:
     """Guard the application."""
     missing, invalid, revoked = errors.TokenMissing, errors.TokenInvalid, errors.TokenRevoked
     for kind in (missing, invalid, errors.TokenExpired, revoked):
         app.register_error_handler(kind, _render)
     # For the extension's own `jwt_required`, in case a view uses it.
     manager = BearerTokens(app)
-    manager.codec = held.tokens  # looking it up would cost each request 2 µs
-    manager.user_lookup_loader(lambda _, claims: held.load_user(claims["sub"], claims["sid"]))
+    manager.codec = parts.tokens  # looking it up would cost each request 2 µs
+    manager.user_lookup_loader(lambda _, claims: parts.load_user(claims["sub"], claims["sid"]))
     manager.unauthorized_loader(lambda _reason: _challenge(missing()))
     manager.invalid_token_loader(lambda _reason: _challenge(invalid()))
     manager.user_lookup_error_loader(lambda *_token: _challenge(revoked()))
