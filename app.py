@@ -11,7 +11,7 @@ import cli
 import config
 import database
 import embedded
-from blueprints import admin, auth, avatars, health, records, site, users
+from blueprints import admin, auth, avatars, health, jwks, records, site, users
 from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
@@ -48,7 +48,9 @@ def create_app(
     # 2. Components
     parts = app.extensions["accounts"] = Components(
         settings=settings,
-        tokens=TokenCodec((settings.secret_key, *settings.secret_key_fallbacks)),
+        tokens=TokenCodec(
+            (settings.secret_key, *settings.secret_key_fallbacks), settings.token_algorithm
+        ),
         hasher=Hasher(
             settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
         ),
@@ -81,6 +83,7 @@ def create_app(
             app.register_blueprint(blueprint, url_prefix=f"{prefix}/users", name=name)
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     app.register_blueprint(health.bp)
+    app.register_blueprint(jwks.bp)
     app.register_blueprint(site.bp)
     openapi.init_app(app)
 

@@ -6,6 +6,7 @@ from the command line, where other users of the machine could read them.
 """
 
 import itertools
+import json
 import secrets
 import sys
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ import errors
 import schemas
 from core import audit, clock
 from core.roles import Role
+from core.signing_keys import MISSING
 from database import is_unavailable, transaction
-from extensions import settings
+from extensions import settings, tokens
 from models import UserRow
 from services import accounts, administration, outbox, pruning, samples
 
@@ -195,8 +197,18 @@ def prune() -> None:
         click.echo(f"{table}: {number} removed")
 
 
+@click.command("jwks")
+@with_appcontext
+def jwks() -> None:
+    """Print the public keys of access tokens, as /.well-known/jwks.json does."""
+    if tokens.jwks is None:
+        raise click.ClickException(MISSING)
+    click.echo(json.dumps(tokens.jwks))
+
+
 def init_app(app: Flask) -> None:
     """Register the commands."""
+    app.cli.add_command(jwks)
     app.cli.add_command(users)
     app.cli.add_command(mail)
     app.cli.add_command(prune)

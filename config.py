@@ -200,6 +200,9 @@ class Settings:
     secret_key_fallbacks: tuple[str, ...] = setting(
         _secrets, (), "Older keys, comma separated, whose tokens are still accepted."
     )
+    token_algorithm: str = setting(
+        _one_of("HS256", "ES256"), "HS256", "`ES256`: other services can verify access tokens."
+    )
     public_url: str = setting(
         _base_url,
         "http://127.0.0.1:5000",

@@ -21,9 +21,6 @@ from config import ROOT
 # Seconds; only a hang takes so long. A login waits for those before it.
 PATIENCE = 60
 CONNECTIONS = 16
-# Without a package of the development tools: PyJWT would import it, 10 MB a process.
-GUNICORN = """import sys; sys.modules["cryptography"] = None
-from gunicorn.app.wsgiapp import run; run()"""
 
 
 class Failed(Exception):
@@ -79,7 +76,7 @@ class Server:
         self._workers = workers
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
-        command = [sys.executable, "-c", GUNICORN, "-b", f"127.0.0.1:{self.port}"]
+        command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{self.port}"]
         self._command = [*command, "--workers", str(workers), *stack.arguments]
         self._environment = environment(data.url, BCRYPT_ROUNDS=str(cost), **stack.settings)
         self._files = folder / str(self.port)

@@ -1,11 +1,13 @@
-"""Signs and verifies every token of the service: JWTs with HS256 (RFC 7519).
+"""Signs and verifies every token of the service: JWTs (RFC 7519, RFC 8725).
 
 Each purpose has its own audience, so a token for one purpose is never valid for another. Keys
-are found by `kid` only: the newest key signs, the older ones still verify.
+are found by `kid` only: the newest key signs, the older ones still verify. Access tokens are signed
+with HS256 or, for services that verify them on their own, ES256; all other tokens with HS256.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -14,14 +16,16 @@ from typing import Any
 
 import jwt
 
-from core import clock, ids
+from core import clock, ids, signing_keys
 
-ALGORITHM = "HS256"
 ISSUER = "accounts"
 # Seconds by which the clocks of two machines may differ before `iat` counts as the future.
 CLOCK_SKEW = 60
 # Verified access tokens that a process remembers, about 2 KB each.
 REMEMBERED = 2048
+# Headers by which a token would bring or choose its own key (RFC 8725, section 3.10), or ask for an
+# extension (RFC 7515, section 4.1.11).
+_NAMES_A_KEY = {"jwk", "jku", "x5u", "x5c", "crit"}
 LAST_MOMENT = 253402300799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
 
 
@@ -47,6 +51,14 @@ EXTRA_CLAIMS = {
 }
 
 
+@dataclass(frozen=True)
+class _Key:
+    algorithm: str
+    kid: str
+    signs: Any
+    verifies: Any
+
+
 class TokenInvalid(Exception):
     """The token is malformed, not signed by us, or not for this purpose."""
 
@@ -66,11 +78,19 @@ def fingerprint(secret: str) -> str:
 
 
 class TokenCodec:
-    """Signs and verifies tokens with a list of keys, newest first."""
+    """Signs and verifies tokens with a list of secrets, newest first.
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._keys = {key_id(key): key.encode() for key in keys}
-        self._newest = next(iter(self._keys))
+    `jwks` holds the public keys of access tokens (RFC 7517), newest first; None with HS256.
+    """
+
+    def __init__(self, secrets: Sequence[str], algorithm: str = "HS256") -> None:
+        pairs = [(key, signing_keys.public_jwk(key)) for key in map(signing_keys.derive, secrets)]
+        shared = [_Key("HS256", key_id(text), text.encode(), text.encode()) for text in secrets]
+        public = [_Key("ES256", jwk["kid"], key, key.public_key()) for key, jwk in pairs]
+        self._keys = {key.kid: key for key in (*shared, *public)}
+        self._newest, self._algorithm = shared[0], algorithm
+        self._newest_access = public[0] if algorithm == "ES256" else shared[0]
+        self.jwks = {"keys": [jwk for _, jwk in pairs]} if algorithm == "ES256" else None
         # All tokens of a key have the same header, so each header is parsed once.
         self._key_of = lru_cache(maxsize=16)(self._find_key)
         # A client sends the same access token with every request until it expires, so its
@@ -98,8 +118,8 @@ class TokenCodec:
             "exp": int(expires_at.timestamp()),
             **extra,
         }
-        key = self._keys[self._newest]
-        return jwt.encode(claims, key, ALGORITHM, headers={"kid": self._newest})
+        key = self._newest_access if purpose is Purpose.ACCESS else self._newest
+        return jwt.encode(claims, key.signs, key.algorithm, headers={"kid": key.kid})
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims of a valid token for this purpose.
@@ -117,16 +137,23 @@ class TokenCodec:
             raise TokenExpired
         return claims
 
-    def _find_key(self, header: str) -> bytes:
-        return self._keys[jwt.get_unverified_header(f"{header}..")["kid"]]
+    def _find_key(self, header: str) -> _Key:
+        found = jwt.get_unverified_header(f"{header}..")
+        if not found.keys().isdisjoint(_NAMES_A_KEY):
+            raise TokenInvalid
+        return self._keys[found["kid"]]
 
     def _verify(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims of a signed and complete token, even if it has expired."""
         try:
+            key = self._key_of(token.partition(".")[0])
+            # PyJWT would accept base64url with padding, which RFC 7515 forbids.
+            if "=" in token or (purpose is not Purpose.ACCESS and key.algorithm != "HS256"):
+                raise TokenInvalid
             claims = jwt.decode(
                 token,
-                self._key_of(token.partition(".")[0]),
-                algorithms=[ALGORITHM],
+                key.verifies,
+                algorithms=[key.algorithm],
                 audience=purpose.audience,
                 issuer=ISSUER,
                 # `decode` compares the times, with the clock that tests can set.
@@ -143,4 +170,6 @@ class TokenCodec:
             or claims["exp"] > LAST_MOMENT
         ):
             raise TokenInvalid
+        if purpose is Purpose.ACCESS and key.algorithm != self._algorithm:
+            claims["exp"] = 0  # after TOKEN_ALGORITHM has changed, clients refresh
         return MappingProxyType(claims)  # read-only, since it is remembered

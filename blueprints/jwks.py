@@ -1,0 +1,23 @@
+"""The public keys of access tokens, for services that verify them on their own (RFC 7517)."""
+
+import orjson
+from flask import Blueprint, Response, request
+
+import errors
+from core.signing_keys import MISSING
+from extensions import tokens
+
+bp = Blueprint("jwks", __name__)
+
+
+@bp.get("/.well-known/jwks.json")
+def get_keys() -> Response:
+    """Return the keys, newest first. Without ES256 there are none."""
+    if tokens.jwks is None:
+        raise errors.NotFound(MISSING)
+    response = Response(orjson.dumps(tokens.jwks), content_type="application/jwk-set+json")
+    response.cache_control.public = True
+    response.cache_control.max_age = 300  # seconds
+    response.add_etag()
+    response.make_conditional(request)
+    return response

@@ -1,0 +1,34 @@
+"""The keys of access tokens that other services verify: ES256 (RFC 7518, section 3.4).
+
+They are derived from SECRET_KEY (HKDF, RFC 5869), so all processes and machines have the same ones
+and there is no second secret to keep.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from jwt.algorithms import ECAlgorithm
+
+MISSING = "Access tokens have no public key. Set TOKEN_ALGORITHM=ES256 to sign them with one."
+_INFO = b"accounts ES256 access tokens v1"
+# The order of the curve P-256 (SEC 2, section 2.4.2): how many private keys there are, and one.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+def derive(secret: str) -> ec.EllipticCurvePrivateKey:
+    """Return the P-256 key that belongs to a SECRET_KEY."""
+    okm = HKDF(SHA256(), length=48, salt=None, info=_INFO).derive(secret.encode())
+    return ec.derive_private_key(int.from_bytes(okm) % (_ORDER - 1) + 1, ec.SECP256R1())
+
+
+def public_jwk(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
+    """Return the public part as a JWK (RFC 7517); its `kid` is its thumbprint (RFC 7638)."""
+    jwk = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    point = {name: str(jwk[name]) for name in ("crv", "kty", "x", "y")}
+    thumbprint = hashlib.sha256(orjson.dumps(point)).digest()
+    kid = urlsafe_b64encode(thumbprint).decode().rstrip("=")
+    return {**point, "use": "sig", "alg": "ES256", "kid": kid}
