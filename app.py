@@ -11,11 +11,12 @@ import cli
 import config
 import database
 import embedded
-from blueprints import admin, auth, avatars, health, jwks, records, site, users
+from blueprints import admin, auth, avatars, health, jwks, records, service_keys, site, users
 from core.images import Avatars
 from core.passwords import Hasher
 from core.tokens import TokenCodec
 from extensions import Components
+from services import service_keys as keys
 from services import sessions
 from web import api, bearer, error_handlers, headers, limits, logs, openapi
 
@@ -57,6 +58,7 @@ def create_app(
         avatars=Avatars(waiting=PICTURES_WAITING),
         limiter=limits.make_limiter(settings),
         load_user=sessions.load_user,
+        load_key=keys.load,
     )
     database.init_app(app)
 
@@ -81,6 +83,8 @@ def create_app(
         for blueprint in (users.bp, records.bp, admin.bp):
             name = f"{blueprint.name}{suffix}"
             app.register_blueprint(blueprint, url_prefix=f"{prefix}/users", name=name)
+        name = f"keys{suffix}"
+        app.register_blueprint(service_keys.bp, url_prefix=f"{prefix}/service-keys", name=name)
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     app.register_blueprint(health.bp)
     app.register_blueprint(jwks.bp)

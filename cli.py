@@ -11,6 +11,7 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -22,11 +23,12 @@ import errors
 import schemas
 from core import audit, clock
 from core.roles import Role
+from core.scopes import Scope
 from core.signing_keys import MISSING
 from database import is_unavailable, transaction
 from extensions import settings, tokens
 from models import UserRow
-from services import accounts, administration, outbox, pruning, samples
+from services import accounts, administration, outbox, pruning, samples, service_keys
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
@@ -146,8 +148,7 @@ def delete_user(account: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Delete {user.username} ({user.email}) for good?", abort=True)
     with transaction():
-        if not accounts.delete(user.id):
-            raise errors.UserNotFound
+        administration.delete(user.id)
     audit.log("account_deleted", user.id)
     click.echo(f"{user.username} is deleted.")
 
@@ -173,6 +174,61 @@ def _alter(account: str, **changes: Any) -> UserRow:
         before, after = administration.alter(user.id, **changes)
     administration.log_changes(before, after)
     return after
+
+
+keys = AppGroup("keys", help="Manage service keys.")
+
+
+@keys.command("create")
+@click.option("--name", required=True, help="The service that gets the key.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    required=True,
+    help="What the key may do; can be repeated.",
+)
+@click.option("--days", type=click.IntRange(1, 3650), help="Its life in days.  [default: 365]")
+@click.option("--no-expiry", is_flag=True, help="Let it live until it is revoked.")
+@_plain_errors()
+def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry: bool) -> None:
+    """Create a service key and print it. It cannot be shown again."""
+    if days and no_expiry:
+        raise click.UsageError("Give --days or --no-expiry, not both.")
+    name = _load(schemas.ServiceKeyName(), name=name)["name"]
+    life = timedelta(days=days or 365)
+    expires_at = None if no_expiry else clock.utcnow() + life
+    try:
+        with transaction():
+            id_, key = service_keys.create(name, scopes, expires_at=expires_at)
+    except service_keys.NameTaken:
+        raise click.ClickException("There is a service key with this name already.") from None
+    audit.log("service_key_created", f"key:{id_}")
+    click.echo(key)
+
+
+@keys.command("list")
+@_plain_errors()
+def list_keys() -> None:
+    """List service keys, newest first: id, name, scopes, created, expires, last used."""
+    for key in service_keys.list_all():
+        moments = (key.created_at, key.expires_at, key.last_used_at)
+        shown = (clock.rfc3339(moment) if moment else "never" for moment in moments)
+        click.echo("\t".join((key.id, key.name, key.scopes, *shown)))
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_plain_errors()
+def revoke_key(name: str) -> None:
+    """Revoke the service key NAME, immediately and permanently."""
+    with transaction():
+        id_ = service_keys.revoke(name=name)
+    if id_ is None:
+        raise click.ClickException("There is no service key with this name.")
+    audit.log("service_key_revoked", f"key:{id_}")
+    click.echo(f"{name} is revoked.")
 
 
 mail = AppGroup("mail", help="Send queued e-mails.")
@@ -210,5 +266,6 @@ def init_app(app: Flask) -> None:
     """Register the commands."""
     app.cli.add_command(jwks)
     app.cli.add_command(users)
+    app.cli.add_command(keys)
     app.cli.add_command(mail)
     app.cli.add_command(prune)

@@ -89,7 +89,8 @@ class ProfilePrivate(ApiError):
 
 
 class Forbidden(ApiError):
-    status, code, message = 403, "forbidden", "Your role does not allow this."
+    status, code = 403, "forbidden"
+    message = "Your role or service key does not allow this."
 
 
 class NotFound(ApiError):

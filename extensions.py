@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from flask import Flask, current_app
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import MetaData, Table
+from sqlalchemy import MetaData, Row, Table
 from sqlalchemy.orm import DeclarativeBase
 from werkzeug.local import LocalProxy
 
@@ -49,6 +49,8 @@ class Components:
     limiter: "Limiter"
     # Returns the active user with this id whose session with this id has not ended, or None.
     load_user: "Callable[[str, str], UserRow | None]"
+    # Returns the row of this service key, or None.
+    load_key: "Callable[[str], Row[Any] | None]"
     background: "BackgroundThread | None" = None
 
 

@@ -168,6 +168,21 @@ class DeniedSession(Base):
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
 
 
+class ServiceKey(Base):
+    """A key of another service, of which only the digest is stored."""
+
+    __tablename__ = "service_keys"
+    __table_args__ = (CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[str] = mapped_column(String(100))  # separated by spaces
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
+    expires_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+
+
 class OutboxMail(Base):
     """An e-mail to be sent. Its text and token are made when it is sent, never stored."""
 

@@ -63,18 +63,19 @@ A_PASSWORD: dict[str, Any] = {
 }
 
 
+USERNAME: dict[str, Any] = {
+    "validate": [
+        validate.Length(3, 32),
+        validate.Regexp(
+            r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+            error="Only letters, digits, _, - and ., and a letter or a digit first.",
+        ),
+    ]
+}
+
+
 class Register(Shape):
-    username = fields.Text(
-        required=True,
-        validate=[
-            validate.Length(3, 32),
-            validate.Regexp(
-                r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
-                error="Only letters, digits, _, - and ., and a letter or a digit first.",
-            ),
-        ],
-        metadata=example("newcomer"),
-    )
+    username = fields.Text(required=True, **USERNAME, metadata=example("newcomer"))
     email = fields.Email(required=True)
     password = fields.NewPassword(required=True)
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
@@ -340,6 +341,8 @@ class AccountQuery(Shape):
         validate=validate.Length(max=254),
         metadata={"description": "Part of a username, an address or a name, whatever its case."},
     )
+    email = fields.Email()
+    username = fields.Text(**USERNAME)
     role = ma.String(validate=validate.OneOf([*Role]))
     is_active = fields.FlagInQuery()
     page = fields.NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
@@ -367,3 +370,20 @@ class Accounts(ResponseBody):
     page = ma.Integer()
     per_page = ma.Integer()
     total = ma.Integer(metadata={"description": "Accounts on all pages."})
+
+
+class ServiceKeyName(Shape):
+    name = fields.FilledText(required=True, **NAME)
+
+
+class ServiceKey(ResponseBody):
+    id = ma.UUID()
+    name = ma.String()
+    scopes = fields.Words()
+    created_at = fields.Moment()
+    expires_at = fields.Moment(allow_none=True)
+    last_used_at = fields.Moment(allow_none=True)
+
+
+class ServiceKeys(ResponseBody):
+    keys = ma.List(ma.Nested(ServiceKey))

@@ -1,4 +1,4 @@
-"""Management of accounts by admins."""
+"""Management of accounts by admins and, except for those of admins, by service keys."""
 
 from typing import Any
 
@@ -8,19 +8,28 @@ import errors
 import schemas
 from core import audit
 from core.roles import Role
+from core.scopes import Scope
 from database import transaction
 from models import UserRow
-from services import accounts, administration
+from services import administration
 from web import bearer
 from web.api import endpoint
 
 bp = Blueprint("admin", __name__)
 
 
-@endpoint(bp, "GET", "", role=Role.ADMIN, query=schemas.AccountQuery, response=schemas.Accounts)
+@endpoint(
+    bp,
+    "GET",
+    "",
+    role=Role.ADMIN,
+    scope=Scope.USERS_READ,
+    query=schemas.AccountQuery,
+    response=schemas.Accounts,
+)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
-    """List accounts page by page, newest first."""
-    users, total = administration.list_accounts(**query)
+    """List accounts page by page, newest first. Service keys do not see those of admins."""
+    users, total = administration.list_accounts(**query, except_admins=bearer.is_key())
     return {**query, "users": users, "total": total}
 
 
@@ -29,6 +38,7 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     "PATCH",
     "/<user:user_id>",
     role=Role.ADMIN,
+    scope=Scope.USERS_WRITE,
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
@@ -37,11 +47,12 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change the role of an account or whether it is active.
 
-    A new role or a deactivation ends all sessions of the account.
+    A new role or a deactivation ends all sessions of the account. A service key can neither
+    change an admin nor make one.
     """
     with transaction():
-        before, after = administration.alter(user_id, **body)
-    administration.log_changes(before, after, by=bearer.user().id)
+        before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())
+    administration.log_changes(before, after, by=bearer.caller_id())
     return after
 
 
@@ -50,12 +61,15 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     "DELETE",
     "/<user:user_id>",
     role=Role.ADMIN,
+    scope=Scope.USERS_WRITE,
     message="The account is deleted.",
     errors=(errors.UserNotFound, errors.LastAdmin),
 )
 def delete_user(user_id: str) -> None:
-    """Delete an account with everything stored about it, and notify its e-mail address."""
+    """Delete an account with everything stored about it, and notify its e-mail address.
+
+    A service key cannot delete an admin.
+    """
     with transaction():
-        if not accounts.delete(user_id):
-            raise errors.UserNotFound
-    audit.log("account_deleted", user_id, by=bearer.user().id)
+        administration.delete(user_id, except_admins=bearer.is_key())
+    audit.log("account_deleted", user_id, by=bearer.caller_id())

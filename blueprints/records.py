@@ -4,6 +4,8 @@ The URL rules use `id:`, which accepts a slash: an encoded slash in an id must b
 schema, because a 404 would mean that the course does not exist.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from flask import Blueprint
@@ -13,10 +15,12 @@ from sqlalchemy import Row
 import schemas
 from core import clock
 from core.roles import Role
+from core.scopes import Scope
 from database import transaction
 from errors import ApiError, NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record
 from services import learning
+from web import bearer
 from web.api import Created, Operation, endpoint
 
 Delivered: TypeAlias = Row[Any] | Created
@@ -31,6 +35,7 @@ def delivery(path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: 
         "PUT",
         f"/<user:user_id>/{path}",
         role=Role.INSTRUCTOR,
+        scope=Scope.LEARNING_WRITE,
         creates=True,
         errors=(*errors, UserNotFound),
         **declared,
@@ -45,9 +50,18 @@ def removal(path: str, *, path_shape: type[Schema]) -> Operation:
         f"/<user:user_id>/{path}",
         path_shape=path_shape,
         role=Role.INSTRUCTOR,
+        scope=Scope.LEARNING_WRITE,
         message="The record is removed.",
         errors=(UserNotFound,),
     )
+
+
+@contextmanager
+def _writing(user_id: str) -> Iterator[None]:
+    with transaction():
+        if bearer.is_key():
+            learning.require_user(user_id, except_admins=True)
+        yield
 
 
 def _put(
@@ -55,13 +69,13 @@ def _put(
 ) -> Delivered:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
-    with transaction():
+    with _writing(user_id):
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Created(row) if is_new else row
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
-    with transaction():
+    with _writing(user_id):
         learning.remove(kind, user_id, key)
 
 

@@ -9,6 +9,7 @@ import schemas
 from core import audit, clock
 from core.images import PictureInvalid
 from core.roles import Role
+from core.scopes import Scope
 from database import transaction
 from extensions import avatars
 from services import accounts, learning, profiles
@@ -57,16 +58,18 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     "GET",
     "/<user:user_id>",
     role=Role.STUDENT,
+    scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate),
 )
 def get_user(user_id: str) -> dict[str, object]:
     """Read the public profile of a user.
 
-    A private profile is visible to the user, instructors and admins only. They always see
-    `progress`; others see it if the user's settings allow it.
+    A private profile is visible to the user, instructors, admins and service keys only. They
+    always see `progress`; others see it if the user's settings allow it.
     """
-    return profiles.public_profile(user_id, bearer.user(), now=clock.utcnow())
+    viewer = None if bearer.is_key() else bearer.user()
+    return profiles.public_profile(user_id, viewer, now=clock.utcnow())
 
 
 @endpoint(

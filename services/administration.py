@@ -1,4 +1,7 @@
-"""Accounts as admins and operators list and change them."""
+"""Accounts as admins and operators list and change them.
+
+Service keys do the same `except_admins`: those they neither see nor change.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,24 +15,36 @@ from core.roles import Role
 from database import change_one, reading
 from extensions import db
 from models import User, UserRow
-from services import accounts, profiles, sessions
+from services import accounts, learning, profiles, sessions
+
+_NO_ADMIN = User.role != Role.ADMIN.value
 
 
 def list_accounts(
     *,
     search: str = "",
+    email: str | None = None,
+    username: str | None = None,
     role: str | None = None,
     is_active: bool | None = None,
     page: int = 1,
     per_page: int = 20,
+    except_admins: bool = False,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, newest first, and how many match in all.
 
-    `search` is part of a username, an e-mail address or a name, or of both names together.
+    `search` is part of a username, an e-mail address or a name, or of both names together;
+    `email` is a whole, normalised e-mail address.
     """
     wanted: list[ColumnElement[bool]] = []
     if search:
         wanted.append(User.search_key.contains(fold(search), autoescape=True))
+    if email is not None:
+        wanted.append(User.email == email)
+    if username is not None:
+        wanted.append(User.username_key == username.lower())
+    if except_admins:
+        wanted.append(_NO_ADMIN)
     if role is not None:
         wanted.append(User.role == role)
     if is_active is not None:
@@ -57,12 +72,19 @@ def find(name: str) -> UserRow:
 
 
 def alter(
-    user_id: str, *, role: str | None = None, is_active: bool | None = None
+    user_id: str,
+    *,
+    role: str | None = None,
+    is_active: bool | None = None,
+    except_admins: bool = False,
 ) -> tuple[UserRow, UserRow]:
     """Change an account's role or whether it is active; return its row before and after.
 
-    A new role or a deactivation ends all its sessions. Raises UserNotFound and LastAdmin.
+    A new role or a deactivation ends all its sessions. Raises UserNotFound, LastAdmin and
+    Forbidden.
     """
+    if except_admins and role == Role.ADMIN:
+        raise errors.Forbidden
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins() if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
@@ -70,6 +92,8 @@ def alter(
     before = cast("UserRow | None", db.session.execute(query).one_or_none())
     if before is None:
         raise errors.UserNotFound
+    if except_admins and before.role == Role.ADMIN:
+        raise errors.Forbidden
     values = {
         name: value
         for name, value in {"role": role, "is_active": is_active}.items()
@@ -84,6 +108,16 @@ def alter(
     if "role" in values or not after.is_active:
         sessions.end_all(user_id)
     return before, after
+
+
+def delete(user_id: str, *, except_admins: bool = False) -> None:
+    """Delete an account with everything stored about it, and notify its e-mail address.
+
+    Raises UserNotFound, LastAdmin and Forbidden.
+    """
+    if not accounts.delete(user_id, *([_NO_ADMIN] if except_admins else [])):
+        learning.require_user(user_id)
+        raise errors.Forbidden
 
 
 def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:

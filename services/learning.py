@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import locales
+from core.roles import Role
 from core.streaks import streak
 from database import change, insert_into, reading
 from extensions import db
@@ -41,7 +42,7 @@ def put(
             with db.session.begin_nested():
                 row = db.session.execute(insert).one_or_none()
         except IntegrityError:
-            _require_user(user_id)
+            require_user(user_id)
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
             ) from None
@@ -56,12 +57,16 @@ def put(
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
     """Remove a record if it exists, a course with its lessons. Raises UserNotFound."""
     if not change(delete(kind).filter_by(user_id=user_id, **key)):
-        _require_user(user_id)
+        require_user(user_id)
 
 
-def _require_user(user_id: str) -> None:
-    if db.session.scalar(select(User.id).where(User.id == user_id)) is None:
+def require_user(user_id: str, *, except_admins: bool = False) -> None:
+    """Raise UserNotFound, or Forbidden for an admin if those are excepted."""
+    role = db.session.scalar(select(User.role).where(User.id == user_id))
+    if role is None:
         raise errors.UserNotFound
+    if except_admins and role == Role.ADMIN:
+        raise errors.Forbidden
 
 
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:

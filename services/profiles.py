@@ -33,15 +33,18 @@ def profile(user: UserRow) -> dict[str, object]:
     return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
 
 
-def public_profile(user_id: str, viewer: UserRow, *, now: datetime) -> dict[str, object]:
+def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> dict[str, object]:
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
-    Raises UserNotFound, also for an inactive user, and ProfilePrivate.
+    None is a service key, which sees what an instructor does, but no admins. Raises UserNotFound,
+    also for an inactive user, Forbidden and ProfilePrivate.
     """
-    sees_all = viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
+    sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
     user = read_user(User.id == user_id, User.is_active)
     if user is None:
         raise errors.UserNotFound
+    if viewer is None and user.role == Role.ADMIN:
+        raise errors.Forbidden
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
     shown = profile(user)

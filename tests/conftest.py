@@ -1,5 +1,6 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
+import itertools
 import logging
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from database import reading, transaction
 from extensions import components, db
 from models import OutboxMail, User
 from services import outbox as outbox_service
+from services import service_keys
 from web import logs
 
 # Each answer to a client of the tests is compared with what its endpoint declares.
@@ -181,6 +183,19 @@ def make_user(app):
                 user = User(**values)
                 session.add(user)
             return SimpleNamespace(id=user.id, password=password, **values)
+
+    return make
+
+
+@pytest.fixture
+def make_key(app):
+    """Create service keys with these scopes; return the key."""
+    names = itertools.count()
+
+    def make(*scopes, name=None, expires_at=None):
+        with app.app_context(), transaction():
+            name = name or f"service {next(names)}"
+            return service_keys.create(name, scopes, expires_at=expires_at)[1]
 
     return make
 

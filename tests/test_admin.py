@@ -9,6 +9,7 @@ import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
     assert_ended,
+    bearer,
     crowd,
     failure,
     login,
@@ -560,6 +561,19 @@ def meanwhile(app):
             return response.result()
 
     return meanwhile
+
+
+@on_postgres
+@pytest.mark.parametrize("act", ["patch", "delete"])
+def test_service_key_waits_for_a_promotion_and_then_leaves_the_admin_alone(
+    app, make_user, make_key, meanwhile, act
+):
+    user, headers = make_user(), bearer(make_key("users:write"))
+    options = {"json": {"isActive": False}} if act == "patch" else {}
+    call = functools.partial(getattr(app.test_client(), act), f"/api/users/{user.id}")
+    response = meanwhile(user, {"role": "admin"}, lambda: call(headers=headers, **options))
+    failure(response, 403, "forbidden")
+    assert stored(app, user).is_active
 
 
 @on_postgres

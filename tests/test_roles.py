@@ -4,11 +4,12 @@ import re
 from datetime import timedelta
 
 import pytest
-from endpoints import ENDPOINTS, UNKNOWN_ID
+from endpoints import ENDPOINTS, GUARDED, UNKNOWN_ID
 from helpers import bearer, failure, on_one_database, rows, success
 from sqlalchemy import update
 
 from core import clock, ids
+from core.scopes import Scope
 from core.tokens import Purpose
 from database import transaction
 from extensions import components
@@ -63,12 +64,39 @@ LEAST_CALLER = {
         GET /api/users
         PATCH /api/users/*
         DELETE /api/users/*
+        GET /api/service-keys
+        DELETE /api/service-keys/*
     """,
 }
 LEAST = {
     line.strip(): least
     for least, lines in LEAST_CALLER.items()
     for line in lines.strip().splitlines()
+}
+
+# What a service key may call. All other endpoints are closed to keys.
+SCOPES = {
+    "learning:write": """
+        PUT /api/users/*/courses/*
+        DELETE /api/users/*/courses/*
+        PUT /api/users/*/courses/*/lessons/*
+        DELETE /api/users/*/courses/*/lessons/*
+        PUT /api/users/*/achievements/*
+        DELETE /api/users/*/achievements/*
+        PUT /api/users/*/certificates/*
+        DELETE /api/users/*/certificates/*
+    """,
+    "users:read": """
+        GET /api/users
+        GET /api/users/*
+    """,
+    "users:write": """
+        PATCH /api/users/*
+        DELETE /api/users/*
+    """,
+}
+SCOPE_OF = {
+    line.strip(): scope for scope, lines in SCOPES.items() for line in lines.strip().splitlines()
 }
 
 
@@ -137,7 +165,31 @@ def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user
                 assert response.headers["WWW-Authenticate"] == "Bearer"
             else:
                 assert failure(response, 403, "forbidden") == {}
-                assert response.get_json()["message"] == "Your role does not allow this."
+                message = "Your role or service key does not allow this."
+                assert response.get_json()["message"] == message
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=str)
+def test_endpoint_is_for_the_keys_of_its_scope_and_no_others(endpoint, client, make_key):
+    keys = {scope: make_key(scope) for scope in Scope}
+    keys["others"] = make_key(*(set(Scope) - {SCOPE_OF.get(name_of(endpoint))}))
+    assert endpoint.operation.scope == SCOPE_OF.get(name_of(endpoint))
+    for path in endpoint.paths:
+        for scope, key in keys.items():
+            response = client.open(path, method=endpoint.method, headers=bearer(key))
+            if scope == SCOPE_OF.get(name_of(endpoint)):
+                assert response.status_code not in (401, 403), (scope, path, response.text)
+                assert response.status_code < 500, (scope, path, response.text)
+            else:
+                assert failure(response, 403, "forbidden") == {}
+
+
+@pytest.mark.parametrize("endpoint", GUARDED, ids=str)
+def test_unknown_key_opens_nothing(endpoint, client):
+    for path in endpoint.paths:
+        headers = bearer(f"acsk_{'x' * 43}")
+        response = client.open(path, method=endpoint.method, data=b"{", headers=headers)
+        failure(response, 401, "token_invalid")
 
 
 def test_head_is_guarded_as_get_is(client, make_user, headers_of):
@@ -263,4 +315,5 @@ def test_document_says_which_roles_may_call(client):
         allowed = CALLERS[CALLERS.index(LEAST[name]) :]
         # A scheme that names no role takes all of them.
         wanted = [] if LEAST[name] == "student" else allowed
-        assert operation["security"] == [{"bearer": wanted}], name
+        key = [{"serviceKey": [SCOPE_OF[name]]}] if name in SCOPE_OF else []
+        assert operation["security"] == [{"bearer": wanted}, *key], name

@@ -18,6 +18,7 @@ from werkzeug.routing import BaseConverter
 
 from core import ids
 from core.roles import Role
+from core.scopes import Scope
 from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
@@ -81,6 +82,8 @@ class Operation:
     message: str | None = None
     # The lowest role that may call it; None when no token is needed.
     role: Role | None = None
+    # The scope with which a service key may call it; None when no key may.
+    scope: Scope | None = None
     errors: tuple[type[ApiError], ...] = ()
     # Calls that do not pass validation are counted by limits with Counts.ALSO_INVALID only.
     limits: tuple[Limit, ...] = ()
@@ -92,7 +95,7 @@ class Operation:
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
             if self.role:
-                bearer.require(self.role)
+                bearer.require(self.role, self.scope)
             if "user_id" in arguments and not ids.is_row_id(arguments["user_id"]):
                 raise UserNotFound
             if self.path_shape:
@@ -129,7 +132,7 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
             arguments["file"] = file
         # While a slow body arrives, the caller's session may end: check the token again.
         if operation.role and time.monotonic() - start > STALE_AFTER:
-            bearer.require(operation.role)
+            bearer.require(operation.role, operation.scope)
         return _envelope(operation, act(**arguments))
 
 

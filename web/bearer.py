@@ -1,4 +1,4 @@
-"""The guard: an access token in the Authorization header (RFC 6750), read by Flask-JWT-Extended."""
+"""The guard: an access token, read by Flask-JWT-Extended, or a service key (RFC 6750)."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -7,7 +7,9 @@ from flask import Flask, Response, request
 from flask_jwt_extended import JWTManager, decode_token
 
 import errors
+from core import audit, clock
 from core.roles import Role
+from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
 from models import UserRow
@@ -48,12 +50,13 @@ def init_app(app: Flask, parts: Components) -> None:
     manager.user_lookup_error_loader(lambda *_token: _challenge(revoked()))
 
 
-def require(role: Role) -> None:
-    """Require a valid access token of an active user with this role or a higher one.
+def require(role: Role, scope: Scope | None) -> None:
+    """Require a valid access token of an active user with this role or a higher one, or a service
+    key with this scope; None refuses every key.
 
-    `user()` and `claims()` are available afterwards. The role is that of the user's row, not the
-    one in the token. Raises Forbidden, or a 401 with a challenge: TokenMissing, TokenInvalid,
-    TokenExpired, TokenRevoked.
+    For a token, `user()` and `claims()` are available afterwards. The role is that of the user's
+    row, not the one in the token. Raises Forbidden, or a 401 with a challenge: TokenMissing,
+    TokenInvalid, TokenExpired, TokenRevoked.
 
     The header is read here: the extension's `verify_jwt_in_request` accepts one spelling of the
     scheme, takes a token out of a list of credentials, and costs 75 microseconds more.
@@ -65,6 +68,9 @@ def require(role: Role) -> None:
         raise errors.TokenMissing
     if len(token) != 1:
         raise errors.TokenInvalid
+    if token[0].startswith(KEY_PREFIX):
+        _require_scope(token[0], scope)
+        return
     environ["accounts.claims"] = claims = decode_token(token[0])
     environ["accounts.user_id"] = claims["sub"]  # for the logs, also when it is refused
     row = components().load_user(claims["sub"], claims["sid"])
@@ -73,6 +79,32 @@ def require(role: Role) -> None:
         raise errors.TokenRevoked
     if not Role(row.role).includes(role):
         raise errors.Forbidden
+
+
+def _require_scope(key: str, scope: Scope | None) -> None:
+    row = components().load_key(key)
+    refusal: errors.ApiError | None = None
+    if row is None:
+        refusal = errors.TokenInvalid("This service key is unknown or was revoked.")
+    elif row.expires_at and row.expires_at <= clock.utcnow():
+        refusal = errors.TokenExpired("This service key has expired. Replace it by a new one.")
+    elif scope is None or scope not in row.scopes.split():
+        refusal = errors.Forbidden()
+    caller_id = f"key:{row.id}" if row else None
+    request.environ["accounts.user_id"] = caller_id or "-"
+    if refusal:
+        audit.log("service_key_refused", caller_id, reason=refusal.code)
+        raise refusal
+
+
+def is_key() -> bool:
+    """Return whether a service key calls, and not a user."""
+    return caller_id().startswith("key:")
+
+
+def caller_id() -> str:
+    """Return the id of the user who calls, or `key:` and the id of the service key."""
+    return cast("str", request.environ["accounts.user_id"])
 
 
 def user() -> UserRow:
@@ -94,5 +126,5 @@ def _render(error: errors.ApiError) -> Response:
 def _challenge(error: errors.ApiError) -> Response:
     challenge = "Bearer"
     if not isinstance(error, errors.TokenMissing):  # RFC 6750, section 3: no error without a token
-        challenge += f' error="invalid_token", error_description="{error.message}"'
+        challenge += f' error="invalid_token", error_description="{error}"'
     return render(error, {"WWW-Authenticate": challenge})

@@ -40,6 +40,7 @@ TAGS = {
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records, as the course system delivers them",
     "admin": "The accounts, for admins",
+    "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",
 }
 
@@ -73,6 +74,8 @@ def build(app: Flask) -> Json:
     )
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     spec.components.security_scheme("bearer", bearer)
+    key = {"type": "http", "scheme": "bearer", "description": "A key of another service."}
+    spec.components.security_scheme("serviceKey", key)
     for name, text in HEADERS.items():
         header = {"description": text, "required": True, "schema": {"type": "string"}}
         spec.components.header(name, header)
@@ -109,6 +112,8 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
         allowed = [role for role in Role if role.includes(operation.role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
+        if operation.scope:
+            described["security"].append({"serviceKey": [operation.scope]})
     if operation.body:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
     if operation.upload:
@@ -160,9 +165,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds.append(errors.InvalidRequest)
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
-        kinds += [errors.TokenExpired, errors.TokenRevoked]
-        if operation.role is not Role.STUDENT:
-            kinds.append(errors.Forbidden)
+        kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
     if any(not limit.silent for limit in operation.limits):
         kinds.append(errors.TooManyRequests)
     if operation.body or operation.role:  # then it needs the database

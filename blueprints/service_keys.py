@@ -1,0 +1,36 @@
+"""The service keys, for admins. There is no call that creates one: see `flask keys create`."""
+
+from flask import Blueprint
+
+import errors
+import schemas
+from core import audit, ids
+from core.roles import Role
+from database import transaction
+from services import service_keys
+from web import bearer
+from web.api import endpoint
+
+bp = Blueprint("keys", __name__)
+
+
+@endpoint(bp, "GET", "", role=Role.ADMIN, response=schemas.ServiceKeys)
+def list_keys() -> dict[str, object]:
+    """List the service keys, newest first."""
+    return {"keys": service_keys.list_all()}
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/<key_id>",
+    role=Role.ADMIN,
+    message="The service key is revoked.",
+    errors=(errors.NotFound,),
+)
+def revoke_key(key_id: str) -> None:
+    """Revoke a service key, immediately and permanently."""
+    with transaction():
+        if not (ids.is_row_id(key_id) and service_keys.revoke(id_=key_id)):
+            raise errors.NotFound("There is no such service key.")
+    audit.log("service_key_revoked", f"key:{key_id}", by=bearer.caller_id())
