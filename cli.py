@@ -27,7 +27,7 @@ from core.scopes import Scope
 from core.signing_keys import MISSING
 from database import is_unavailable, transaction
 from extensions import settings, tokens
-from models import UserRow
+from models import ServiceKey, UserRow
 from services import accounts, administration, outbox, pruning, samples, service_keys
 
 # Accounts that `flask users list` reads per query.
@@ -197,13 +197,9 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
     name = _load(schemas.ServiceKeyName(), name=name)["name"]
-    life = timedelta(days=days or 365)
-    expires_at = None if no_expiry else clock.utcnow() + life
-    try:
-        with transaction():
-            id_, key = service_keys.create(name, scopes, expires_at=expires_at)
-    except service_keys.NameTaken:
-        raise click.ClickException("There is a service key with this name already.") from None
+    expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
+    with transaction():
+        id_, key = service_keys.create(name, scopes, expires_at=expires_at)
     audit.log("service_key_created", f"key:{id_}")
     click.echo(key)
 
@@ -213,9 +209,9 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
 def list_keys() -> None:
     """List service keys, newest first: id, name, scopes, created, expires, last used."""
     for key in service_keys.list_all():
-        moments = (key.created_at, key.expires_at, key.last_used_at)
+        moments = (key[name] for name in ("created_at", "expires_at", "last_used_at"))
         shown = (clock.rfc3339(moment) if moment else "never" for moment in moments)
-        click.echo("\t".join((key.id, key.name, key.scopes, *shown)))
+        click.echo("\t".join((key["id"], key["name"], " ".join(key["scopes"]), *shown)))
 
 
 @keys.command("revoke")
@@ -224,9 +220,7 @@ def list_keys() -> None:
 def revoke_key(name: str) -> None:
     """Revoke the service key NAME, immediately and permanently."""
     with transaction():
-        id_ = service_keys.revoke(name=name)
-    if id_ is None:
-        raise click.ClickException("There is no service key with this name.")
+        id_ = service_keys.revoke(ServiceKey.name == name)
     audit.log("service_key_revoked", f"key:{id_}")
     click.echo(f"{name} is revoked.")
 

@@ -197,14 +197,3 @@ class IsSet(ma.Boolean):
 
     def _serialize(self, value: object, attr: str | None, obj: object, **kwargs: object) -> bool:
         return value is not None
-
-
-class Words(ma.Field[list[str]]):
-    """A text of words on its way out, as their list."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"type": "array", "items": {"type": "string"}}
-        super().__init__(metadata=described, **kwargs)
-
-    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
-        return value.split()

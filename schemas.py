@@ -379,7 +379,7 @@ class ServiceKeyName(Shape):
 class ServiceKey(ResponseBody):
     id = ma.UUID()
     name = ma.String()
-    scopes = fields.Words()
+    scopes = ma.List(ma.String())
     created_at = fields.Moment()
     expires_at = fields.Moment(allow_none=True)
     last_used_at = fields.Moment(allow_none=True)

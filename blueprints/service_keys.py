@@ -7,6 +7,7 @@ import schemas
 from core import audit, ids
 from core.roles import Role
 from database import transaction
+from models import ServiceKey
 from services import service_keys
 from web import bearer
 from web.api import endpoint
@@ -30,7 +31,8 @@ def list_keys() -> dict[str, object]:
 )
 def revoke_key(key_id: str) -> None:
     """Revoke a service key, immediately and permanently."""
+    if not ids.is_row_id(key_id):
+        raise errors.NotFound
     with transaction():
-        if not (ids.is_row_id(key_id) and service_keys.revoke(id_=key_id)):
-            raise errors.NotFound("There is no such service key.")
+        service_keys.revoke(ServiceKey.id == key_id)
     audit.log("service_key_revoked", f"key:{key_id}", by=bearer.caller_id())

@@ -1,13 +1,14 @@
 """Service keys. They are created on the machine only, so that a stolen admin token cannot make
 itself lasting; the table holds their digests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
+import errors
 from core import clock, scopes
 from core.scopes import Scope
 from database import DriverSelect, change_one, is_unavailable, one_statement, reading
@@ -19,12 +20,11 @@ USE_INTERVAL = timedelta(hours=1)
 _KEY = DriverSelect(select(ServiceKey.__table__).where(ServiceKey.digest == bindparam("digest")))
 
 
-class NameTaken(Exception):
-    """Another service key has this name."""
-
-
 def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) -> tuple[str, str]:
-    """Add a service key; return its id and the key, which is stored nowhere. Raises NameTaken."""
+    """Add a service key; return its id and the key, which is stored nowhere.
+
+    Raises InvalidRequest if another key has this name.
+    """
     key = scopes.new_key()
     row = ServiceKey(
         name=name,
@@ -36,7 +36,8 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     try:
         db.session.flush()
     except IntegrityError:
-        raise NameTaken from None
+        taken = "There is a service key with this name already."
+        raise errors.InvalidRequest(fields={"name": [taken]}) from None
     return row.id, key
 
 
@@ -58,15 +59,17 @@ def load(key: str) -> Row[Any] | None:
     return row
 
 
-def list_all() -> Sequence[Row[Any]]:
+def list_all() -> list[dict[str, Any]]:
     """Return all service keys, newest first."""
     with reading() as connection:
         query = select(ServiceKey.__table__).order_by(ServiceKey.id.desc())
-        return connection.execute(query).all()
+        rows = connection.execute(query).mappings().all()
+    return [{**row, "scopes": row["scopes"].split()} for row in rows]
 
 
-def revoke(*, id_: str | None = None, name: str | None = None) -> str | None:
-    """Delete the service key with this id or name; return its id, or None if there is none."""
-    this = ServiceKey.id == id_ if id_ else ServiceKey.name == name
+def revoke(this: ColumnElement[bool]) -> str:
+    """Delete the service key that meets this condition; return its id. Raises NotFound."""
     revoked = change_one(delete(ServiceKey).where(this).returning(ServiceKey.id))
-    return str(revoked.id) if revoked else None
+    if revoked is None:
+        raise errors.NotFound("There is no such service key.")
+    return str(revoked.id)

@@ -144,7 +144,7 @@ def test_revoked_key_is_gone_at_once(app, client, run, make_key, make_user):
     failure(deliver(client, key, user.id), 401, "token_invalid")
     success(deliver(client, other, user.id))
     printed, code = run("keys", "revoke", "Courses")
-    assert (code, printed) == (1, "Error: There is no service key with this name.\n")
+    assert (code, printed) == (1, "Error: There is no such service key.\n")
 
 
 # Keys over HTTP
