@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from email.headerregistry import Address
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -27,6 +28,7 @@ MIN_SECRET_BYTES = 32
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
 MAIL_PORTS = {"smtp": 587, "smtps": 465}
 YEAR = 365 * 24 * 60  # minutes
+DECADE = 3650  # days
 _HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
 
@@ -226,7 +228,12 @@ class Settings:
         _switch, False, "1: no login before the e-mail address is verified."
     )
     access_token_minutes: int = setting(_whole(1, YEAR), 15, "Lifetime of an access token.")
-    session_days: int = setting(_whole(1, 3650), 30, "Lifetime of a session after its login.")
+    session_days: int = setting(_whole(1, DECADE), 30, "Lifetime of a session after its login.")
+    session_idle_days: int = setting(
+        _whole(0, DECADE),
+        0,
+        "Days without refresh that end a session, up to `SESSION_DAYS`. 0: off.",
+    )
     refresh_grace_seconds: int = setting(
         _whole(1, 86400), 30, "How long a spent refresh token still gets the same new pair."
     )
@@ -268,6 +275,11 @@ class Settings:
         linux = hasattr(os, "sched_getaffinity")
         cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
         return max(1, cores // self.web_concurrency)
+
+    @property
+    def session_idle(self) -> timedelta:
+        """How long a session lives without a refresh; with 0, as long as any session can."""
+        return timedelta(days=self.session_idle_days or DECADE)
 
     @property
     def sender(self) -> Address:
@@ -313,6 +325,8 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     elif "port" in values:
         # The links should work although nobody has set PUBLIC_URL.
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
+    if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
+        problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)

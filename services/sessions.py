@@ -43,6 +43,7 @@ _LATER = case(
 _ROTATE = (
     update(_SESSIONS)
     .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
+    .where(_SESSIONS.c.last_used_at > bindparam("idle_since"))
     .values(
         refresh_token_id=bindparam("next"),
         previous_token_id=bindparam("sent"),
@@ -91,7 +92,7 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
         user_agent=user_agent,
         ip_address=ip_address,
     )
-    session.access_expires_at = _access_expiry(now, session.expires_at)
+    session.access_expires_at = _access_expiry(now, _end_of(session))
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
     others = (UserSession.user_id == user.id, UserSession.id != session.id)
@@ -109,8 +110,8 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
     """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
 
     Commits by itself, because the end of a session after token reuse must be kept although the
-    response is an error. Raises TokenInvalid, TokenExpired, and TokenRevoked if the session has
-    ended or the token was used before.
+    response is an error. Raises TokenInvalid, TokenExpired, also if the session was idle for too
+    long, and TokenRevoked if the session has ended or the token was used before.
     """
     try:
         claims = tokens.decode(Purpose.REFRESH, token)
@@ -124,7 +125,8 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
         "sent": claims["jti"],
         "next": ids.new_token_id(),
         "now": now,
-        "latest": now + timedelta(minutes=settings.access_token_minutes),
+        "idle_since": now - settings.session_idle,
+        "latest": _access_expiry(now, now + settings.session_idle),
     }
     with one_statement() as connection:
         session = connection.execute(_ROTATE, parameters).one_or_none()
@@ -142,15 +144,18 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | No
     """Handle a refresh token that is not the current one; None if that ended the session.
 
     The previous token gets the same successor again for a short time, because browser tabs refresh
-    in parallel and phones lose responses. Raises TokenRevoked if the session had already ended.
+    in parallel and phones lose responses. Raises TokenRevoked if the session had already ended, and
+    TokenExpired if it was idle for too long, so that a user who returns late is no case of reuse.
     """
     this = {"of_session": claims["sid"], "of_user": claims["sub"]}
     session = db.session.execute(_LOCK, this).one_or_none()
     if session is None:
         raise errors.TokenRevoked
+    if _end_of(session) <= now:
+        raise errors.TokenExpired
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == claims["jti"] and now - session.last_used_at <= grace:
-        change(_EXTEND, **this, latest=_access_expiry(now, session.expires_at))
+        change(_EXTEND, **this, latest=_access_expiry(now, _end_of(session)))
         return _pair(session, session.role, now=now)
     _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
     return None
@@ -181,6 +186,7 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
     query = (
         select(UserSession.__table__)
         .where(UserSession.user_id == user_id, UserSession.expires_at > now)
+        .where(UserSession.last_used_at > now - settings.session_idle)
         .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
     )
     with reading() as connection:
@@ -202,13 +208,18 @@ def _end(*which: ColumnElement[bool]) -> int:
     return len(ended)
 
 
-def _access_expiry(now: datetime, session_expires_at: datetime) -> datetime:
-    return min(now + timedelta(minutes=settings.access_token_minutes), session_expires_at)
+def _end_of(session: UserSession | Row[Any]) -> datetime:
+    """Return when a session ends unless it is refreshed before."""
+    return min(session.expires_at, session.last_used_at + settings.session_idle)
+
+
+def _access_expiry(now: datetime, session_end: datetime) -> datetime:
+    return min(now + timedelta(minutes=settings.access_token_minutes), session_end)
 
 
 def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
     # The refresh token is made of the row only: the same row gives the same token.
-    access_expires_at = _access_expiry(now, session.expires_at)
+    access_expires_at = _access_expiry(now, _end_of(session))
     return TokenPair(
         access_token=tokens.encode(
             Purpose.ACCESS,

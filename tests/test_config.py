@@ -264,19 +264,28 @@ def test_limits_are_counted_in_redis_or_the_database(uri):
 
 def test_counts_and_lifetimes_are_positive_whole_numbers():
     numbers = [row for row in ROWS if "whole number" in allowed(row)]
-    assert len(numbers) == 10
+    assert len(numbers) == 11
     for row in numbers:
         name = row.name.upper()
         low, high = map(int, re.findall(r"\d+", allowed(row)))
-        assert low >= (0 if name == "TRUSTED_PROXIES" else 1)
+        assert low >= (0 if name in ("TRUSTED_PROXIES", "SESSION_IDLE_DAYS") else 1)
         for value in (low, high):
-            assert getattr(load({name: str(value)}), row.name) == value
+            environ = {"SESSION_DAYS": "3650", name: str(value)}
+            assert getattr(load(environ), row.name) == value
         for wrong in (
             str(low - 1),
             str(high + 1),
             *("1.5", "1e3", "+5", "٣", "1_0", "ten", "9" * 5000),
         ):
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
+
+
+def test_an_idle_session_cannot_outlive_the_others():
+    message = "- SESSION_IDLE_DAYS must not be greater than SESSION_DAYS."
+    assert message in refusal(SESSION_IDLE_DAYS="31").splitlines()
+    assert message in refusal(SESSION_IDLE_DAYS="7", SESSION_DAYS="6").splitlines()
+    assert load({"SESSION_IDLE_DAYS": "30"}).session_idle_days == 30
+    assert load({"SESSION_DAYS": "1"}).session_idle_days == 0
 
 
 def test_the_cost_of_a_hash_is_4_to_16():
