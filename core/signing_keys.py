@@ -9,6 +9,7 @@ from base64 import urlsafe_b64encode
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.algorithms import ECAlgorithm
@@ -17,6 +18,18 @@ MISSING = "Access tokens have no public key. Set TOKEN_ALGORITHM=ES256 to sign t
 _INFO = b"accounts ES256 access tokens v1"
 # The order of the curve P-256 (SEC 2, section 2.4.2): how many private keys there are, and one.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class DeterministicES256(ECAlgorithm):
+    """ES256 without a random number for each signature: a weak one reveals the key (RFC 6979)."""
+
+    def __init__(self) -> None:
+        super().__init__(SHA256, ec.SECP256R1)
+
+    def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
+        """Return both numbers of the signature, 32 bytes each (RFC 7518, section 3.4)."""
+        der = key.sign(msg, ec.ECDSA(SHA256(), deterministic_signing=True))
+        return b"".join(number.to_bytes(32) for number in decode_dss_signature(der))
 
 
 def derive(secret: str) -> ec.EllipticCurvePrivateKey:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import jwt
+import orjson
 
 from core import clock, ids, signing_keys
 
@@ -25,8 +26,11 @@ CLOCK_SKEW = 60
 REMEMBERED = 2048
 # Headers by which a token would bring or choose its own key (RFC 8725, section 3.10), or ask for an
 # extension (RFC 7515, section 4.1.11).
-_NAMES_A_KEY = {"jwk", "jku", "x5u", "x5c", "crit"}
+_REFUSED_HEADERS = {"jwk", "jku", "x5u", "x5c", "crit"}
 LAST_MOMENT = 253402300799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
+# `jwt.encode` would sign ES256 with a random number.
+_SIGNER = jwt.PyJWS(["HS256"])
+_SIGNER.register_algorithm("ES256", signing_keys.DeterministicES256())
 
 
 class Purpose(StrEnum):
@@ -84,6 +88,7 @@ class TokenCodec:
     """
 
     def __init__(self, secrets: Sequence[str], algorithm: str = "HS256") -> None:
+        secrets = tuple(dict.fromkeys(secrets))  # one that is listed twice is published once
         pairs = [(key, signing_keys.public_jwk(key)) for key in map(signing_keys.derive, secrets)]
         shared = [_Key("HS256", key_id(text), text.encode(), text.encode()) for text in secrets]
         public = [_Key("ES256", jwk["kid"], key, key.public_key()) for key, jwk in pairs]
@@ -119,7 +124,8 @@ class TokenCodec:
             **extra,
         }
         key = self._newest_access if purpose is Purpose.ACCESS else self._newest
-        return jwt.encode(claims, key.signs, key.algorithm, headers={"kid": key.kid})
+        content = orjson.dumps(claims)
+        return _SIGNER.encode(content, key.signs, key.algorithm, headers={"kid": key.kid})
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims of a valid token for this purpose.
@@ -139,7 +145,7 @@ class TokenCodec:
 
     def _find_key(self, header: str) -> _Key:
         found = jwt.get_unverified_header(f"{header}..")
-        if not found.keys().isdisjoint(_NAMES_A_KEY):
+        if not found.keys().isdisjoint(_REFUSED_HEADERS):
             raise TokenInvalid
         return self._keys[found["kid"]]
 
