@@ -1,7 +1,6 @@
 """Processes that are killed, and that start all at once."""
 
 import re
-import shutil
 import sqlite3
 from contextlib import closing, contextmanager
 
@@ -21,7 +20,6 @@ from real_service import (
 from sqlalchemy import URL, create_engine, text
 
 import database
-from config import ROOT
 
 AT_ONCE = 6
 UPGRADES = 4
@@ -117,15 +115,6 @@ def test_processes_that_start_at_once_share_one_fresh_database(tmp_path):
     secret = folder / "secret_key"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in folder.iterdir()) == ["accounts.db", "lock", "secret_key"]
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """A copy of the program, whose `instance` folder is not that of whoever runs the tests."""
-    copy = tmp_path / "program"
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "instance", "tests", "bench")
-    shutil.copytree(ROOT, copy, ignore=ignored)
-    return copy
 
 
 @pytest.fixture
