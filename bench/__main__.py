@@ -28,6 +28,7 @@ THIN = Stack("thin floor", (*_CONF, "bench.stacks.thin:app"))
 TUTORIAL = Stack("tutorial stack", (*_CONF, "bench.stacks.tutorial:app"))
 SYNC = Stack("tutorial stack, sync workers", (*TUTORIAL.arguments, "-k", "sync", "--threads", "1"))
 SERVICE = Stack("this service, quiet", settings={"LOG_LEVEL": "WARNING"})
+ES256 = Stack("this service, ES256", settings={**SERVICE.settings, "TOKEN_ALGORITHM": "ES256"})
 AS_IT_SHIPS = Stack("this service, as it ships")
 # The first of them is what the others are compared with.
 COMPARED = {
@@ -35,7 +36,7 @@ COMPARED = {
     "profile": (THIN, SERVICE, AS_IT_SHIPS),
     "refresh": (TUTORIAL, SERVICE),
 }
-MEASURES = ("start", *OPERATIONS, "mixed")
+MEASURES = ("start", *OPERATIONS, "es256", "mixed")
 # Rounds in which every request is a hash are longer, so there are fewer.
 HASHING_ROUNDS = 2
 # The rounds of each operation, by stack. The first stack is what the others are compared with.
@@ -76,6 +77,11 @@ def comparison(kind: str, notes: Notes, options: argparse.Namespace) -> None:
         for operation, stacks in COMPARED.items():
             if operation in options.measures:
                 compare(notes, operation, [server(stack) for stack in stacks], options)
+        if "es256" in options.measures:
+            signed = Server(ES256, ours.with_es256(), folder, cost=options.cost)
+            also: Notes = defaultdict(lambda: defaultdict(list))
+            compare(also, "verify", [server(SERVICE), signed], options)
+            notes["verify, HS256 and ES256"] = also["verify"]
         for operation in ("login", "register"):
             if operation in options.measures:
                 hashing(notes, operation, server(SERVICE), options)

@@ -4,6 +4,7 @@ The database makes the rows itself, from their numbers: a million take seconds. 
 about session 17 can be computed here without asking for it.
 """
 
+import copy
 import json
 import random
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,7 @@ class Data:
         """
         self.url = url
         self.users = users
+        self._codec = TokenCodec([SECRET])
         self._now = datetime.now(UTC).replace(microsecond=0)
         sessions = max(users, SESSIONS)
         self._fill(sessions, spent, self.hash(cost))
@@ -52,11 +54,20 @@ class Data:
         chosen = someone.sample(range(sessions), SESSIONS)
         self._unused = iter(chosen)
         self._new = count()
-        reads = [self.access_token(session) for session in chosen[:tokens]]
+        self._reading = chosen[:tokens]
+        reads = [self.access_token(session) for session in self._reading]
         some = [email(someone.randrange(users)) for _ in range(1000)]
         logins = [json.dumps({"email": address, "password": PASSWORD}) for address in some]
         progress = [self.access_token(session) for session in range(min(users, LEARNERS))]
         self._lines = {"verify": reads, "profile": reads, "progress": progress, "login": logins}
+
+    def with_es256(self) -> "Data":
+        """Return the same data, with verified tokens that are signed with ES256."""
+        other = copy.copy(self)
+        other._codec = TokenCodec([SECRET], "ES256")
+        reads = [other.access_token(session) for session in self._reading]
+        other._lines = {**self._lines, "verify": reads}
+        return other
 
     def lines(self, operation: str, seconds: int = 1) -> list[str]:
         """Return what to send for so long. What works only once is never returned twice."""
@@ -80,7 +91,7 @@ class Data:
         return self._token(Purpose.REFRESH, session, days=30, token_id=token_id)
 
     def _token(self, purpose: Purpose, session: int, *, days: int, **claims: str) -> str:
-        return TokenCodec([SECRET]).encode(
+        return self._codec.encode(
             purpose,
             row_id(USER, session % self.users),
             issued_at=self._now,
