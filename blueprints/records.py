@@ -4,8 +4,6 @@ The URL rules use `id:`, which accepts a slash: an encoded slash in an id must b
 schema, because a 404 would mean that the course does not exist.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from flask import Blueprint
@@ -56,26 +54,22 @@ def removal(path: str, *, path_shape: type[Schema]) -> Operation:
     )
 
 
-@contextmanager
-def _writing(user_id: str) -> Iterator[None]:
-    with transaction():
-        if bearer.is_key():
-            learning.require_user(user_id, except_admins=True)
-        yield
-
-
 def _put(
     kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
 ) -> Delivered:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
-    with _writing(user_id):
+    with transaction():
+        if bearer.is_key():
+            learning.require_user(user_id, except_admins=True)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Created(row) if is_new else row
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
-    with _writing(user_id):
+    with transaction():
+        if bearer.is_key():
+            learning.require_user(user_id, except_admins=True)
         learning.remove(kind, user_id, key)
 
 

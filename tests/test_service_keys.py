@@ -429,6 +429,33 @@ def test_log_and_events_name_the_key(app, json_log, client, admin, make_key, mak
     ]
 
 
+def test_every_refusal_of_a_key_is_a_security_event(
+    app, json_log, client, admin, make_user, make_key, clock
+):
+    user, key = make_user(), make_key(*Scope, expires_at=clock.utcnow() + timedelta(days=1))
+    (row,) = rows(app, ServiceKey)
+    url, headers = f"/api/users/{admin.id}", bearer(key)
+    json_log.text()
+    failure(client.get(url, headers=headers), 403, "forbidden")
+    failure(client.patch(url, json={"isActive": False}, headers=headers), 403, "forbidden")
+    failure(client.delete(url, headers=headers), 403, "forbidden")
+    failure(deliver(client, key, admin.id), 403, "forbidden")
+    failure(client.delete(f"{url}/courses/python-101", headers=headers), 403, "forbidden")
+    own = f"/api/users/{user.id}"
+    failure(client.patch(own, json={"role": "admin"}, headers=headers), 403, "forbidden")
+    clock.move(days=1)
+    failure(list_users(client, key), 401, "token_expired")
+    refused = ["forbidden"] * 6 + ["token_expired"]
+    found = [(line["message"], line["user"], line["reason"]) for line in json_log.events()]
+    assert found == [("service_key_refused", f"key:{row.id}", reason) for reason in refused]
+
+
+def test_refusal_of_a_user_is_no_event_of_a_key(client, auth, json_log):
+    failure(client.get("/api/users", headers=auth.headers), 403, "forbidden")
+    failure(client.get("/api/users"), 401, "token_missing")
+    assert json_log.events() == []
+
+
 def test_command_logs_creation_and_revocation(app, json_log, run):
     run("keys", "create", "--name", "Courses", "--scope", "users:read")
     (row,) = rows(app, ServiceKey)

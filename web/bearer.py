@@ -39,7 +39,7 @@ class BearerTokens(JWTManager):
 def init_app(app: Flask, parts: Components) -> None:
     """Guard the application."""
     missing, invalid, revoked = errors.TokenMissing, errors.TokenInvalid, errors.TokenRevoked
-    for kind in (missing, invalid, errors.TokenExpired, revoked):
+    for kind in (missing, invalid, errors.TokenExpired, revoked, errors.Forbidden):
         app.register_error_handler(kind, _render)
     # For the extension's own `jwt_required`, in case a view uses it.
     manager = BearerTokens(app)
@@ -82,24 +82,20 @@ def require(role: Role, scope: Scope | None) -> None:
 
 
 def _require_scope(key: str, scope: Scope | None) -> None:
-    row = components().load_key(key)
-    refusal: errors.ApiError | None = None
+    environ = request.environ
+    environ["accounts.key"] = row = components().load_key(key)
+    environ["accounts.user_id"] = f"key:{row.id}" if row else "-"
     if row is None:
-        refusal = errors.TokenInvalid("This service key is unknown or was revoked.")
-    elif row.expires_at and row.expires_at <= clock.utcnow():
-        refusal = errors.TokenExpired("This service key has expired. Replace it by a new one.")
-    elif scope is None or scope not in row.scopes.split():
-        refusal = errors.Forbidden()
-    caller_id = f"key:{row.id}" if row else None
-    request.environ["accounts.user_id"] = caller_id or "-"
-    if refusal:
-        audit.log("service_key_refused", caller_id, reason=refusal.code)
-        raise refusal
+        raise errors.TokenInvalid("This service key is unknown or was revoked.")
+    if row.expires_at and row.expires_at <= clock.utcnow():
+        raise errors.TokenExpired("This service key has expired. Replace it by a new one.")
+    if scope is None or scope not in row.scopes.split():
+        raise errors.Forbidden
 
 
 def is_key() -> bool:
-    """Return whether a service key calls, and not a user."""
-    return caller_id().startswith("key:")
+    """Return whether this request carries a service key, and not a user's token."""
+    return "accounts.key" in request.environ
 
 
 def caller_id() -> str:
@@ -119,8 +115,11 @@ def claims() -> Mapping[str, Any]:
 
 
 def _render(error: errors.ApiError) -> Response:
+    if is_key():
+        audit.log("service_key_refused", caller_id(), reason=error.code)
     # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    return _challenge(error) if "accounts.guarded" in request.environ else render(error)
+    guarded = error.status == 401 and "accounts.guarded" in request.environ
+    return _challenge(error) if guarded else render(error)
 
 
 def _challenge(error: errors.ApiError) -> Response:
