@@ -19,7 +19,7 @@ from models import Course, User
 CALLERS = [None, "student", "instructor", "admin"]
 
 # Not taken from the declarations, on purpose: so a slip of the pen is seen there. A * is any id.
-# A new endpoint belongs into one of the four.
+# A new endpoint belongs in one of the four.
 LEAST_CALLER = {
     None: """
         POST /api/auth/register
@@ -167,6 +167,7 @@ def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user
                 assert failure(response, 403, "forbidden") == {}
                 message = "Your role or service key does not allow this."
                 assert response.get_json()["message"] == message
+                assert "WWW-Authenticate" not in response.headers  # logging in again does not help
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)
@@ -182,6 +183,7 @@ def test_endpoint_is_for_the_keys_of_its_scope_and_no_others(endpoint, client, m
                 assert response.status_code < 500, (scope, path, response.text)
             else:
                 assert failure(response, 403, "forbidden") == {}
+                assert "WWW-Authenticate" not in response.headers
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)

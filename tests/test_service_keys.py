@@ -19,7 +19,7 @@ from helpers import (
     success,
     verify,
 )
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, event
 from sqlalchemy.exc import OperationalError
 
 from core.clock import rfc3339
@@ -220,8 +220,18 @@ def test_key_is_checked_by_one_query(app, client, make_key, clock):
 
 
 def test_use_is_written_once_an_hour(app, client, make_key, clock):
-    key = make_key("users:read")
+    key, written = make_key("users:read"), []
+
+    def count(connection, cursor, statement, *_more):
+        if statement.startswith("UPDATE service_keys"):
+            written.append(cursor.rowcount)
+
+    with app.app_context():
+        engine = db.engine
+    event.listen(engine, "after_cursor_execute", count)
     race(lambda _: success(list_users(app.test_client(), key)))
+    event.remove(engine, "after_cursor_execute", count)
+    assert sum(written) == 1
     (row,) = rows(app, ServiceKey)
     first = row.last_used_at
     assert clock.utcnow() - first < timedelta(minutes=1)
@@ -231,6 +241,12 @@ def test_use_is_written_once_an_hour(app, client, make_key, clock):
     clock.move(minutes=2)
     success(list_users(client, key))
     assert rows(app, ServiceKey)[0].last_used_at > first + timedelta(hours=1)
+
+
+def test_use_is_that_of_the_key_that_was_used(app, client, make_key):
+    make_key("users:read", name="unused")
+    success(list_users(client, make_key("users:read", name="used")))
+    assert [row.name for row in rows(app, ServiceKey) if row.last_used_at] == ["used"]
 
 
 def test_key_reads_while_its_use_cannot_be_written(client, make_key, monkeypatch):
