@@ -189,11 +189,11 @@ keys = AppGroup("keys", help="Manage service keys.")
     required=True,
     help="What the key may do; can be repeated.",
 )
-@click.option("--days", type=click.IntRange(1, 3650), help="Its life in days.  [default: 365]")
-@click.option("--no-expiry", is_flag=True, help="Let it live until it is revoked.")
+@click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: 365]")
+@click.option("--no-expiry", is_flag=True, help="It is valid until it is revoked.")
 @_plain_errors()
 def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry: bool) -> None:
-    """Create a service key and print it. It cannot be shown again."""
+    """Create a service key and print it, for the only time."""
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
     name = _load(schemas.ServiceKeyName(), name=name)["name"]

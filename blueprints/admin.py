@@ -1,4 +1,4 @@
-"""Management of accounts by admins and, except for those of admins, by service keys."""
+"""Management of accounts, by admins and by service keys; keys cannot reach those of admins."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ bp = Blueprint("admin", __name__)
     response=schemas.Accounts,
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
-    """List accounts page by page, newest first. Service keys do not see those of admins."""
+    """List accounts page by page, newest first. Service keys do not see accounts of admins."""
     users, total = administration.list_accounts(**query, except_admins=bearer.is_key())
     return {**query, "users": users, "total": total}
 
@@ -48,7 +48,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change the role of an account or whether it is active.
 
     A new role or a deactivation ends all sessions of the account. A service key can neither
-    change an admin nor make one.
+    change an admin nor give that role.
     """
     with transaction():
         before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())

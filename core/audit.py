@@ -6,7 +6,7 @@ _log = logging.getLogger("accounts.security")
 
 
 def log(event: str, user_id: str | None = None, **more: str | None) -> None:
-    """Log a security event about an account; `by` is the id of the admin who caused it.
+    """Log a security event about an account; `by` is the admin or service key that caused it.
 
     The formatter adds the client IP and the request id. Never pass what a client has typed: people
     type passwords into the field for the e-mail address.

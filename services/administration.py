@@ -1,6 +1,6 @@
 """Accounts as admins and operators list and change them.
 
-Service keys do the same `except_admins`: those they neither see nor change.
+Calls of service keys set `except_admins`, because keys neither see nor change accounts of admins.
 """
 
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
 
 
 def require_user(user_id: str, *, except_admins: bool = False) -> None:
-    """Raise UserNotFound, or Forbidden for an admin if those are excepted."""
+    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin."""
     role = db.session.scalar(select(User.role).where(User.id == user_id))
     if role is None:
         raise errors.UserNotFound

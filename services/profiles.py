@@ -36,8 +36,8 @@ def profile(user: UserRow) -> dict[str, object]:
 def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> dict[str, object]:
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
-    None is a service key, which sees what an instructor does, but no admins. Raises UserNotFound,
-    also for an inactive user, Forbidden and ProfilePrivate.
+    `viewer` is None for a service key, which sees what an instructor sees, but no admins. Raises
+    UserNotFound, also for an inactive user, Forbidden and ProfilePrivate.
     """
     sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
     user = read_user(User.id == user_id, User.is_active)

@@ -1,5 +1,5 @@
-"""Service keys. They are created on the machine only, so that a stolen admin token cannot make
-itself lasting; the table holds their digests."""
+"""Service keys; the table holds their digests. They are created on the machine only, because a
+thief of an admin's token must not get a key that outlives the token."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -42,18 +42,18 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
 
 
 def load(key: str) -> Row[Any] | None:
-    """Return the row of a service key, expired or not, or None. Store from time to time its use."""
+    """Return the row of a service key, expired or not, or None; store that it is used."""
     row = _KEY.one_or_none(digest=scopes.digest(key))
     now = clock.utcnow()
     if row and (row.last_used_at is None or row.last_used_at <= now - USE_INTERVAL):
-        # Of parallel calls only one changes the row.
+        # Of concurrent calls only one changes the row.
         unused_since = ServiceKey.last_used_at.is_not_distinct_from(row.last_used_at)
         use = update(ServiceKey).where(ServiceKey.id == row.id, unused_since)
         try:
             with one_statement() as connection:
                 connection.execute(use.values(last_used_at=now))
         except Exception as error:
-            # The key must also work while the database takes no writes.
+            # Calls that only read must work while the database takes no writes.
             if not is_unavailable(error):
                 raise
     return row

@@ -75,7 +75,7 @@ def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
         "serviceKey": {
             "type": "http",
             "scheme": "bearer",
-            "description": "A key of another service.",
+            "description": "A service key: `acsk_…`.",
         },
     }
     assert "security" not in document

@@ -52,7 +52,7 @@ def init_app(app: Flask, parts: Components) -> None:
 
 def require(role: Role, scope: Scope | None) -> None:
     """Require a valid access token of an active user with this role or a higher one, or a service
-    key with this scope; None refuses every key.
+    key with this scope. No key may call where the scope is None.
 
     For a token, `user()` and `claims()` are available afterwards. The role is that of the user's
     row, not the one in the token. Raises Forbidden, or a 401 with a challenge: TokenMissing,
@@ -89,7 +89,7 @@ def _require_scope(key: str, scope: Scope | None) -> None:
         raise errors.TokenInvalid("This service key is unknown or was revoked.")
     if row.expires_at and row.expires_at <= clock.utcnow():
         raise errors.TokenExpired("This service key has expired. Replace it by a new one.")
-    if scope is None or scope not in row.scopes.split():
+    if scope not in row.scopes.split():  # None is in no list
         raise errors.Forbidden
 
 

@@ -74,7 +74,7 @@ def build(app: Flask) -> Json:
     )
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     spec.components.security_scheme("bearer", bearer)
-    key = {"type": "http", "scheme": "bearer", "description": "A key of another service."}
+    key = {"type": "http", "scheme": "bearer", "description": "A service key: `acsk_…`."}
     spec.components.security_scheme("serviceKey", key)
     for name, text in HEADERS.items():
         header = {"description": text, "required": True, "schema": {"type": "string"}}
