@@ -165,7 +165,8 @@ def test_admin_lists_and_revokes_keys(app, client, admin, make_key, clock):
         "lastUsedAt": None,
     }
     assert success(response) == {"keys": [shown]}
-    for url in (f"/api/service-keys/{UNKNOWN_ID}", "/api/service-keys/Courses"):
+    for unknown in (UNKNOWN_ID, "Courses", "a%00b"):
+        url = f"/api/service-keys/{unknown}"
         failure(client.delete(url, headers=admin.headers), 404, "not_found")
     success(list_users(client, key))
     (row,) = rows(app, ServiceKey)
