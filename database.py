@@ -130,7 +130,8 @@ def _connector(driver: Any) -> Callable[..., object]:
     """Return how to connect to Postgres.
 
     A working server ends long waits by itself (`options` above). For one that is frozen or cut
-    off, the connection has a time-out of its own.
+    off, the connection has a time-out of its own. Behind a pooler such as PgBouncer, each
+    transaction may run on another connection to the server.
     """
 
     class TimedConnection(driver.Connection):  # type: ignore[misc]
@@ -144,7 +145,16 @@ def _connector(driver: Any) -> Callable[..., object]:
                 raise
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
-        return TimedConnection.connect(*arguments, **options)
+        connection = TimedConnection.connect(*arguments, autocommit=True, **options)
+        query = "SELECT pg_backend_pid(), current_setting('lock_timeout')"
+        process, lock_timeout = connection.execute(query).fetchone()
+        if process != connection.info.backend_pid:  # a pooler made up the latter
+            # A statement would be missing where it was not prepared, or be there already.
+            connection.prepare_threshold = None
+        if lock_timeout == "0":
+            connection.close()
+            raise driver.OperationalError("the pooler drops the time limits: set its connect_query")
+        return connection
 
     return connect
 
@@ -285,6 +295,8 @@ def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now; a mistake in our SQL is not that."""
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True  # psycopg raises InternalError if PgBouncer loses the server at a COMMIT
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         # A plain DatabaseError is a damaged file. SQLITE_ERROR is a mistake in a statement, such as
