@@ -1,0 +1,168 @@
+"""The service behind PgBouncer in transaction mode, with the configuration of operations.md."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from helpers import SECRET, Log, failure, race, soon
+from real_service import deployed, empty_database, free_port, registration
+
+from app import create_app
+from config import ROOT, Settings
+
+# Debian installs it where the PATH of a user may not lead.
+PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+POOL_SIZE = 3
+OURS = "FROM pg_stat_activity WHERE application_name = 'accounts' AND datname = current_database()"
+
+pytestmark = pytest.mark.skipif(
+    PGBOUNCER is None, reason="PgBouncer is not installed (Debian: apt-get install pgbouncer)"
+)
+
+
+def configuration(database, port, users):
+    """Return the configuration in the docs for our server, with an entry that sets no limits."""
+    operations = (ROOT / "docs/operations.md").read_text()
+    (ini,) = re.findall(r"^```ini\n(\[databases\].*?)^```$", operations, re.M | re.S)
+    server = f"host={database.query['host']} dbname={database.database}"
+    ours = {
+        "host=db.internal": server,
+        "[pgbouncer]": f"unlimited = {server}\n[pgbouncer]\nunix_socket_dir =",
+        "listen_port = 6432": f"listen_port = {port}",
+        "/etc/pgbouncer/userlist.txt": str(users),
+        "default_pool_size = 20": f"default_pool_size = {POOL_SIZE}",
+    }
+    for documented, replacement in ours.items():
+        assert documented in ini
+        ini = ini.replace(documented, replacement)
+    return ini
+
+
+@contextmanager
+def pgbouncer(database):
+    """Run PgBouncer in front of this database; yield the URL of its entry `accounts`."""
+    # For root, both servers run as the user who owns the socket of Postgres.
+    user = ["-u", Path(database.query["host"]).owner()] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory(prefix="pgbouncer-") as name:
+        os.chmod(name, 0o755)
+        ini, users, port = Path(name, "pgbouncer.ini"), Path(name, "users"), free_port()
+        users.write_text('"postgres" "secret"\n')
+        ini.write_text(configuration(database, port, users))
+        bouncer = subprocess.Popen([PGBOUNCER, "-q", *user, ini])
+
+        def listens():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                return True
+
+        try:
+            soon(listens)
+            place = {"host": "127.0.0.1", "port": port, "query": {}}
+            yield database.set(username="postgres", password="secret", database="accounts", **place)
+        finally:
+            bouncer.kill()
+            bouncer.wait()
+
+
+@pytest.fixture(scope="module", params=["postgres"])
+def pooled(request, mail_server, folder):
+    """The service, its PgBouncer's URL, and a connection that goes around PgBouncer."""
+    database = empty_database(request, folder)
+    around = database.set(drivername="postgresql").render_as_string(hide_password=False)
+    log = folder / "pooled.log"
+    with (
+        pgbouncer(database) as url,
+        deployed(url, mail_server.port, log) as service,
+        psycopg.connect(around, autocommit=True) as direct,
+    ):
+        yield SimpleNamespace(service=service, url=url, direct=direct)
+    print(log.read_text()[-20_000:])
+
+
+def user_of(service, name):
+    """Register and log in; return the tokens."""
+    user = registration(name)
+    assert service.call("POST", "/api/auth/register", user).status == 201
+    login = {"email": user["email"], "password": user["password"]}
+    return service.call("POST", "/api/auth/login", login).data
+
+
+def test_sixteen_clients_at_once_need_three_connections_to_postgres(pooled):
+    service, over = pooled.service, threading.Event()
+
+    def call_on(number):
+        tokens = user_of(service, f"user{number}")
+        for bio in "abcdefg":  # psycopg would prepare a statement at its sixth time
+            token = tokens["accessToken"]
+            answer = service.call("PUT", "/api/users/profile", {"bio": bio}, token=token)
+            assert answer.data["bio"] == bio
+            profile = service.call("GET", "/api/users/profile", token=token).data
+            assert (profile["username"], profile["bio"]) == (f"user{number}", bio)
+            body = {"refreshToken": tokens["refreshToken"]}
+            tokens = service.call("POST", "/api/auth/refresh", body).data
+
+    def most_connections():
+        most = 0
+        while not over.is_set():
+            most = max(most, pooled.direct.execute(f"SELECT count(*) {OURS}").fetchone()[0])
+        return most
+
+    with ThreadPoolExecutor(1) as thread:
+        most = thread.submit(most_connections)
+        try:
+            race(call_on, 16)
+        finally:
+            over.set()
+    assert most.result() == POOL_SIZE
+
+
+def test_postgres_ends_a_wait_for_a_lock_behind_pgbouncer(pooled):
+    token = user_of(pooled.service, "patient")["accessToken"]
+    with pooled.direct.transaction():
+        pooled.direct.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        answer = pooled.service.call("GET", "/api/auth/verify", token=token)
+        assert (answer.status, answer.code) == (503, "unavailable")
+        waiting = f"SELECT count(*) {OURS} AND wait_event_type = 'Lock'"
+        assert pooled.direct.execute(waiting).fetchone() == (0,)
+    assert pooled.service.call("GET", "/api/auth/verify", token=token).status == 200
+
+
+def test_lost_connections_to_postgres_are_a_503_and_replaced(pooled):
+    token = user_of(pooled.service, "stubborn")["accessToken"]
+    over = threading.Event()
+
+    def write_on(number):
+        statuses = set()
+        while not over.is_set():
+            body = {"bio": str(number)}
+            answer = pooled.service.call("PUT", "/api/users/profile", body, token=token)
+            statuses.add(answer.status)
+        return statuses
+
+    with ThreadPoolExecutor(16) as threads:
+        writers = [threads.submit(write_on, number) for number in range(16)]
+        for _ in range(10):
+            time.sleep(0.1)
+            pooled.direct.execute(f"SELECT pg_terminate_backend(pid) {OURS}")
+        over.set()
+    assert set().union(*(writer.result() for writer in writers)) == {200, 503}
+    for _ in range(16):
+        assert pooled.service.call("GET", "/api/auth/verify", token=token).status == 200
+
+
+def test_pooler_without_time_limits_is_refused(pooled):
+    url = pooled.url.set(database="unlimited")
+    client = create_app(Settings(database_url=url, secret_key=SECRET)).test_client()
+    log = Log()
+    failure(client.get("/readyz"), 503, "unavailable")
+    assert "set its connect_query" in log.text()
