@@ -1,6 +1,8 @@
 """The service as it runs in production, in surroundings that a story may break."""
 
+import shutil
 import signal
+import subprocess
 import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -73,6 +75,26 @@ class OwnPostgres:
                 " WHERE application_name = 'accounts'"
             )
 
+    def promote(self):
+        """Make a standby the server that takes writes."""
+        self._server.psql("SELECT pg_promote()")
+
+    def add_standby(self):
+        """Return a standby of this server. Each commit waits for it from now on."""
+        folder = self._server.pgdata.with_name("standby")
+        folder.mkdir(mode=0o700)
+        shutil.chown(folder, self._server.pgdata.owner())
+        command = [self._server.bin_path / "pg_basebackup", "--write-recovery-conf"]
+        command += ["-c", "fast", "-U", "postgres", "-h", self.url.query["host"], "-D", folder]
+        subprocess.run(command, user=self._server.system_user, check=True)
+        for copied in folder.glob(".s.PGSQL.*.lock"):  # or the copy would refuse to start
+            copied.unlink()
+        standby = OwnPostgres(folder)
+        # Later than the copy, or the standby would wait for one of its own when it is promoted.
+        self._server.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._server.psql("SELECT pg_reload_conf()")
+        return standby
+
     def throw_away(self):
         self.thaw()
         self._server.cleanup()
@@ -84,3 +106,10 @@ def own_postgres():
         server = OwnPostgres(Path(folder) / "data")
         yield server
         server.throw_away()
+
+
+@pytest.fixture
+def standby(own_postgres):
+    server = own_postgres.add_standby()
+    yield server
+    server.throw_away()

@@ -135,6 +135,19 @@ def test_crashed_and_frozen_postgres_are_a_503_until_it_is_back(own_postgres, ru
 
 
 @pytest.mark.faults
+def test_promoted_standby_takes_over_with_every_session(own_postgres, standby, run):
+    hosts = [own_postgres.url.query["host"], standby.url.query["host"]]
+    query = {"host": hosts, "target_session_attrs": "read-write"}
+    traffic = Traffic(run(own_postgres.url.set(query=query)))
+    with meanwhile(traffic.acts(threads=2)):
+        traffic.wait_until_well()
+        own_postgres.crash()
+        traffic.wait_until_refused(20)
+        standby.promote()
+        traffic.wait_until_well()  # a refresh token that was lost would have been a 401
+
+
+@pytest.mark.faults
 def test_the_service_starts_without_postgres_and_serves_when_it_is_there(own_postgres, run):
     service = run(own_postgres.url)
     somebody = newcomer(service, "somebody")
