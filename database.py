@@ -149,9 +149,10 @@ def _connector(driver: Any) -> Callable[..., object]:
         query = "SELECT pg_backend_pid(), current_setting('lock_timeout')"
         process, lock_timeout = connection.execute(query).fetchone()
         if process != connection.info.backend_pid:  # a pooler made up the latter
-            # A statement would be missing where it was not prepared, or be there already.
+            # A prepared statement would be missing there, or be one of another connection.
             connection.prepare_threshold = None
         if lock_timeout == "0":
+            # Abandoned statements would pile up in Postgres.
             connection.close()
             raise driver.OperationalError("the pooler drops the time limits: set its connect_query")
         return connection
@@ -296,7 +297,7 @@ def is_unavailable(error: BaseException) -> bool:
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
     if isinstance(error, DBAPIError) and error.connection_invalidated:
-        return True  # psycopg raises InternalError if PgBouncer loses the server at a COMMIT
+        return True  # PgBouncer reports a lost server twice: psycopg raises InternalError for that
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         # A plain DatabaseError is a damaged file. SQLITE_ERROR is a mistake in a statement, such as
