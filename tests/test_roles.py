@@ -170,6 +170,7 @@ def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user
                 assert "WWW-Authenticate" not in response.headers  # logging in again does not help
 
 
+@on_one_database
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)
 def test_endpoint_is_for_the_keys_of_its_scope_and_no_others(endpoint, client, make_key):
     keys = {scope: make_key(scope) for scope in Scope}
@@ -186,6 +187,7 @@ def test_endpoint_is_for_the_keys_of_its_scope_and_no_others(endpoint, client, m
                 assert "WWW-Authenticate" not in response.headers
 
 
+@on_one_database
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)
 def test_unknown_key_opens_nothing(endpoint, client):
     for path in endpoint.paths:

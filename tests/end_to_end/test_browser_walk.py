@@ -82,7 +82,7 @@ def test_the_docs_show_every_operation_and_call_the_service(page, service, user)
     login = {"email": user["email"], "password": user["password"]}
     token = service.call("POST", "/api/auth/login", login).data["accessToken"]
     page.locator(".btn.authorize").click()
-    page.locator(".auth-container input").fill(token)
+    page.locator(".auth-container input").first.fill(token)
     page.locator(".auth-btn-wrapper .authorize").click()
     page.locator(".btn-done").click()
     verify = page.locator(".opblock", has_text="/api/auth/verify").first
