@@ -83,8 +83,8 @@ def test_the_docs_show_every_operation_and_call_the_service(page, service, user)
     token = service.call("POST", "/api/auth/login", login).data["accessToken"]
     page.locator(".btn.authorize").click()
     page.locator(".auth-container input").first.fill(token)
-    page.locator(".auth-btn-wrapper .authorize").click()
-    page.locator(".btn-done").click()
+    page.locator(".auth-btn-wrapper .authorize").first.click()
+    page.locator(".btn-done").first.click()
     verify = page.locator(".opblock", has_text="/api/auth/verify").first
     verify.locator(".opblock-summary-control").click()
     verify.locator(".execute").click()
