@@ -14,6 +14,7 @@ import embedded
 from blueprints import admin, auth, avatars, health, jwks, records, service_keys, site, users
 from core.images import Avatars
 from core.passwords import Hasher
+from core.templates import Templates
 from core.tokens import TokenCodec
 from extensions import Components
 from services import service_keys as keys
@@ -56,6 +57,7 @@ def create_app(
             settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
         ),
         avatars=Avatars(waiting=PICTURES_WAITING),
+        templates=Templates(settings.templates_dir, settings.default_language),
         limiter=limits.make_limiter(settings),
         load_user=sessions.load_user,
         load_key=keys.load,

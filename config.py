@@ -19,6 +19,7 @@ from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from core import templates
 from core.addresses import parse_sender
 from core.smtp import MailServer
 
@@ -184,6 +185,27 @@ def _mail_url(raw: str) -> MailServer | None:
     return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
 
 
+def _site_name(raw: str) -> str:
+    if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
+        raise ValueError("must be a name of at most 64 characters, not a URL")
+    return raw
+
+
+def _language(raw: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", raw):
+        raise ValueError("must be a language tag such as de or pt-BR")
+    return raw
+
+
+def _templates_dir(raw: str) -> Path:
+    folder = ROOT / raw
+    if not folder.is_dir():
+        raise ValueError("must be a folder")
+    if problems := templates.problems(folder):
+        raise ValueError(*problems)
+    return folder
+
+
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
     """Declare a setting: its parser, its default, and its text in docs/settings.md."""
     return field(default=default, metadata={"parse": parse, "help": text})
@@ -217,6 +239,17 @@ class Settings:
     )
     mail_from: Address | None = setting(  # noqa: RUF009
         parse_sender, None, "Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
+    )
+    site_name: str = setting(
+        _site_name,
+        "",
+        "What mails and pages call the service. Unset: the host of `PUBLIC_URL`.",
+    )
+    default_language: str = setting(
+        _language, "en", "Language of mails and pages where the user's own is not there."
+    )
+    templates_dir: Path | None = setting(  # noqa: RUF009
+        _templates_dir, None, "Folder with mails and pages of your own. Unset: the built-in ones."
     )
     password_reset_url: str = setting(
         _web_url, "", "Page that a reset link opens. Unset: the built-in page."
@@ -289,6 +322,11 @@ class Settings:
         return self.mail_from or Address("", "no-reply", "localhost" if is_ip else host)
 
     @property
+    def site(self) -> str:
+        """What mails and pages call the service."""
+        return self.site_name or urlsplit(self.public_url).hostname or ""
+
+    @property
     def reset_page(self) -> str:
         """The page that a reset link opens."""
         return self.password_reset_url or f"{self.public_url}/reset-password"
@@ -317,7 +355,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             if raw:
                 values[row.name] = row.metadata["parse"](raw)
         except ValueError as error:
-            problems.append(f"{row.name.upper()} {error}.")
+            problems += [f"{row.name.upper()} {problem}." for problem in error.args]
     if environ.get("DATABASE_URL", "").strip():
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
             if not environ.get(name, "").strip():
@@ -327,6 +365,12 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
+    if language := values.get("default_language"):
+        there = {tag.lower(): tag for tag in templates.languages(values.get("templates_dir"))}
+        values["default_language"] = there.get(language.lower())
+        if language.lower() not in there:
+            known = ", ".join(sorted(there.values()))
+            problems.append(f"DEFAULT_LANGUAGE must be a language that is there: {known}.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)

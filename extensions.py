@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from config import Settings
     from core.images import Avatars
     from core.passwords import Hasher
+    from core.templates import Templates
     from core.tokens import TokenCodec
     from models import UserRow
     from services.background import BackgroundThread
@@ -46,6 +47,7 @@ class Components:
     tokens: "TokenCodec"
     hasher: "Hasher"
     avatars: "Avatars"
+    templates: "Templates"
     limiter: "Limiter"
     # Returns the active user with this id whose session with this id has not ended, or None.
     load_user: "Callable[[str, str], UserRow | None]"
@@ -64,4 +66,5 @@ settings = cast("Settings", LocalProxy(lambda: components().settings))
 tokens = cast("TokenCodec", LocalProxy(lambda: components().tokens))
 hasher = cast("Hasher", LocalProxy(lambda: components().hasher))
 avatars = cast("Avatars", LocalProxy(lambda: components().avatars))
+templates = cast("Templates", LocalProxy(lambda: components().templates))
 limiter = cast("Limiter", LocalProxy(lambda: components().limiter))

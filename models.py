@@ -191,6 +191,8 @@ class OutboxMail(Base):
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     kind: Mapped[str] = mapped_column(String(32))
     address: Mapped[str] = mapped_column(String(254))
+    # Of an e-mail to an address without an account, such as that of a deleted one.
+    language: Mapped[str | None] = mapped_column(String(35))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     # When to try next. A worker that claims the e-mail sets this to the end of its lease.
     due_at: Mapped[datetime] = mapped_column(

@@ -80,6 +80,7 @@ class Register(Shape):
     password = fields.NewPassword(required=True)
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
+    language = fields.Language()
 
 
 class Registered(ResponseBody):

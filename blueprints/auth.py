@@ -56,12 +56,13 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     """Create an account.
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
-    rejected with the reason; no kinds of characters are required.
+    rejected with the reason; no kinds of characters are required. E-mails are written in
+    `language`, by default the one that `Accept-Language` chooses.
     """
-    password = body.pop("password")
+    password, language = body.pop("password"), body.pop("language", None) or caller.language()
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
     with transaction():
-        user = accounts.add(password_hash=password_hash, **body)
+        user = accounts.add(password_hash=password_hash, language=language, **body)
     audit.log("registered", user.id)
     return {"user_id": user.id, "username": user.username, "email": user.email}
 

@@ -1,18 +1,22 @@
 """The pages for browsers: reset-password, verify-email and the API's docs.
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
-relative, so that they also work below a path prefix that a proxy strips.
+relative, so that they also work below a path prefix that a proxy strips. They are in the language
+that the browser asks for; the docs are in English.
 """
 
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, render_template, request, send_from_directory
+from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
-from extensions import settings
+import fields
+from core import guessable
+from extensions import settings, templates
+from web import caller
 
 bp = Blueprint("site", __name__)
 
@@ -55,21 +59,38 @@ def home() -> BaseResponse:
 
 
 @bp.get("/reset-password")
-def reset_password() -> str:
+def reset_password() -> Response:
     """Show the page of a reset link; the token is in the URL's fragment, which is not sent."""
-    return render_template("reset_password.html", min_length=settings.password_min_length)
+    return _page("reset_password", caller.language())
 
 
 @bp.get("/verify-email")
-def verify_email() -> str:
+def verify_email() -> Response:
     """Show the page of a verification link."""
-    return render_template("verify_email.html")
+    return _page("verify_email", caller.language())
 
 
 @bp.get("/docs")
-def docs() -> str:
+def docs() -> Response:
     """Show the interactive docs of the API."""
-    return render_template("docs.html", swagger_version=_swagger.version)
+    return _page("docs", "en")
+
+
+def _page(name: str, language: str) -> Response:
+    shortest = settings.password_min_length
+    # The API's English reasons, by which the page's script finds those in the page's language.
+    reasons = {name: text.format(min_length=shortest) for name, text in guessable.REASONS.items()}
+    tag, html = templates.page(
+        name,
+        language,
+        site=settings.site,
+        min_length=shortest,
+        reasons=reasons | {"email": fields.INVALID_EMAIL},
+        swagger_version=_swagger.version,
+    )
+    response = Response(html, headers={"Content-Language": tag})
+    response.vary.add("Accept-Language")
+    return response
 
 
 @bp.get("/docs/assets/<name>")

@@ -45,6 +45,17 @@ _BOTH_WAYS = "\n".join((*_ROWS, *(row[::-1] for row in _ROWS)))
 _UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 
 _ADVICE = "Use several unrelated words."
+# Why a password is refused, and what would help. templates/*/pages.txt have the translations.
+REASONS = {
+    "too_short": "This password is too short. Use {min_length} or more characters.",
+    "repeats": f"This password repeats the same characters. {_ADVICE}",
+    "personal": (
+        "This password consists of your own username, e-mail address or name. "
+        "Use words that have nothing to do with you."
+    ),
+    "sequence": f"This password follows the alphabet, the digits or the keyboard. {_ADVICE}",
+    "common": f"This password is a common one, or very similar to one. {_ADVICE}",
+}
 
 # Digits and signs that may follow a common password, or surround a name (a date fits).
 _FEW = 6
@@ -58,21 +69,18 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> st
     e-mail address and names, `min_length` counts characters. The reason never has the password.
     """
     if len(password) < min_length:
-        return f"This password is too short. Use {min_length} or more characters."
+        return REASONS["too_short"].format(min_length=min_length)
     text = _fold(password)
     unit = _repeated_unit(text)
     if len(unit) <= 3 and unit != text:
-        return f"This password repeats the same characters. {_ADVICE}"
+        return REASONS["repeats"]
     if _is_made_of(text, _parts(personal)):
-        return (
-            "This password consists of your own username, e-mail address or name. "
-            "Use words that have nothing to do with you."
-        )
+        return REASONS["personal"]
     for base in (unit, *_bases(text)):
         if _is_row(base):
-            return f"This password follows the alphabet, the digits or the keyboard. {_ADVICE}"
+            return REASONS["sequence"]
         if _skeleton(base) in _common():
-            return f"This password is a common one, or very similar to one. {_ADVICE}"
+            return REASONS["common"]
     return None
 
 

@@ -1,6 +1,7 @@
-"""The language tags and time zones that users can choose."""
+"""Language tags and time zones: which there are, and which language a client gets."""
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo
@@ -39,3 +40,30 @@ def time_zones() -> frozenset[str]:
 def time_zone(name: str) -> ZoneInfo:
     """Return a time zone by name; UTC if a newer list does not have it any more."""
     return ZoneInfo(name if name in time_zones() else "UTC")
+
+
+def ranges(tag: str) -> Iterator[str]:
+    """Yield a language tag, then each more general one: `de-AT`, `de` (RFC 4647, section 3.4)."""
+    parts = tag.split("-")
+    while parts:
+        yield "-".join(parts)
+        parts.pop()
+        if parts and len(parts[-1]) == 1:  # it only introduced the part after it
+            parts.pop()
+
+
+def choose(accepted: Iterable[tuple[str, float]], there: Iterable[str], default: str) -> str:
+    """Return the language that a client wants most among those that are there, else the default.
+
+    `accepted` are the tags and qualities of an Accept-Language header (RFC 9110, section 12.5.4).
+    """
+    wishes = [
+        (tag.lower(), quality) for tag, quality in accepted if len(tag) <= MAX_LANGUAGE_LENGTH
+    ]
+    refused = {tag for tag, quality in wishes if quality == 0}
+    offered = {tag.lower(): tag for tag in there if tag.lower() not in refused}
+    for wish, quality in sorted(wishes, key=lambda wish: -wish[1]):
+        for tag in ranges(default.lower() if wish == "*" else wish):
+            if quality and tag in offered:
+                return offered[tag]
+    return default

@@ -48,6 +48,7 @@ def add(
     first_name: str,
     last_name: str,
     role: str = Role.STUDENT,
+    language: str | None = None,
     verified_at: datetime | None = None,
 ) -> User:
     """Add an account and, unless its e-mail address is verified, queue a verification e-mail.
@@ -62,6 +63,7 @@ def add(
         first_name=first_name,
         last_name=last_name,
         role=role,
+        language=language or settings.default_language,
         email_verified_at=verified_at,
     )
     try:
@@ -176,14 +178,16 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
     """
     admins = lock_admins()
     deleted = change_one(
-        delete_from(User).where(User.id == user_id, *conditions).returning(User.email)
+        delete_from(User)
+        .where(User.id == user_id, *conditions)
+        .returning(User.email, User.language)
     )
     if deleted is None:
         return False
     if admins == [user_id]:
         raise errors.LastAdmin
     outbox.withdraw(deleted.email)
-    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email)
+    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email, deleted.language)
     return True
 
 

@@ -47,9 +47,12 @@ class Tally:
     server_down: bool = False
 
 
-def queue(kind: MailKind, address: str) -> None:
-    """Queue an e-mail in the caller's transaction; the commit wakes the background thread."""
-    db.session.add(OutboxMail(kind=kind.value, address=address))
+def queue(kind: MailKind, address: str, language: str | None = None) -> None:
+    """Queue an e-mail in the caller's transaction; the commit wakes the background thread.
+
+    `language` is needed where no account will have this address when the e-mail is sent.
+    """
+    db.session.add(OutboxMail(kind=kind.value, address=address, language=language))
     if thread := components().background:
         db.session.info[_WAKE] = thread.wake
 
@@ -142,14 +145,16 @@ def _deliver(mail: OutboxMail, tally: Tally) -> None:
 
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
-    letter = letters.compose(MailKind(mail.kind), mail.address, queued_at=mail.created_at)
+    letter = letters.compose(
+        MailKind(mail.kind), mail.address, queued_at=mail.created_at, language=mail.language
+    )
     try:
         message = build(
             sender=settings.sender,
             recipient=mail.address,
-            subject=letter.subject,
-            text=letter.text,
-            html=letter.html,
+            subject=letter.mail.subject,
+            text=letter.mail.text,
+            html=letter.mail.html,
             mail_id=mail.id,
             created_at=mail.created_at,
         )

@@ -1,11 +1,17 @@
-// The script of /reset-password and /verify-email. A page shows one of four steps: act (the form
-// for users with a link), done, again (ask for a new link), sent. The attributes of each form name
-// the URL that it is sent to and the next step.
+// The script of the pages that links in e-mails open. A page shows one of its steps: act (the form
+// for users with a link), done, again (without a valid link), sent (a new one is on its way). The
+// attributes of each form name the URL that it is sent to and the next step.
 
-const NO_LINK = "This page needs the link in our e-mail. Open that link, or ask for a new one.";
-const NO_RESPONSE = "The service did not respond. Check your connection and try again.";
-const BAD_RESPONSE = "The service is temporarily unavailable. Try again in a moment.";
 const TIMEOUT = 30000; // milliseconds
+
+// The page has the words in its language, by the code of an error or the API's reason for a field.
+const texts = new Map(
+  [...document.getElementById("texts").content.children].map((text) => [
+    text.dataset.for,
+    text.textContent,
+  ]),
+);
+const textOf = (code) => texts.get(code) ?? texts.get("internal_error");
 
 let token = null;
 
@@ -25,7 +31,7 @@ function start() {
   token = new URLSearchParams(location.hash.slice(1)).get("token");
   history.replaceState(null, "", location.pathname + location.search);
   if (token) show("act");
-  else show("again", NO_LINK);
+  else show("again", textOf("no_link"));
 }
 
 // Returns the API's response body, or one of the same shape if there is none.
@@ -39,22 +45,23 @@ async function post(url, body) {
       signal: AbortSignal.timeout(TIMEOUT),
     });
   } catch {
-    return { success: false, message: NO_RESPONSE };
+    return { success: false, error: { code: "no_response" } };
   }
   try {
     const result = await response.json();
-    if (typeof result.message === "string") return result;
+    if (result.success || result.error.code) return result;
   } catch {
     // A proxy may respond with its own error page.
   }
-  return { success: false, message: BAD_RESPONSE };
+  return { success: false, error: { code: "unavailable" } };
 }
 
 function showProblem(form, message, fields) {
   form.querySelector("[role=alert]").textContent = message;
   let first = null;
   for (const input of form.querySelectorAll("input[name]")) {
-    const problems = fields[input.name] ?? [];
+    const reasons = fields[input.name] ?? [];
+    const problems = reasons.map((reason) => texts.get(reason) ?? texts.get("invalid_field"));
     document.getElementById(`${input.id}-error`).textContent = problems.join(" ");
     if (problems.length) {
       input.setAttribute("aria-invalid", "true");
@@ -77,7 +84,7 @@ async function send(event) {
 
   showProblem(form, "", {});
   button.ariaDisabled = "true";
-  form.querySelector("[role=status]").textContent = "One moment…";
+  form.querySelector("[role=status]").textContent = textOf("wait");
   const result = await post(form.dataset.post, body);
   button.ariaDisabled = "false";
   form.querySelector("[role=status]").textContent = "";
@@ -85,12 +92,12 @@ async function send(event) {
   const fields = result.error?.fields ?? {};
   if (result.success) {
     form.reset();
-    show(form.dataset.next, result.message).focus();
-  } else if (result.error?.code === "invalid_token" || fields.token) {
+    show(form.dataset.next).focus();
+  } else if (result.error.code === "invalid_token" || fields.token) {
     token = null;
-    show("again", result.message).focus();
+    show("again", textOf("invalid_token")).focus();
   } else {
-    showProblem(form, result.message, fields);
+    showProblem(form, textOf(result.error.code), fields);
   }
 }
 

@@ -6,6 +6,8 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import request
 
+from core import locales
+from extensions import settings, templates
 from models import USER_AGENT_LENGTH
 
 
@@ -46,3 +48,8 @@ def user_agent() -> str:
     """Return the User-Agent header, printable and cut to the column's length."""
     sent = request.headers.get("User-Agent", "")[:USER_AGENT_LENGTH]
     return "".join(char for char in sent if char.isprintable())
+
+
+def language() -> str:
+    """Return the language that the client wants most among those of our templates."""
+    return locales.choose(request.accept_languages, templates.languages, settings.default_language)

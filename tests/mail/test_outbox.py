@@ -144,7 +144,7 @@ def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
     queue((MailKind.PASSWORD_RESET, STUDENT), (MailKind.EMAIL_VERIFICATION, STUDENT))
     for row in outbox_rows():
         assert set(row._mapping) == {
-            "id", "kind", "address", "created_at", "due_at", "attempts", "claimed"
+            "id", "kind", "address", "language", "created_at", "due_at", "attempts", "claimed"
         }  # fmt: skip
         assert (row.address, row.kind in set(MailKind)) == (STUDENT, True)
         for purpose in Purpose:
@@ -158,10 +158,9 @@ def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
 def test_lifetime_is_said_in_words(app, make_user, minutes, words):
     make_user(email=STUDENT)
     components(app).settings = replace(components(app).settings, reset_token_minutes=minutes)
-    letter = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow())
-    text, html = letter.text, letter.html
-    assert f"for {words}." in text
-    assert f"for {words}." in html
+    mail = letters.compose(MailKind.PASSWORD_RESET, STUDENT, queued_at=core_clock.utcnow()).mail
+    assert f"for {words}." in mail.text
+    assert f"for {words}." in mail.html
 
 
 def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, outbox_rows):

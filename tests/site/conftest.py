@@ -11,6 +11,7 @@ from werkzeug.serving import make_server
 
 from blueprints import site
 from config import Settings
+from core.templates import Templates
 from web import error_handlers
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,8 @@ def fake_api():
 def site_app(fake_api):
     app = Flask("accounts", root_path=str(ROOT))
     app.extensions["accounts"] = SimpleNamespace(
-        settings=Settings(public_url="https://school.test/accounts")
+        settings=Settings(public_url="https://school.test/accounts"),
+        templates=Templates(None, "en"),
     )
     error_handlers.init_app(app)
     app.register_blueprint(site.bp)

@@ -1,0 +1,165 @@
+"""The words of the e-mails and pages in every language; an operator's own files come first.
+
+A language is a folder of templates that is named like its tag. A file that a language does not have
+is looked up in the more general one, then in the default language, then in English.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import (
+    DictLoader,
+    Environment,
+    StrictUndefined,
+    Template,
+    TemplateSyntaxError,
+    meta,
+    select_autoescape,
+)
+
+from core.locales import ranges, standard_language
+
+SHIPPED = Path(__file__).parent.parent / "templates"
+ENGLISH = "en"
+_SHARED = frozenset({"layout.html", "new_link.html", "mail.html"})  # by other templates
+_SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
+_SAMPLE: dict[str, Any] = {
+    **dict.fromkeys(("site", "link", "code", "swagger_version"), "x"),
+    **{"life": timedelta(days=1), "happened_at": datetime(2026, 1, 1, tzinfo=UTC)},
+    **{"min_length": 8, "reasons": {}},
+}
+
+
+class Mail(NamedTuple):
+    """The content of an e-mail."""
+
+    subject: str
+    text: str
+    html: str
+
+
+class Templates:
+    """The templates of one application; read once, at the start."""
+
+    def __init__(self, folder: Path | None, default: str) -> None:
+        """Read our templates, and before them those in the operator's `folder`."""
+        self._sources = read(SHIPPED) | (read(folder) if folder else {})
+        self._default = default
+        self._environment = Environment(
+            loader=DictLoader(self._sources),
+            autoescape=select_autoescape(["html"]),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.languages = _languages(self._sources)
+
+    def mail(self, kind: str, language: str, *, site: str, **facts: object) -> Mail:
+        """Return an e-mail in the language that the look-up finds for its user's.
+
+        A timedelta and a datetime among the facts are written in words. The first line of the
+        template is the subject. A paragraph that ends with the `link` is a button in the HTML.
+        """
+        tag, template = self._look_up(f"mail/{kind}.txt", language)
+        words: Any = self._look_up("words.txt", tag)[1].make_module({"site": site})
+        written = {"site": site, "link": None, "code": None, **facts}
+        for name, value in facts.items():
+            if isinstance(value, timedelta):
+                written[name] = str(words.life(*_in_units(value))).strip()
+            elif isinstance(value, datetime):
+                written[name] = str(words.moment(value)).strip()
+        subject, *lines = template.render(written).strip().splitlines()
+        text = "\n".join(lines).strip()
+        written |= {"language": tag, "subject": subject, "words": words}
+        written["paragraphs"] = re.split(r"\n\s*\n", text)
+        html = self._environment.get_template("mail.html").render(written)
+        return Mail(subject, f"{text}\n\n{words.automatic}\n", html)
+
+    def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
+        """Return a page, and the language that it is in."""
+        tag, template = self._look_up("pages.txt", language)
+        facts |= {"language": tag, "words": template.make_module(facts)}
+        return tag, self._environment.get_template(f"{name}.html").render(facts)
+
+    def _look_up(self, name: str, language: str) -> tuple[str, Template]:
+        for tag in (*ranges(language), *ranges(self._default)):
+            if f"{tag}/{name}" in self._sources:
+                return tag, self._environment.get_template(f"{tag}/{name}")
+        return ENGLISH, self._environment.get_template(f"{ENGLISH}/{name}")
+
+    def failures(self) -> Iterator[str]:
+        """Write every e-mail and page in every language; yield a sentence for each that fails."""
+        for language in sorted(self.languages):
+            for name in self._sources:
+                try:
+                    if name.startswith(f"{ENGLISH}/mail/"):
+                        self.mail(Path(name).stem, language, **_SAMPLE)
+                    elif "/" not in name and name not in _SHARED:
+                        self.page(Path(name).stem, language, **_SAMPLE)
+                except Exception as error:  # templates can raise anything
+                    yield f"cannot write {name} for {language}: {error}"
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Return the texts of all files below a folder by their paths, without hidden ones.
+
+    Raises OSError or UnicodeDecodeError.
+    """
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(inside): path.read_text("utf-8-sig")
+        for inside, path in paths.items()
+        if not any(part.startswith(".") for part in inside.parts)
+    }
+
+
+def languages(folder: Path | None) -> frozenset[str]:
+    """Return the tags of the languages that are there, with the operator's own."""
+    return _languages(read(SHIPPED)) | (_languages(read(folder)) if folder else frozenset())
+
+
+def problems(folder: Path) -> list[str]:
+    """Return what is wrong with an operator's templates, a sentence for each problem."""
+    try:
+        own = read(folder)
+    except (OSError, UnicodeDecodeError):
+        return ["must be a folder of UTF-8 texts that the service can read"]
+    ours = read(SHIPPED)
+    found = [sentence for name in own for sentence in _problems_in(name, own, ours)]
+    return found or list(Templates(folder, ENGLISH).failures())
+
+
+def _problems_in(name: str, own: dict[str, str], ours: dict[str, str]) -> Iterator[str]:
+    tag, _, file = name.partition("/")
+    model = ours.get(name) or ours.get(f"{ENGLISH}/{file}")
+    if model is None or (name not in ours and standard_language(tag) != tag):
+        yield f"has a file whose name is none of ours: {name}"
+        return
+    try:
+        used, references = _placeholders(own[name])
+    except TemplateSyntaxError as error:
+        yield f"has a mistake in line {error.lineno} of {name}: {error.message}"
+        return
+    if unknown := used - _placeholders(model)[0]:
+        yield f"has placeholders in {name} that it cannot have: {', '.join(sorted(unknown))}"
+    if not references <= ours.keys():
+        yield f"has a reference in {name} to a template that is none of ours"
+
+
+def _placeholders(source: str) -> tuple[set[str], set[str | None]]:
+    """Return the variables of a template, and the templates that it refers to."""
+    tree = Environment(autoescape=True).parse(source)
+    return meta.find_undeclared_variables(tree), set(meta.find_referenced_templates(tree))
+
+
+def _languages(sources: dict[str, str]) -> frozenset[str]:
+    return frozenset(name.partition("/")[0] for name in sources if "/" in name)
+
+
+def _in_units(life: timedelta) -> tuple[int, str]:
+    minutes = int(life.total_seconds()) // 60
+    unit = next(unit for unit, size in _SIZES.items() if minutes % size == 0)
+    return minutes // _SIZES[unit], unit
