@@ -4,6 +4,7 @@ A language is a folder of templates that is named like its tag. A file that a la
 is looked up in the more general one, then in the default language, then in English.
 """
 
+import glob
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -100,20 +101,18 @@ class Templates:
                     elif "/" not in name and name not in _SHARED:
                         self.page(Path(name).stem, language, **_SAMPLE)
                 except Exception as error:  # templates can raise anything
-                    yield f"cannot write {name} for {language}: {error}"
+                    file = name.removeprefix(f"{ENGLISH}/")
+                    yield f"cannot write {file} in {language}: {error}"
 
 
 def read(folder: Path) -> dict[str, str]:
-    """Return the texts of all files below a folder by their paths, without hidden ones.
+    """Return the texts of all files below a folder by their paths, except hidden ones.
 
     Raises OSError or UnicodeDecodeError.
     """
-    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {
-        str(inside): path.read_text("utf-8-sig")
-        for inside, path in paths.items()
-        if not any(part.startswith(".") for part in inside.parts)
-    }
+    names = sorted(glob.glob("**", root_dir=folder, recursive=True))
+    paths = {name: folder / name for name in names}
+    return {name: path.read_text("utf-8-sig") for name, path in paths.items() if path.is_file()}
 
 
 def languages(folder: Path | None) -> frozenset[str]:
@@ -143,7 +142,10 @@ def _problems_in(name: str, own: dict[str, str], ours: dict[str, str]) -> Iterat
     except TemplateSyntaxError as error:
         yield f"has a mistake in line {error.lineno} of {name}: {error.message}"
         return
-    if unknown := used - _placeholders(model)[0]:
+    # An own look may show in one shared file what ours shows in another.
+    models = [text for name, text in ours.items() if name.endswith(".html")]
+    models = models if name in ours and name.endswith(".html") else [model]
+    if unknown := used.difference(*(_placeholders(text)[0] for text in models)):
         yield f"has placeholders in {name} that it cannot have: {', '.join(sorted(unknown))}"
     if not references <= ours.keys():
         yield f"has a reference in {name} to a template that is none of ours"

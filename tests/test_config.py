@@ -188,6 +188,39 @@ def test_own_pages_may_be_named():
     assert load({"EMAIL_VERIFICATION_URL": page}).verification_page == page
 
 
+def test_the_service_has_the_name_of_its_host_or_its_own():
+    assert load({"PUBLIC_URL": "https://Example.org:8443/accounts"}).site == "example.org"
+    assert load({"SITE_NAME": " Lee's School "}).site == "Lee's School"
+    for name in ("x" * 65, "https://example.org", "…", "a\nb"):
+        assert "SITE_NAME must " in refusal(SITE_NAME=name)
+
+
+def test_the_default_language_is_one_that_is_there(tmp_path):
+    assert load({"DEFAULT_LANGUAGE": "FR"}).default_language == "fr"
+    there = "DEFAULT_LANGUAGE must be a language that is there: de, en, es, fr"
+    assert f"{there}." in refusal(DEFAULT_LANGUAGE="pt-BR")
+    assert "DEFAULT_LANGUAGE must be a language tag" in refusal(DEFAULT_LANGUAGE="de_AT")
+    (tmp_path / "pt-BR").mkdir()
+    assert f"{there}." in refusal(DEFAULT_LANGUAGE="pt-BR", TEMPLATES_DIR=str(tmp_path))
+    (tmp_path / "pt-BR/words.txt").write_text("")
+    settings = load({"DEFAULT_LANGUAGE": "pt-br", "TEMPLATES_DIR": str(tmp_path)})
+    assert (settings.default_language, settings.templates_dir) == ("pt-BR", tmp_path)
+    assert f"{there}, pt-BR." in refusal(DEFAULT_LANGUAGE="sv", TEMPLATES_DIR=str(tmp_path))
+
+
+def test_mistakes_in_own_templates_are_listed_with_all_others(tmp_path):
+    (tmp_path / "de").mkdir()
+    (tmp_path / "de/pages.txt").write_text("{% set wait %}")
+    (tmp_path / "hello.txt").write_text("Hello")
+    found = refusal(TEMPLATES_DIR=str(tmp_path), PORT="0")
+    assert re.findall(r"^- (.*?)[:.0-9]", found, re.M) == [
+        "TEMPLATES_DIR has a mistake in line ",
+        "TEMPLATES_DIR has a file whose name is none of ours",
+        "PORT must be a whole number from ",
+    ]
+    assert "TEMPLATES_DIR must be a folder" in refusal(TEMPLATES_DIR=str(tmp_path / "none"))
+
+
 @pytest.mark.parametrize("host", ["[::1]:8000", "192.0.2.1"])
 def test_a_bare_ip_address_is_no_mail_domain(host):
     assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"

@@ -1,12 +1,21 @@
-"""Which languages and time zones are taken, and in which form."""
+"""Which languages and time zones are taken, in which form, and which language is chosen."""
 
 import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from werkzeug.datastructures import LanguageAccept
+from werkzeug.http import parse_accept_header
 
-from core.locales import MAX_LANGUAGE_LENGTH, standard_language, time_zone, time_zones
+from core.locales import (
+    MAX_LANGUAGE_LENGTH,
+    choose,
+    ranges,
+    standard_language,
+    time_zone,
+    time_zones,
+)
 
 
 @pytest.mark.parametrize(
@@ -116,3 +125,72 @@ def test_every_time_zone_loads_and_fits_its_column():
         assert len(name) <= 64
         assert name.isascii()
         assert name.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        ("de", ["de"]),
+        ("de-AT", ["de-AT", "de"]),
+        # The example of RFC 4647, section 3.4.
+        (
+            "zh-Hant-CN-x-private1-private2",
+            [
+                *("zh-Hant-CN-x-private1-private2", "zh-Hant-CN-x-private1"),
+                *("zh-Hant-CN", "zh-Hant", "zh"),
+            ],
+        ),
+        ("x-klingon", ["x-klingon"]),
+    ],
+)
+def test_a_tag_is_looked_up_from_special_to_general(tag, found):
+    assert list(ranges(tag)) == found
+
+
+def chosen(header, there=("en", "de", "fr", "es"), default="en"):
+    return choose(parse_accept_header(header, LanguageAccept), there, default)
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("de", "de"),
+        ("DE-at", "de"),
+        ("de-AT,de;q=0.9,en;q=0.8", "de"),
+        # An exact match of a lower quality does not win.
+        ("fr-CH, en;q=0.9", "fr"),
+        ("en;q=0.5, es;q=0.6", "es"),
+        ("ja, pt;q=0.9, es;q=0.1", "es"),
+        # RFC 9110, section 12.4.2: a quality of 0 is not acceptable.
+        ("de;q=0, fr;q=0.1", "fr"),
+        ("de-AT, de;q=0, fr;q=0.1", "fr"),
+        ("de-AT;q=0", "en"),
+        ("*", "en"),
+        ("*;q=0.5, es;q=0.4", "en"),
+        ("ja, *", "en"),
+        ("", "en"),
+        ("ja", "en"),
+        # Malformed
+        ("de;q=abc", "en"),
+        ("de;q=2, fr;q=0.1", "fr"),
+        (";;,,=;q", "en"),
+        ("de_AT", "en"),
+        ("-", "en"),
+        ("\u00e4\x00", "en"),
+    ],
+)
+def test_the_wanted_language_is_chosen(header, language):
+    assert chosen(header) == language
+
+
+def test_a_further_language_is_chosen_in_its_own_form():
+    assert chosen("PT-br, de", there=("de", "pt-BR")) == "pt-BR"
+    assert chosen("pt", there=("de", "pt-BR"), default="de") == "de"
+
+
+@pytest.mark.parametrize("part", ["a-", "aa,", "aa;q=0.1,", ";", "a-b,", "de-x-"])
+def test_a_long_header_costs_little(part):
+    header = (part * 8190)[:8190]
+    start = time.perf_counter()
+    assert chosen(header) in ("en", "de")
+    assert time.perf_counter() - start < 0.1

@@ -35,13 +35,13 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
 
     page.goto(link)
     field = page.get_by_label("New password")
-    save = page.get_by_role("button", name="Save the new password")
+    save = page.get_by_role("button", name="Save the password")
     field.fill("password1")
     save.click()
     expect(field).to_have_attribute("aria-invalid", "true")
     field.fill(NEW_PASSWORD)
     save.click()
-    expect(page.get_by_role("heading", name="Your password has been changed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your password is saved")).to_be_visible()
     assert page.url == f"{service.url}/reset-password"
 
     answer = service.call("GET", "/api/auth/verify", token=before["accessToken"])

@@ -2,6 +2,8 @@
 
 from flask import request
 
+from core import guessable
+
 OPENAPI = {
     "openapi": "3.1.0",
     "info": {"title": "Accounts", "version": "1"},
@@ -36,8 +38,8 @@ class FakeApi:
 
     def _reset(self, body):
         if len(body["newPassword"]) < 8:
-            reasons = ["It has fewer than 8 characters.", "Add a word or two."]
-            return bad("weak_password", "This password is too easy to guess.", newPassword=reasons)
+            reason = guessable.REASONS["too_short"].format(min_length=8)
+            return bad("weak_password", "This password is too easy.", newPassword=[reason])
         if body["token"] not in self.live_tokens:
             return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
         self.live_tokens.remove(body["token"])

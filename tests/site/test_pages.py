@@ -20,9 +20,11 @@ class Visitor(FlaskClient):
         return super().open(*args, **{"buffered": True, **kwargs})
 
 
-@pytest.fixture
-def visitor(site_app):
-    return Visitor(site_app)
+@pytest.fixture(params=["en", "de", "fr", "es"])
+def visitor(request, site_app):
+    visitor = Visitor(site_app)
+    visitor.environ_base["HTTP_ACCEPT_LANGUAGE"] = request.param
+    return visitor
 
 
 class Reader(HTMLParser):
@@ -100,7 +102,7 @@ def test_every_address_in_a_page_is_relative_and_there(visitor, path):
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_says_so_when_scripts_are_off(visitor, path):
-    assert re.search(r"<noscript>.*needs JavaScript", visitor.get(path).text, re.S)
+    assert re.search(r"<noscript>.*JavaScript", visitor.get(path).text, re.S)
 
 
 @pytest.mark.parametrize("path", TOKEN_PAGES)
@@ -109,6 +111,30 @@ def test_a_token_page_keeps_itself_out_of_referrers_and_search(visitor, path):
     assert metas["referrer"] == "no-referrer"
     assert metas["robots"] == "noindex"
     assert metas["viewport"] == "width=device-width, initial-scale=1"
+
+
+@pytest.mark.parametrize("path", TOKEN_PAGES)
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [("de-AT", "de"), ("fr-CH, en;q=0.9", "fr"), ("pt, ja", "en"), ("", "en"), ("*", "en")],
+)
+def test_a_page_is_in_the_language_that_the_browser_asks_for(site_app, path, accepted, language):
+    response = site_app.test_client().get(path, headers={"Accept-Language": accepted})
+    assert response.headers["Content-Language"] == language
+    assert response.headers["Vary"] == "Accept-Language"
+    assert f'<html lang="{language}">' in response.text
+
+
+def test_the_docs_are_in_english(site_app):
+    response = site_app.test_client().get("/docs", headers={"Accept-Language": "de"})
+    assert response.headers["Content-Language"] == "en"
+    assert '<html lang="en">' in response.text
+
+
+@pytest.mark.parametrize("path", TOKEN_PAGES)
+def test_a_page_names_the_service(site_app, path):
+    components(site_app).settings = Settings(site_name="Tom & Jo's School")
+    assert "Tom &amp; Jo&#39;s School" in site_app.test_client().get(path).text
 
 
 def test_the_password_hint_follows_the_setting(site_app):

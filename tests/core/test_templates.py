@@ -1,0 +1,290 @@
+"""The words of mails and pages: each language is whole, and an operator's own words come first."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from email import policy
+from email.headerregistry import Address
+from pathlib import Path
+
+import pytest
+
+from core import guessable, templates
+from core.message import build
+from core.templates import SHIPPED, Templates, problems
+
+LANGUAGES = ["de", "en", "es", "fr"]
+FILES = sorted(str(path.relative_to(SHIPPED / "en")) for path in (SHIPPED / "en").rglob("*.txt"))
+MAILS = [Path(name).stem for name in FILES if name.startswith("mail/")]
+NOON = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+FACTS = {
+    "site": "school.example",
+    "link": "https://school.example/page#token=a.b_c",
+    "code": "ABCD-EFGH",
+    "life": timedelta(minutes=30),
+    "happened_at": NOON,
+}
+PAGES = ["reset_password", "verify_email", "undo_email_change"]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Write a template of the operator's own; return the folder of all of them."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def source(language, name):
+    return (SHIPPED / language / name).read_text()
+
+
+def placeholders(text):
+    return sorted(re.findall(r"{{ ([a-z_]+) }}", text))
+
+
+def page(name, language, shipped=None, **changes):
+    facts = {"site": "school.example", "min_length": 8, "reasons": {}, "swagger_version": "5"}
+    return (shipped or Templates(None, "en")).page(name, language, **{**facts, **changes})
+
+
+# The languages that we ship
+
+
+def test_there_are_four_languages():
+    assert sorted(Templates(None, "en").languages) == LANGUAGES
+    assert templates.languages(None) == set(LANGUAGES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_every_file(language):
+    folder = SHIPPED / language
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == FILES
+    assert len(MAILS) >= 9
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", MAILS)
+def test_every_mail_has_the_same_placeholders_in_every_language(kind, language):
+    ours, english = source(language, f"mail/{kind}.txt"), source("en", f"mail/{kind}.txt")
+    assert set(placeholders(ours)) == set(placeholders(english))
+    for alone in ("link", "code"):
+        # On a line of its own, so that it is a button in the HTML and can be copied in the text.
+        line = re.compile(rf"^{{{{ {alone} }}}}$", re.M)
+        assert len(line.findall(ours)) == len(line.findall(english)) == english.count(alone + " }}")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", ["words.txt", "pages.txt"])
+def test_every_word_is_there_in_every_language(name, language):
+    word = re.compile(r"^{% (?:set|macro) (\w+)", re.M)
+    assert word.findall(source(language, name)) == word.findall(source("en", name))
+    names = ("{{ site }}", "{{ min_length }}")
+    for english, own in zip(
+        source("en", name).split("{%"), source(language, name).split("{%"), strict=True
+    ):
+        assert [english.count(x) for x in names] == [own.count(x) for x in names], own
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_mail_and_page_can_be_written(language):
+    shipped = Templates(None, "en")
+    assert list(shipped.failures()) == []
+    for name in PAGES:
+        tag, html = page(name, language)
+        assert tag == language
+        assert f'<html lang="{language}">' in html
+        assert "{{" not in html
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", MAILS)
+def test_a_mail_says_the_same_as_text_and_as_html(kind, language):
+    mail = Templates(None, "en").mail(kind, language, **FACTS)
+    html = re.sub(r"&#39;", "'", mail.html)
+    assert f'<html lang="{language}">' in html
+    assert html.count(mail.subject) >= 3
+    for paragraph in mail.text.strip().split("\n\n"):
+        lines = paragraph.split("\n")
+        assert lines[-1] in html
+        assert lines[0].rstrip(":\u202f") in html
+    assert ("href=" in html) == ("{{ link }}" in source("en", f"mail/{kind}.txt"))
+    assert mail.text.endswith(".\n")
+    assert "school.example" in mail.text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", MAILS)
+def test_the_subject_is_one_short_line(kind, language):
+    mail = Templates(None, "en").mail(kind, language, **FACTS)
+    assert 10 < len(mail.subject) <= 60
+    message = build(
+        sender=Address("", "no-reply", "school.example"),
+        recipient="student@example.org",
+        **mail._asdict(),
+        mail_id="1",
+        created_at=NOON,
+    )
+    sent = message.as_bytes(policy=policy.SMTP.clone(max_line_length=998))
+    # RFC 2047, section 2: an encoded word has at most 75 characters.
+    assert all(len(word) <= 75 for word in re.findall(rb"=\?\S+\?=", sent))
+    assert message["Subject"] == mail.subject
+
+
+def test_every_reason_and_error_has_words():
+    html = page("reset_password", "fr", reasons=dict(guessable.REASONS))[1]
+    texts = dict(re.findall(r'<p data-for="([^"]+)">([^<]+)</p>', html))
+    assert {*guessable.REASONS.values(), "weak_password", "too_many_requests"} <= texts.keys()
+    assert len(set(texts.values())) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("language", "life", "words"),
+    [
+        ("en", timedelta(minutes=1), "1 minute"),
+        ("en", timedelta(hours=36), "36 hours"),
+        ("de", timedelta(minutes=90), "90 Minuten"),
+        ("de", timedelta(days=1), "1 Tag"),
+        ("fr", timedelta(hours=1), "1 heure"),
+        ("fr", timedelta(days=3), "3 jours"),
+        ("es", timedelta(days=7), "7 días"),
+        ("es", timedelta(minutes=1), "1 minuto"),
+    ],
+)
+def test_a_time_to_live_is_said_in_words(language, life, words):
+    text = Templates(None, "en").mail("password_reset", language, **{**FACTS, "life": life}).text
+    assert re.search(rf" {words}( gültig)?\.", text)
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", "on 1 March 2026 at 12:05 UTC."),
+        ("de", "am 1. März 2026 um 12:05 Uhr (UTC) geändert."),
+        ("fr", "le 1er mars 2026 à 12:05 (UTC)."),
+        ("es", "el 1 de marzo de 2026 a las 12:05 (UTC)."),
+    ],
+)
+def test_a_date_is_said_in_words(language, words):
+    assert words in Templates(None, "en").mail("username_changed", language, **FACTS).text
+
+
+def test_french_signs_have_their_narrow_space():
+    for name in FILES:
+        # Only the words: the syntax of the templates has colons too.
+        text = re.sub(r"{[{#].*?[}#]}|{% (macro|set names).*", "", source("fr", name))
+        assert re.findall(r"(?<![\u202f\d]):(?!\d)|[^\u202f][;!?»]|«(?!\u202f)", text) == []
+        assert "'" not in text
+
+
+# The look-up
+
+
+@pytest.mark.parametrize(
+    ("language", "default", "found"),
+    [
+        ("de", "en", "de"),
+        ("de-AT", "en", "de"),
+        ("de-Latn-AT-1996", "en", "de"),
+        ("pt-BR", "en", "en"),
+        ("pt-BR", "fr", "fr"),
+        ("pt-BR", "pt", "en"),
+        ("ja", "de-CH", "de"),
+    ],
+)
+def test_a_mail_is_in_the_nearest_language(language, default, found):
+    html = Templates(None, default).mail("password_reset", language, **FACTS).html
+    assert f'<html lang="{found}">' in html
+
+
+# An operator's own words
+
+
+def test_own_words_come_first_and_the_rest_stays(own):
+    folder = own("de/mail/password_reset.txt", "Hallo!\n\nHier:\n{{ link }}\n\n{{ life }}")
+    assert problems(folder) == []
+    mail = Templates(folder, "en").mail("password_reset", "de-AT", **FACTS)
+    assert mail.subject == "Hallo!"
+    assert mail.text.startswith(f"Hier:\n{FACTS['link']}\n\n30 Minuten\n\nDiese Nachricht")
+    assert ">Hier</a>" in mail.html
+    other = Templates(folder, "en").mail("password_reset", "en", **FACTS)
+    assert other == Templates(None, "en").mail("password_reset", "en", **FACTS)
+
+
+def test_a_further_language_may_have_some_of_the_files(own):
+    folder = own("pt-BR/mail/password_reset.txt", "Nova senha\r\n\r\nClique:\r\n{{ link }}\r\n")
+    assert problems(folder) == []
+    shipped = Templates(folder, "es")
+    assert "pt-BR" in shipped.languages
+    assert shipped.mail("password_reset", "pt-BR", **FACTS).subject == "Nova senha"
+    assert '<html lang="pt-BR">' in shipped.mail("password_reset", "pt-BR", **FACTS).html
+    assert shipped.mail("password_changed", "pt-BR", **FACTS).subject.startswith("Se ha cambiado")
+    assert page("reset_password", "pt-BR", shipped)[0] == "es"
+
+
+def test_an_own_look_escapes_what_it_shows(own):
+    own("mail.html", "<b>{{ subject }}</b>{{ site }}{{ paragraphs | join }}")
+    folder = own("layout.html", "<i>{{ site }}</i>{% block act %}{% endblock %}")
+    assert problems(folder) == []
+    shipped = Templates(folder, "en")
+    mail = shipped.mail("password_changed", "en", **{**FACTS, "site": "A & <B>"})
+    assert "A &amp; &lt;B&gt;" in mail.html
+    assert "A & <B>" in mail.text
+    assert "<i>A &amp; &lt;B&gt;</i>" in page("verify_email", "en", shipped, site="A & <B>")[1]
+
+
+def test_hidden_files_are_left_alone(own):
+    own(".git/config", "{{")
+    assert problems(own("de/.draft", "{{")) == []
+
+
+GOOD = "Subject\n\n{{ link }}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("de/mail/passwort.txt", GOOD, "has a file whose name is none of ours: de/mail/pass"),
+        ("mail/password_reset.txt", GOOD, "has a file whose name is none of ours: mail/"),
+        ("DE/mail/password_reset.txt", GOOD, "has a file whose name is none of ours: DE/"),
+        ("xx/pages.txt", "", "has a file whose name is none of ours: xx/"),
+        ("readme.md", "Hello", "has a file whose name is none of ours: readme.md"),
+        ("de/mail/password_reset.txt", "A\n{{ link", "has a mistake in line 2 of de/mail/"),
+        ("de/mail/password_reset.txt", "{{ link | nice }}", "No filter named 'nice'"),
+        ("de/mail/password_reset.txt", "{{ username }}", "that it cannot have: username"),
+        ("de/mail/password_changed.txt", "{{ link }}", "that it cannot have: link"),
+        ("mail.html", "{{ settings.secret_key }}", "that it cannot have: settings"),
+        ("mail.html", "{% include '../.env' %}", "a template that is none of ours"),
+        ("mail.html", "{% include subject %}", "a template that is none of ours"),
+        ("layout.html", "{% extends 'layout.html' %}", "cannot write reset_password.html in de"),
+        ("pt/pages.txt", "{% set wait = 'Agora' %}", "cannot write reset_password.html in pt"),
+        ("de/words.txt", "", "cannot write mail/access_link_made.txt in de"),
+        ("de/mail/password_reset.txt", " ", "cannot write mail/password_reset.txt in de"),
+        ("mail.html", "{{ title }}", "cannot write mail/access_link_made.txt in de"),
+    ],
+)
+def test_a_mistake_is_named(own, name, text, sentence):
+    found = problems(own(name, text))
+    assert sentence in found[0]
+
+
+def test_linked_folders_are_read(own, tmp_path):
+    """As Kubernetes mounts a ConfigMap."""
+    folder = own("..data/de/mail/nothing.txt", "").joinpath("..data")
+    (tmp_path / "de").symlink_to(folder / "de")
+    assert problems(tmp_path) == ["has a file whose name is none of ours: de/mail/nothing.txt"]
+
+
+def test_every_mistake_is_named_at_once(own):
+    own("a.txt", "")
+    assert len(problems(own("b.txt", ""))) == 2
+
+
+def test_a_text_that_is_not_utf8_is_a_mistake(own):
+    folder = own("de/pages.txt", "")
+    (folder / "de/pages.txt").write_bytes(b"\xff")
+    assert "UTF-8" in problems(folder)[0]

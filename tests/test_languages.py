@@ -1,0 +1,177 @@
+"""Users are written to in their own language, and nobody learns from it who has an account."""
+
+import jinja2
+import pytest
+from helpers import (
+    failure,
+    on_one_database,
+    registration,
+    rows,
+    statements_of,
+    success,
+)
+
+from models import User
+
+SUBJECTS = {
+    "en": "Choose a new password",
+    "de": "Neues Passwort wählen",
+    "fr": "Choisissez un nouveau mot de passe",
+    "es": "Elija una contraseña nueva",
+}
+
+
+@pytest.fixture
+def register(app, client):
+    """Register; return the language that is stored."""
+
+    def register(header=None, client=client, **changes):
+        headers = {} if header is None else {"Accept-Language": header}
+        body = registration(**changes)
+        data = success(client.post("/api/auth/register", json=body, headers=headers), 201)
+        (row,) = rows(app, User, id=data["userId"])
+        return row.language
+
+    return register
+
+
+def ask(client, email):
+    success(client.post("/api/auth/forgot-password", json={"email": email}))
+
+
+# Registration
+
+
+def test_a_registration_may_name_a_language(register):
+    assert register("fr", language="de-at") == "de-AT"
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [("de-AT, en;q=0.5", "de"), ("pt, es;q=0.1", "es"), ("pt", "en"), (None, "en"), ("*", "en")],
+)
+def test_a_registration_without_a_language_takes_the_one_of_the_browser(register, header, language):
+    assert register(header) == language
+
+
+def test_the_default_language_is_stored_where_none_fits(register, make_app):
+    client = make_app(default_language="es").test_client()
+    assert register("pt", client) == "es"
+
+
+@on_one_database
+def test_a_language_that_is_none_is_refused(client):
+    for tag in ("", "xx", "de_AT", "d" * 36):
+        response = client.post("/api/auth/register", json=registration(language=tag))
+        assert failure(response, 400, "invalid_request").keys() == {"language"}
+
+
+@on_one_database
+def test_a_language_does_not_count_as_a_name_in_the_password(register):
+    assert register(language="de-CH-1996", password="de-CH-1996 x4!q") == "de-CH-1996"
+
+
+@on_one_database
+def test_accounts_that_the_machine_makes_have_the_default_language(make_app, app):
+    runner = make_app(default_language="fr").test_cli_runner()
+    options = ["--username", "newcomer", "--email", "newcomer@example.org"]
+    options += ["--first-name", "First", "--last-name", "Last"]
+    result = runner.invoke(args=["users", "create", *options], input="seven green lamps\n")
+    assert result.exit_code == 0, result.output
+    assert [row.language for row in rows(app, User)] == ["fr"]
+
+
+# Mails
+
+
+@pytest.mark.parametrize(
+    ("language", "written"),
+    [("de", "de"), ("de-AT", "de"), ("fr-CA", "fr"), ("es-419", "es"), ("ja", "en")],
+)
+def test_a_mail_is_in_the_language_of_its_user(client, outbox, make_user, language, written):
+    user = make_user(language=language)
+    ask(client, user.email)
+    (mail,) = outbox.deliver()
+    assert mail["Subject"] == SUBJECTS[written]
+    assert f'<html lang="{written}">' in mail.get_body(("html",)).get_content()
+
+
+def test_a_change_of_the_language_holds_for_mails_that_wait(client, outbox, auth):
+    ask(client, auth.user.email)
+    success(client.put("/api/users/settings", json={"language": "fr"}, headers=auth.headers))
+    (mail,) = outbox.deliver()
+    assert mail["Subject"] == SUBJECTS["fr"]
+
+
+def test_the_mail_about_a_deleted_account_is_in_its_language(client, outbox, make_user, log_in):
+    user = make_user(language="de-CH")
+    body = {"password": user.password, "confirmation": "DELETE_MY_ACCOUNT"}
+    success(client.delete("/api/users/account", json=body, headers=log_in(user).headers))
+    # Somebody else may have the address by the time that the mail goes out.
+    make_user("other", email=user.email, language="es")
+    (mail,) = outbox.deliver()
+    assert mail["Subject"] == "Ihr Konto wurde gelöscht"
+
+
+@on_one_database
+def test_mails_name_the_service(make_app, outbox, make_user, monkeypatch):
+    make_user()
+    app = make_app(site_name="Lee & Jo's School")
+    ask(app.test_client(), "student@example.org")
+    outbox._app = app
+    (mail,) = outbox.deliver()
+    assert "at Lee & Jo's School." in mail.get_body(("plain",)).get_content()
+    assert "at Lee &amp; Jo&#39;s School." in mail.get_body(("html",)).get_content()
+
+
+@pytest.mark.parametrize("language", ["en", "de-AT", "pt"])
+def test_an_address_without_an_account_costs_the_same(
+    app, client, outbox, make_user, monkeypatch, language
+):
+    written = []
+    for name in ("render", "make_module"):
+        original = getattr(jinja2.Template, name)
+
+        def count(template, *facts, name=name, original=original):
+            written.append((name, template.name.partition("/")[2] or template.name))
+            return original(template, *facts)
+
+        monkeypatch.setattr(jinja2.Template, name, count)
+
+    def cost(email):
+        ask(client, email)
+        with statements_of(app) as sent:
+            mails = outbox.deliver()
+        done = (list(sent), list(written))
+        written.clear()
+        return len(mails), done
+
+    make_user(language=language)
+    cost("warm-up@example.org")
+    known, unknown = cost("student@example.org"), cost("nobody@example.org")
+    assert (known[0], unknown[0]) == (1, 0)
+    assert known[1] == unknown[1]
+    assert len(known[1][1]) == 3
+
+
+# The pages and the API
+
+
+@on_one_database
+def test_own_words_reach_mails_and_pages(make_app, outbox, make_user, tmp_path):
+    (tmp_path / "de/mail").mkdir(parents=True)
+    (tmp_path / "de/mail/password_reset.txt").write_text("Passwort weg?\n\n{{ link }}")
+    make_user(language="de")
+    app = make_app(templates_dir=tmp_path)
+    ask(app.test_client(), "student@example.org")
+    outbox._app = app
+    (mail,) = outbox.deliver()
+    assert mail["Subject"] == "Passwort weg?"
+
+
+@on_one_database
+def test_messages_of_the_api_stay_english(client, make_user):
+    response = client.get("/api/auth/verify", headers={"Accept-Language": "de"})
+    failure(response, 401, "token_missing")
+    assert response.get_json()["message"].startswith("Send an access token")
+    assert "Content-Language" not in response.headers
