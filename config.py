@@ -198,12 +198,9 @@ def _language(raw: str) -> str:
 
 
 def _templates_dir(raw: str) -> Path:
-    folder = ROOT / raw
-    if not folder.is_dir():
-        raise ValueError("must be a folder")
-    if problems := templates.problems(folder):
+    if problems := templates.problems(ROOT / raw):
         raise ValueError(*problems)
-    return folder
+    return ROOT / raw
 
 
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
@@ -241,9 +238,7 @@ class Settings:
         parse_sender, None, "Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
     )
     site_name: str = setting(
-        _site_name,
-        "",
-        "What mails and pages call the service. Unset: the host of `PUBLIC_URL`.",
+        _site_name, "", "What mails and pages call the service. Unset: the host of `PUBLIC_URL`."
     )
     default_language: str = setting(
         _language, "en", "Language of mails and pages where the user's own is not there."
@@ -365,12 +360,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
-    if language := values.get("default_language"):
-        there = {tag.lower(): tag for tag in templates.languages(values.get("templates_dir"))}
-        values["default_language"] = there.get(language.lower())
-        if language.lower() not in there:
-            known = ", ".join(sorted(there.values()))
-            problems.append(f"DEFAULT_LANGUAGE must be a language that is there: {known}.")
+    languages = templates.languages(values.get("templates_dir"))
+    if values.get("default_language", templates.ENGLISH) not in languages:
+        problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)

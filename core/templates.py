@@ -125,6 +125,8 @@ def problems(folder: Path) -> list[str]:
     try:
         own = read(folder)
     except (OSError, UnicodeDecodeError):
+        own = {}
+    if not own:
         return ["must be a folder of UTF-8 texts that the service can read"]
     ours = read(SHIPPED)
     found = [sentence for name in own for sentence in _problems_in(name, own, ours)]

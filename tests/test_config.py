@@ -196,14 +196,14 @@ def test_the_service_has_the_name_of_its_host_or_its_own():
 
 
 def test_the_default_language_is_one_that_is_there(tmp_path):
-    assert load({"DEFAULT_LANGUAGE": "FR"}).default_language == "fr"
-    there = "DEFAULT_LANGUAGE must be a language that is there: de, en, es, fr"
+    assert load({"DEFAULT_LANGUAGE": "fr"}).default_language == "fr"
+    there = "DEFAULT_LANGUAGE must be among de, en, es, fr"
     assert f"{there}." in refusal(DEFAULT_LANGUAGE="pt-BR")
     assert "DEFAULT_LANGUAGE must be a language tag" in refusal(DEFAULT_LANGUAGE="de_AT")
     (tmp_path / "pt-BR").mkdir()
     assert f"{there}." in refusal(DEFAULT_LANGUAGE="pt-BR", TEMPLATES_DIR=str(tmp_path))
     (tmp_path / "pt-BR/words.txt").write_text("")
-    settings = load({"DEFAULT_LANGUAGE": "pt-br", "TEMPLATES_DIR": str(tmp_path)})
+    settings = load({"DEFAULT_LANGUAGE": "pt-BR", "TEMPLATES_DIR": str(tmp_path)})
     assert (settings.default_language, settings.templates_dir) == ("pt-BR", tmp_path)
     assert f"{there}, pt-BR." in refusal(DEFAULT_LANGUAGE="sv", TEMPLATES_DIR=str(tmp_path))
 

@@ -23,6 +23,7 @@ FACTS = {
     "life": timedelta(minutes=30),
     "happened_at": NOON,
 }
+GOOD = "Subject\n\n{{ link }}\n"
 PAGES = ["reset_password", "verify_email", "undo_email_change"]
 
 
@@ -238,11 +239,14 @@ def test_an_own_look_escapes_what_it_shows(own):
 
 
 def test_hidden_files_are_left_alone(own):
-    own(".git/config", "{{")
-    assert problems(own("de/.draft", "{{")) == []
+    for name in (".git/config", "de/.draft"):
+        own(name, "{{")
+    assert problems(own("de/mail/password_reset.txt", GOOD)) == []
 
 
-GOOD = "Subject\n\n{{ link }}\n"
+def test_a_folder_without_templates_is_a_mistake(tmp_path):
+    for folder in (tmp_path, tmp_path / "none"):
+        assert problems(folder) == ["must be a folder of UTF-8 texts that the service can read"]
 
 
 @pytest.mark.parametrize(

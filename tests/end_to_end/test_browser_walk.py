@@ -3,6 +3,7 @@
 Each page is watched: nothing on it may break, and no other host may be asked.
 """
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -69,6 +70,38 @@ def test_an_address_is_confirmed_in_the_browser(page, service, mail_server, user
     expect(page.get_by_role("heading", name="Your e-mail address is confirmed")).to_be_visible()
     body = {"token": link.partition("#token=")[2]}
     assert service.call("POST", "/api/auth/verify-email", body).code == "invalid_token"
+
+
+def test_a_forgotten_password_is_replaced_in_german_on_a_phone(page, service, mail_server, user):
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.set_extra_http_headers({"Accept-Language": "de-AT,de;q=0.9,en;q=0.8"})
+    login = {"email": user["email"], "password": user["password"]}
+    token = service.call("POST", "/api/auth/login", login).data["accessToken"]
+    service.call("PUT", "/api/users/settings", {"language": "de-AT"}, token=token)
+    service.call("POST", "/api/auth/forgot-password", {"email": user["email"]})
+    mail = mail_server.wait_for(user["email"], "Neues Passwort wählen")
+    assert '<html lang="de">' in mail.get_body(("html",)).get_content()
+
+    page.goto(link_in(mail))
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    expect(page.get_by_role("heading", name="Passwort wählen")).to_be_visible()
+    field = page.get_by_label("Neues Passwort")
+    save = page.get_by_role("button", name="Passwort speichern")
+    field.fill(user["username"])
+    save.click()
+    expect(page.get_by_role("alert")).to_contain_text("zu leicht zu erraten")
+    expect(field).to_be_focused()
+    expect(field).to_have_accessible_description(re.compile("besteht aus Ihrem Benutzernamen"))
+    field.fill(NEW_PASSWORD)
+    save.click()
+    expect(page.get_by_role("heading", name="Ihr Passwort ist gespeichert")).to_be_focused()
+    # Nothing on the page is wider than the phone, or in another language.
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    text = page.locator("main").inner_text()
+    assert not re.search(r"\b(the|your|password|page|you)\b", text), text
+    login["password"] = NEW_PASSWORD
+    assert service.call("POST", "/api/auth/login", login).status == 200
+    mail_server.wait_for(user["email"], "Ihr Passwort wurde geändert")
 
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
