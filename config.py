@@ -360,7 +360,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
-    languages = templates.languages(values.get("templates_dir"))
+    languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
     if values.get("default_language", templates.ENGLISH) not in languages:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
     if problems:

@@ -107,6 +107,8 @@ class Data:
         address = name + "@example.org"
         user = {"id": _row_id(USER, n), "username": name, "username_key": name, "email": address}
         user |= {"first_name": "First", "last_name": "Last", "password_hash": password_hash}
+        # Not the default language, in which mails to addresses without an account are written.
+        user |= {"language": "de-AT"}
         user |= {"created_at": self._now, "search_key": name + "\n" + address + "\nfirst last"}
 
         def session(kind: int, moment: datetime) -> dict[str, Any]:

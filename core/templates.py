@@ -11,15 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import (
-    DictLoader,
-    Environment,
-    StrictUndefined,
-    Template,
-    TemplateSyntaxError,
-    meta,
-    select_autoescape,
-)
+import jinja2
+from jinja2 import Environment, Template, meta
 
 from core.locales import ranges, standard_language
 
@@ -50,13 +43,13 @@ class Templates:
         self._sources = read(SHIPPED) | (read(folder) if folder else {})
         self._default = default
         self._environment = Environment(
-            loader=DictLoader(self._sources),
-            autoescape=select_autoescape(["html"]),
-            undefined=StrictUndefined,
+            loader=jinja2.DictLoader(self._sources),
+            autoescape=jinja2.select_autoescape(["html"]),
+            undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.languages = _languages(self._sources)
+        self.languages = {name.partition("/")[0] for name in self._sources if "/" in name}
 
     def mail(self, kind: str, language: str, *, site: str, **facts: object) -> Mail:
         """Return an e-mail in the language that the look-up finds for its user's.
@@ -115,11 +108,6 @@ def read(folder: Path) -> dict[str, str]:
     return {name: path.read_text("utf-8-sig") for name, path in paths.items() if path.is_file()}
 
 
-def languages(folder: Path | None) -> frozenset[str]:
-    """Return the tags of the languages that are there, with the operator's own."""
-    return _languages(read(SHIPPED)) | (_languages(read(folder)) if folder else frozenset())
-
-
 def problems(folder: Path) -> list[str]:
     """Return what is wrong with an operator's templates, a sentence for each problem."""
     try:
@@ -141,7 +129,7 @@ def _problems_in(name: str, own: dict[str, str], ours: dict[str, str]) -> Iterat
         return
     try:
         used, references = _placeholders(own[name])
-    except TemplateSyntaxError as error:
+    except jinja2.TemplateSyntaxError as error:
         yield f"has a mistake in line {error.lineno} of {name}: {error.message}"
         return
     # An own look may show in one shared file what ours shows in another.
@@ -157,10 +145,6 @@ def _placeholders(source: str) -> tuple[set[str], set[str | None]]:
     """Return the variables of a template, and the templates that it refers to."""
     tree = Environment(autoescape=True).parse(source)
     return meta.find_undeclared_variables(tree), set(meta.find_referenced_templates(tree))
-
-
-def _languages(sources: dict[str, str]) -> frozenset[str]:
-    return frozenset(name.partition("/")[0] for name in sources if "/" in name)
 
 
 def _in_units(life: timedelta) -> tuple[int, str]:
