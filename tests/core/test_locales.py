@@ -175,6 +175,7 @@ def chosen(header, there=("en", "de", "fr", "es"), default="en"):
         ("de;q=2, fr;q=0.1", "fr"),
         (";;,,=;q", "en"),
         ("de_AT", "en"),
+        (f"de-{'a' * MAX_LANGUAGE_LENGTH}", "en"),  # no tag of a language is as long
         ("-", "en"),
         ("\u00e4\x00", "en"),
     ],
