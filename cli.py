@@ -19,16 +19,27 @@ from flask import Flask
 from flask.cli import AppGroup, with_appcontext
 from marshmallow import Schema, ValidationError
 
+import admin_schemas
 import errors
 import schemas
 from core import audit, clock
 from core.roles import Role
 from core.scopes import Scope
 from core.signing_keys import MISSING
+from core.tokens import Purpose
 from database import is_unavailable, transaction
 from extensions import settings, tokens
 from models import ServiceKey, UserRow
-from services import accounts, administration, outbox, pruning, samples, service_keys
+from services import (
+    accounts,
+    administration,
+    invitations,
+    links,
+    outbox,
+    pruning,
+    samples,
+    service_keys,
+)
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
@@ -63,18 +74,30 @@ _account = click.argument("account", metavar="ACCOUNT")
 @click.option("--first-name", prompt=True)
 @click.option("--last-name", prompt=True)
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
+@click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
+@click.option("--link", is_flag=True, help="Print a link to choose a password instead.")
 @_plain_errors()
-def create_user(role: str, **typed: str) -> None:
+def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
     """Create an account and prompt for missing options.
 
     The password is prompted for twice; if the input is not a terminal, it is the next line of the
-    standard input. The e-mail address counts as verified.
+    standard input. The e-mail address counts as verified, unless --invite lets the user prove it.
     """
+    sent = {schemas.camel_case(name): value for name, value in typed.items()}
+    if invite or link:
+        if invite and link:
+            raise click.UsageError("Give --invite or --link, not both.")
+        person, now = _load(schemas.Person(), **sent), clock.utcnow()
+        with transaction():
+            user = invitations.create(**person, role=role, verified=link, invite=invite, now=now)
+        audit.log("account_created", user.id)
+        made = links.make(Purpose.ACCESS_LINK, user, now=now)
+        click.echo(made.link if link else f"{user.email} gets an invitation.")
+        return
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
         password = sys.stdin.readline().rstrip("\r\n")
-    sent = {schemas.camel_case(name): value for name, value in typed.items()}
     body = _load(schemas.Register(), password=password, **sent)
     password = body.pop("password")
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
@@ -94,6 +117,18 @@ def _load(schema: Schema, **body: str) -> Any:
         raise click.UsageError("\n".join(lines)) from None
 
 
+@users.command("access-link")
+@_account
+@_plain_errors()
+def make_access_link(account: str) -> None:
+    """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
+    user_id = administration.find(account).id
+    with transaction():
+        made = invitations.make_link(user_id, except_admins=False, now=clock.utcnow())
+    audit.log("access_link_made", user_id)
+    click.echo(made.link)
+
+
 @users.command("list")
 @click.option("--search", default="", help="Part of a username, an e-mail address or a name.")
 @click.option("--role", type=_role)
@@ -101,7 +136,7 @@ def _load(schema: Schema, **body: str) -> Any:
 @_plain_errors()
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login."""
-    query = _load(schemas.AccountQuery(only=["search"]), search=search)
+    query = _load(admin_schemas.AccountQuery(only=["search"]), search=search)
     for page in itertools.count(1):
         found, total = administration.list_accounts(
             **query, role=role, is_active=active, page=page, per_page=_PAGE
@@ -196,7 +231,7 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     """Create a service key and print it, for the only time."""
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
-    name = _load(schemas.ServiceKeyName(), name=name)["name"]
+    name = _load(admin_schemas.ServiceKeyName(), name=name)["name"]
     expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
     with transaction():
         id_, key = service_keys.create(name, scopes, expires_at=expires_at)

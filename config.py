@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from core import templates
-from core.addresses import parse_sender
+from core.addresses import parse_domain, parse_sender
 from core.smtp import MailServer
 
 ROOT = Path(__file__).parent
@@ -159,6 +159,16 @@ def _origins(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(origins))
 
 
+def _domains(raw: str) -> tuple[str, ...]:
+    try:
+        parts = (part.strip() for part in raw.split(","))
+        return tuple(dict.fromkeys(parse_domain(part) for part in parts if part))
+    except ValueError:
+        raise ValueError(
+            "must be domains such as school.example or *.school.example, comma separated"
+        ) from None
+
+
 def _redis_url(raw: str) -> str:
     try:
         _split_url(raw, "redis", "rediss")
@@ -255,6 +265,16 @@ class Settings:
     require_verified_email: bool = setting(
         _switch, False, "1: no login before the e-mail address is verified."
     )
+    registration: str = setting(
+        _one_of("open", "closed"), "open", "`closed`: only admins make accounts."
+    )
+    registration_domains: tuple[str, ...] = setting(
+        _domains,
+        (),
+        "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
+        "domain below it. Unset: any.",
+    )
+    invitation_days: int = setting(_whole(1, 30), 7, "Lifetime of an invitation.")
     access_token_minutes: int = setting(_whole(1, YEAR), 15, "Lifetime of an access token.")
     session_days: int = setting(_whole(1, DECADE), 30, "Lifetime of a session after its login.")
     session_idle_days: int = setting(

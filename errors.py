@@ -84,6 +84,11 @@ class EmailUnverified(ApiError):
     message = "Confirm your e-mail address first: open the link that we sent to it."
 
 
+class RegistrationClosed(ApiError):
+    status, code = 403, "registration_closed"
+    message = "You cannot register here. Ask the operators of this service for an account."
+
+
 class ProfilePrivate(ApiError):
     status, code, message = 403, "profile_private", "This profile is private."
 

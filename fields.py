@@ -198,3 +198,10 @@ class IsSet(ma.Boolean):
 
     def _serialize(self, value: object, attr: str | None, obj: object, **kwargs: object) -> bool:
         return value is not None
+
+
+class HasPassword(ma.Boolean):
+    """Whether an account has a password, of its stored hash, on its way out."""
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> bool:
+        return passwords.is_usable(value)

@@ -74,13 +74,16 @@ USERNAME: dict[str, Any] = {
 }
 
 
-class Register(Shape):
+class Person(Shape):
     username = fields.Text(required=True, **USERNAME, metadata=example("newcomer"))
     email = fields.Email(required=True)
-    password = fields.NewPassword(required=True)
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
     language = fields.Language()
+
+
+class Register(Person):
+    password = fields.NewPassword(required=True)
 
 
 class Registered(ResponseBody):
@@ -96,6 +99,17 @@ class Login(Shape):
         metadata=example("me@example.org"),
     )
     password = ma.String(**A_PASSWORD)
+
+
+class RegistrationOptions(ResponseBody):
+    """What a form for registration must know."""
+
+    registration = ma.String(metadata={"enum": ["open", "closed"]})
+    registration_domains = ma.List(
+        ma.String(), metadata={"description": "Of e-mail addresses that may register; empty: any."}
+    )
+    password_min_length = ma.Integer()
+    email_verification_required = ma.Boolean(attribute="require_verified_email")
 
 
 class Refresh(Shape):
@@ -335,56 +349,3 @@ class LessonRecord(ResponseBody):
     course_id = ma.String()
     completed_at = fields.Moment()
     minutes = ma.Integer()
-
-
-class AccountQuery(Shape):
-    search = fields.Text(
-        validate=validate.Length(max=254),
-        metadata={"description": "Part of a username, an address or a name, whatever its case."},
-    )
-    email = fields.Email()
-    username = fields.Text(**USERNAME)
-    role = ma.String(validate=validate.OneOf([*Role]))
-    is_active = fields.FlagInQuery()
-    page = fields.NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
-    per_page = fields.NumberInQuery(load_default=20, validate=validate.Range(1, 100))
-
-
-class AccountChanges(Shape):
-    role = ma.String(validate=validate.OneOf([*Role]), metadata=example("instructor"))
-    is_active = fields.Flag(metadata=example(True))
-
-
-class Account(Identity):
-    """What an admin sees of an account."""
-
-    first_name = ma.String()
-    last_name = ma.String()
-    is_active = ma.Boolean()
-    email_verified = fields.IsSet(attribute="email_verified_at")
-    join_date = fields.Moment(attribute="created_at")
-    last_login = fields.Moment(attribute="last_login_at", allow_none=True)
-
-
-class Accounts(ResponseBody):
-    users = ma.List(ma.Nested(Account))
-    page = ma.Integer()
-    per_page = ma.Integer()
-    total = ma.Integer(metadata={"description": "Accounts on all pages."})
-
-
-class ServiceKeyName(Shape):
-    name = fields.FilledText(required=True, **NAME)
-
-
-class ServiceKey(ResponseBody):
-    id = ma.UUID()
-    name = ma.String()
-    scopes = ma.List(ma.String())
-    created_at = fields.Moment()
-    expires_at = fields.Moment(allow_none=True)
-    last_used_at = fields.Moment(allow_none=True)
-
-
-class ServiceKeys(ResponseBody):
-    keys = ma.List(ma.Nested(ServiceKey))

@@ -1,21 +1,37 @@
 """Management of accounts, by admins and by service keys; keys cannot reach those of admins."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from flask import Blueprint
 
+import admin_schemas
 import errors
-import schemas
-from core import audit
+from core import audit, clock
 from core.roles import Role
 from core.scopes import Scope
+from core.tokens import Purpose
 from database import transaction
 from models import UserRow
-from services import administration
+from services import administration, invitations, links, outbox
+from services.letters import MailKind
 from web import bearer
 from web.api import endpoint
+from web.limits import RESET_MAILS, By, Counts, Limit, allowance, mails_to_one
 
 bp = Blueprint("admin", __name__)
+
+INVITATIONS = mails_to_one("invitations")
+NEW_ACCOUNTS = Limit(
+    "new-accounts",
+    "1000 per hour",
+    "accounts made by one admin or service key",
+    By.CALLER,
+    Counts.SUCCESSES,
+)
+ACCESS_LINKS = Limit(
+    "access-links", "20 per hour", "access links made by one admin", By.CALLER, Counts.SUCCESSES
+)
 
 
 @endpoint(
@@ -24,8 +40,8 @@ bp = Blueprint("admin", __name__)
     "",
     role=Role.ADMIN,
     scope=Scope.USERS_READ,
-    query=schemas.AccountQuery,
-    response=schemas.Accounts,
+    query=admin_schemas.AccountQuery,
+    response=admin_schemas.Accounts,
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first. Service keys do not see accounts of admins."""
@@ -35,12 +51,78 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
 
 @endpoint(
     bp,
+    "POST",
+    "",
+    role=Role.ADMIN,
+    scope=Scope.USERS_WRITE,
+    body=admin_schemas.NewAccount,
+    response=admin_schemas.NewAccountMade,
+    status=201,
+    message="The account is ready.",
+    errors=(errors.UsernameTaken, errors.EmailTaken),
+    limits=(NEW_ACCOUNTS, INVITATIONS),
+)
+def create_user(body: dict[str, Any]) -> dict[str, object]:
+    """Create an account without a password for somebody else.
+
+    With `deliver: "mail"`, its user gets an invitation by e-mail. With `"link"`, the response has a
+    link to hand over, once, with which the user chooses a password. `emailVerified: true` means
+    that you know that the e-mail address is the user's. A service key can neither get a link nor
+    create an admin.
+    """
+    by_mail, verified = body.pop("deliver") == "mail", body.pop("email_verified")
+    if bearer.is_key() and (body["role"] == Role.ADMIN or not by_mail):
+        raise errors.Forbidden
+    now = clock.utcnow()
+    counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
+    with counted as invite, transaction():
+        user = invitations.create(**body, verified=verified, invite=invite, now=now)
+    audit.log("account_created", user.id, by=bearer.caller_id())
+    link = None if by_mail else links.make(Purpose.ACCESS_LINK, user, now=now)
+    return {**(vars(link) if link else {}), "user": user}
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/<user:user_id>/access-link",
+    role=Role.ADMIN,
+    body=admin_schemas.AccessLinkDelivery,
+    response=admin_schemas.AccessLink,
+    message="The way in is ready.",
+    errors=(errors.UserNotFound,),
+    limits=(ACCESS_LINKS, INVITATIONS, RESET_MAILS),
+)
+def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
+    """Give another way in to a user who has none.
+
+    With `deliver: "mail"`, the user gets an invitation, or a reset mail if the account has a
+    password. With `"link"`, the response has a link to hand over; for an account without a password
+    it replaces all earlier links. For admins, use `flask users access-link`.
+    """
+    now, link = clock.utcnow(), None
+    if body["deliver"] == "mail":
+        user = invitations.find(user_id, except_admins=True)
+        kind = invitations.mail_kind(user)
+        limit = INVITATIONS if kind is MailKind.INVITATION else RESET_MAILS
+        with allowance(limit, user.email) as allowed, transaction():
+            if allowed:
+                outbox.queue(kind, user.email)
+    else:
+        with transaction():
+            link = invitations.make_link(user_id, except_admins=True, now=now)
+    audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
+    return vars(link) if link else {}
+
+
+@endpoint(
+    bp,
     "PATCH",
     "/<user:user_id>",
     role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
-    body=schemas.AccountChanges,
-    response=schemas.Account,
+    body=admin_schemas.AccountChanges,
+    response=admin_schemas.Account,
     message="The account is changed.",
     errors=(errors.UserNotFound, errors.LastAdmin),
 )

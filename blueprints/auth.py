@@ -10,11 +10,12 @@ from core import audit, clock
 from core.roles import Role
 from core.tokens import Purpose
 from database import transaction
+from extensions import settings
 from services import accounts, outbox, recovery, sessions
 from services.letters import MailKind
 from web import bearer, caller
 from web.api import endpoint
-from web.limits import GUESSES, By, Counts, Limit, forgive
+from web.limits import GUESSES, RESET_MAILS, By, Counts, Limit, allowance, forgive, mails_to_one
 
 bp = Blueprint("auth", __name__)
 
@@ -33,12 +34,13 @@ REGISTRATIONS = (
 )
 
 
-def _mails(kind: str) -> tuple[Limit, Limit]:
-    words = f"{kind} to an e-mail address"
-    return (
-        Limit(f"{kind} by client", "60 per hour", f"requests for {kind}", By.IP),
-        Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True),
-    )
+VERIFICATION_MAILS = mails_to_one("verification mails")
+
+
+def _requests(mails: Limit) -> tuple[Limit, Limit]:
+    return Limit(
+        f"{mails.name} by client", "60 per hour", f"requests for {mails.name}", By.IP
+    ), mails
 
 
 @endpoint(
@@ -49,7 +51,10 @@ def _mails(kind: str) -> tuple[Limit, Limit]:
     response=schemas.Registered,
     status=201,
     message="Your account is ready. We have sent you an e-mail to confirm your e-mail address.",
-    errors=(errors.WeakPassword, errors.UsernameTaken, errors.EmailTaken),
+    errors=(
+        *(errors.RegistrationClosed, errors.WeakPassword),
+        *(errors.UsernameTaken, errors.EmailTaken),
+    ),
     limits=REGISTRATIONS,
 )
 def register(body: dict[str, Any]) -> dict[str, object]:
@@ -59,12 +64,27 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     rejected with the reason; no kinds of characters are required. E-mails are written in
     `language`, by default the one that `Accept-Language` chooses.
     """
+    if settings.registration == "closed":
+        raise errors.RegistrationClosed
+    accounts.check_domain(body["email"], field="email")
     password, language = body.pop("password"), body.pop("language", None) or caller.language()
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
     with transaction():
-        user = accounts.add(password_hash=password_hash, language=language, **body)
+        user = accounts.register(password_hash=password_hash, language=language, **body)
     audit.log("registered", user.id)
     return {"user_id": user.id, "username": user.username, "email": user.email}
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/options",
+    response=schemas.RegistrationOptions,
+    message="This is what a registration needs.",
+)
+def options() -> object:
+    """Read what a form for registration must know."""
+    return settings
 
 
 @endpoint(
@@ -180,15 +200,16 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.Address,
     message="If an active account has this e-mail address, we have sent it a link.",
-    limits=_mails("reset mails"),
+    limits=_requests(RESET_MAILS),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Send an e-mail with a link to set a new password.
 
     The response is the same, and takes the same time, whether or not an account exists.
     """
-    with transaction():
-        outbox.queue(MailKind.PASSWORD_RESET, body["email"])
+    with allowance(RESET_MAILS, body["email"]) as allowed, transaction():
+        if allowed:
+            outbox.queue(MailKind.PASSWORD_RESET, body["email"])
 
 
 @endpoint(
@@ -200,16 +221,18 @@ def forgot_password(body: dict[str, str]) -> None:
     errors=(errors.InvalidToken, errors.WeakPassword),
 )
 def reset_password(body: dict[str, str]) -> None:
-    """Set a new password with the token from a reset e-mail, which works once.
+    """Set a password with the token of a reset mail, an invitation or an access link.
 
-    All sessions of the account end, and a notice is sent to its e-mail address.
+    The token works once. All sessions of the account end, and a notice is sent to its e-mail
+    address.
     """
-    user = recovery.find_user(Purpose.PASSWORD_RESET, body["token"])
+    purpose, user = recovery.find_way_in(body["token"])
+    by_mail = purpose is not Purpose.ACCESS_LINK
     personal = (user.username, user.email, user.first_name, user.last_name)
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
-        recovery.replace_password(user, password_hash, now=clock.utcnow())
-    audit.log("password_reset", user.id)
+        recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
+    audit.log("password_reset" if by_mail else "access_link_used", user.id)
     # The user probably tried old passwords before. The new one must work at once.
     forgive(user.email)
 
@@ -236,9 +259,10 @@ def verify_email(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",
-    limits=_mails("verification mails"),
+    limits=_requests(VERIFICATION_MAILS),
 )
 def resend_verification(body: dict[str, str]) -> None:
     """Send another verification e-mail. The response is the same for every e-mail address."""
-    with transaction():
-        outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])
+    with allowance(VERIFICATION_MAILS, body["email"]) as allowed, transaction():
+        if allowed:
+            outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])

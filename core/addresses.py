@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from email.headerregistry import Address
 
 import email_validator
@@ -34,6 +35,23 @@ def normalise_email(raw: str) -> str | None:
     except email_validator.EmailNotValidError:
         return None
     return found.ascii_email.lower() if found.ascii_email else None
+
+
+def parse_domain(raw: str) -> str:
+    """Return a domain, or `*.` and a domain, in its ASCII form. Raises ValueError."""
+    star = "*." if raw.startswith("*.") else ""
+    address = normalise_email(f"a@{raw.removeprefix(star)}")
+    if address is None:
+        raise ValueError("not a domain")
+    return star + address.removeprefix("a@")
+
+
+def has_domain(email: str, domains: Sequence[str]) -> bool:
+    """Return whether a normalised address has one of these domains; `*.` stands for its parts."""
+    domain = email.rpartition("@")[2]
+    return any(
+        domain.endswith(each[1:]) if each.startswith("*.") else domain == each for each in domains
+    )
 
 
 def parse_sender(raw: str) -> Address:

@@ -8,6 +8,7 @@ See "Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet.
 import base64
 import hmac
 import re
+import secrets
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -29,6 +30,19 @@ _OURS = re.compile(
     r"\$bcrypt-sha256\$v=2,t=2b,r=(?P<cost>[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % r"\$"
 )
 _PLAIN_BCRYPT = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % "")
+
+
+def unusable() -> str:
+    """Return what stands in place of a hash where there is no password: no password matches it.
+
+    It is different each time, or old links, which are bound to it, would work again.
+    """
+    return f"!{secrets.token_hex(16)}"
+
+
+def is_usable(stored: str) -> bool:
+    """Return whether there is a password."""
+    return not stored.startswith("!")
 
 
 class PasswordTooLong(ValueError):

@@ -39,6 +39,8 @@ class Purpose(StrEnum):
     ACCESS = "access"
     REFRESH = "refresh"
     PASSWORD_RESET = "password_reset"
+    INVITATION = "invitation"
+    ACCESS_LINK = "access_link"
     EMAIL_VERIFICATION = "email_verification"
 
     @property
@@ -51,6 +53,8 @@ EXTRA_CLAIMS = {
     Purpose.ACCESS: ("sid", "role"),
     Purpose.REFRESH: ("sid",),
     Purpose.PASSWORD_RESET: ("bound",),
+    Purpose.INVITATION: ("bound",),
+    Purpose.ACCESS_LINK: ("bound",),
     Purpose.EMAIL_VERIFICATION: ("bound",),
 }
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
 from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 import errors
-from core import audit, guessable
-from core.addresses import normalise_email
+from core import audit, guessable, passwords
+from core.addresses import has_domain, normalise_email
 from core.roles import Role
 from database import change, change_one
 from extensions import db, hasher, settings
@@ -40,18 +41,31 @@ def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> 
     return hasher.hash(password)
 
 
+def check_domain(email: str, *, field: str) -> None:
+    """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
+    domains = settings.registration_domains
+    if domains and not has_domain(email, domains):
+        reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
+        raise errors.InvalidRequest(fields={field: [reason]})
+
+
+def register(*, password_hash: str, **details: Any) -> User:
+    """Add an account and queue a verification e-mail. Raises as `add` does."""
+    user = add(password_hash=password_hash, **details)
+    outbox.queue(MailKind.EMAIL_VERIFICATION, user.email)
+    return user
+
+
 def add(
     *,
     username: str,
     email: str,
-    password_hash: str,
-    first_name: str,
-    last_name: str,
-    role: str = Role.STUDENT,
+    password_hash: str | None = None,
     language: str | None = None,
     verified_at: datetime | None = None,
+    **details: str,
 ) -> User:
-    """Add an account and, unless its e-mail address is verified, queue a verification e-mail.
+    """Add an account, without a password if there is no hash.
 
     Raises UsernameTaken or EmailTaken; `fields` names both if both are taken.
     """
@@ -59,20 +73,16 @@ def add(
         username=username,
         username_key=username.lower(),
         email=email,
-        password_hash=password_hash,
-        first_name=first_name,
-        last_name=last_name,
-        role=role,
+        password_hash=password_hash or passwords.unusable(),
         language=language or settings.default_language,
         email_verified_at=verified_at,
+        **details,
     )
     try:
         with db.session.begin_nested():
             db.session.add(user)
     except IntegrityError:
         raise _taken(user) from None
-    if verified_at is None:
-        outbox.queue(MailKind.EMAIL_VERIFICATION, email)
     return user
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, func, or_, select, update
 
 import errors
-from core import audit
+from core import audit, clock
 from core.addresses import fold, normalise_email
 from core.roles import Role
 from database import change_one, reading
@@ -76,9 +76,11 @@ def alter(
     *,
     role: str | None = None,
     is_active: bool | None = None,
+    email_verified: bool = False,
     except_admins: bool = False,
 ) -> tuple[UserRow, UserRow]:
-    """Change an account's role or whether it is active; return its row before and after.
+    """Change an account's role, whether it is active, or mark its e-mail address as verified;
+    return its row before and after.
 
     A new role or a deactivation ends all its sessions. Raises UserNotFound, LastAdmin and
     Forbidden.
@@ -94,11 +96,13 @@ def alter(
         raise errors.UserNotFound
     if except_admins and before.role == Role.ADMIN:
         raise errors.Forbidden
-    values = {
+    values: dict[str, Any] = {
         name: value
         for name, value in {"role": role, "is_active": is_active}.items()
         if value is not None and value != getattr(before, name)
     }
+    if email_verified and before.email_verified_at is None:
+        values["email_verified_at"] = clock.utcnow()
     if not values:
         return before, before
     if admins == [user_id]:

@@ -4,19 +4,17 @@ They contain no name and no username. Otherwise anybody could register a victim'
 with an advertisement as a name, and we would deliver it.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from core import clock
+from core import clock, passwords
 from core.templates import Mail
-from core.tokens import Purpose, fingerprint
-from extensions import settings, templates, tokens
+from core.tokens import Purpose
+from extensions import settings, templates
 from models import User
-from services import profiles
-
-VERIFICATION_DAYS = 3
+from services import links, profiles
 
 
 class MailKind(StrEnum):
@@ -24,8 +22,18 @@ class MailKind(StrEnum):
 
     PASSWORD_RESET = "password_reset"
     EMAIL_VERIFICATION = "email_verification"
+    INVITATION = "invitation"
+    ACCESS_LINK_MADE = "access_link_made"
     PASSWORD_CHANGED = "password_changed"
     ACCOUNT_DELETED = "account_deleted"
+
+
+# The mails with a link.
+PURPOSES = {
+    MailKind.PASSWORD_RESET: Purpose.PASSWORD_RESET,
+    MailKind.EMAIL_VERIFICATION: Purpose.EMAIL_VERIFICATION,
+    MailKind.INVITATION: Purpose.INVITATION,
+}
 
 
 class Letter(NamedTuple):
@@ -48,16 +56,15 @@ def compose(
     user = profiles.read_user(User.email == address) or _NOBODY
     facts: dict[str, object] = {"happened_at": queued_at}
     wanted = True
-    if kind is MailKind.PASSWORD_RESET:
-        wanted = user.is_active
-        life = timedelta(minutes=settings.reset_token_minutes)
-        token = _token(Purpose.PASSWORD_RESET, user.id, life, bound_to=user.password_hash)
-        facts |= {"link": f"{settings.reset_page}#token={token}", "life": life}
-    elif kind is MailKind.EMAIL_VERIFICATION:
-        wanted = user.email_verified_at is None
-        life = timedelta(days=VERIFICATION_DAYS)
-        token = _token(Purpose.EMAIL_VERIFICATION, user.id, life, bound_to=user.email)
-        facts |= {"link": f"{settings.verification_page}#token={token}", "life": life}
+    if kind in PURPOSES:
+        if kind is MailKind.EMAIL_VERIFICATION:
+            wanted = user.email_verified_at is None
+        elif kind is MailKind.INVITATION:
+            wanted = user.is_active and not passwords.is_usable(user.password_hash)
+        else:
+            wanted = user.is_active
+        made = links.make(PURPOSES[kind], user, now=clock.utcnow())
+        facts |= {"link": made.link, "life": made.life}
     language = language or user.language or settings.default_language
     return Letter(templates.mail(kind, language, site=settings.site, **facts), wanted)
 
@@ -70,10 +77,3 @@ _NOBODY = SimpleNamespace(
     is_active=False,
     email_verified_at=datetime.min.replace(tzinfo=UTC),
 )
-
-
-def _token(purpose: Purpose, user_id: str, life: timedelta, *, bound_to: str) -> str:
-    now = clock.utcnow()
-    return tokens.encode(
-        purpose, user_id, issued_at=now, expires_at=now + life, bound=fingerprint(bound_to)
-    )

@@ -22,7 +22,7 @@ from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
 from models import OutboxMail
 from services import letters
-from services.letters import MailKind
+from services.letters import PURPOSES, MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
 LEASE = timedelta(seconds=120)
@@ -59,8 +59,7 @@ def queue(kind: MailKind, address: str, language: str | None = None) -> None:
 
 def withdraw(address: str) -> None:
     """Delete the queued e-mails that need the account; notices stay."""
-    about = [MailKind.PASSWORD_RESET.value, MailKind.EMAIL_VERIFICATION.value]
-    change(delete(OutboxMail).where(OutboxMail.address == address, OutboxMail.kind.in_(about)))
+    change(delete(OutboxMail).where(OutboxMail.address == address, OutboxMail.kind.in_(PURPOSES)))
 
 
 @listens_for(db.session, "after_commit")

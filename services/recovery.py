@@ -1,27 +1,39 @@
-"""What a token from an e-mail does: it resets a password or verifies an e-mail address.
+"""What the token of a link does: it sets a password or verifies an e-mail address.
 
 Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
 sessions end, and the user is notified.
 """
 
+from contextlib import suppress
 from datetime import datetime
 
 from sqlalchemy import func, update
 
 import errors
-from core.tokens import Purpose, TokenExpired, TokenInvalid, fingerprint
+from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change
 from extensions import tokens
 from models import User, UserRow
-from services import outbox, profiles, sessions
+from services import links, outbox, profiles, sessions
 from services.letters import MailKind
 
-# The column that a token is bound to. The token stops working when its value changes.
-_BOUND_TO = {Purpose.PASSWORD_RESET: "password_hash", Purpose.EMAIL_VERIFICATION: "email"}
+# With which a password can be chosen. Those that came by mail verify the e-mail address too.
+_WAYS_IN = (Purpose.PASSWORD_RESET, Purpose.INVITATION, Purpose.ACCESS_LINK)
+
+
+def find_way_in(token: str) -> tuple[Purpose, UserRow]:
+    """Return the purpose and the active user of a token that lets a password be chosen.
+
+    Raises InvalidToken.
+    """
+    for purpose in _WAYS_IN:
+        with suppress(errors.InvalidToken):
+            return purpose, find_user(purpose, token)
+    raise errors.InvalidToken
 
 
 def find_user(purpose: Purpose, token: str) -> UserRow:
-    """Return the active user of a token that was sent by e-mail.
+    """Return the active user of the token of a link.
 
     Raises InvalidToken if it is malformed or expired, or if what it is bound to has changed.
     """
@@ -30,24 +42,31 @@ def find_user(purpose: Purpose, token: str) -> UserRow:
     except (TokenInvalid, TokenExpired):
         raise errors.InvalidToken from None
     user = profiles.read_user(User.id == claims["sub"], User.is_active)
-    if user is None or claims["bound"] != fingerprint(getattr(user, _BOUND_TO[purpose])):
+    if user is None or claims["bound"] != links.bound_to(purpose, user):
         raise errors.InvalidToken
     return user
 
 
-def replace_password(user: UserRow, password_hash: str, *, now: datetime) -> None:
+def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    The reset token came by e-mail, so this verifies the e-mail address too. Raises InvalidToken
-    if the password was changed after `user` was read; of parallel calls with one token, one wins.
+    A token that came by e-mail `verifies` the e-mail address too. Raises InvalidToken if the
+    password or the address was changed after `user` was read; of parallel calls with one token,
+    one wins.
     """
+    verified_at = func.coalesce(User.email_verified_at, now if verifies else None)
     changed = change(
         update(User)
-        .where(User.id == user.id, User.password_hash == user.password_hash, User.is_active)
+        .where(
+            User.id == user.id,
+            User.password_hash == user.password_hash,
+            User.email == user.email,
+            User.is_active,
+        )
         .values(
             password_hash=password_hash,
             password_version=User.password_version + 1,
-            email_verified_at=func.coalesce(User.email_verified_at, now),
+            email_verified_at=verified_at,
         )
     )
     if not changed:

@@ -31,7 +31,7 @@ from database import transaction
 from models import DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
-FIELDS |= {"isActive", "emailVerified", "joinDate", "lastLogin"}
+FIELDS |= {"isActive", "emailVerified", "hasPassword", "joinDate", "lastLogin"}
 
 
 @pytest.fixture
@@ -113,6 +113,7 @@ def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, 
     newest, oldest = data["users"]
     names = {"username": "Ada.L", "firstName": "Ada", "lastName": "L"}
     state = {"role": "student", "isActive": True, "emailVerified": True, "lastLogin": None}
+    state |= {"hasPassword": True}
     own = {"id": user.id, "email": "ada.l@example.org", "joinDate": rfc3339(moment)}
     assert newest == names | state | own
     assert oldest.keys() == FIELDS
@@ -370,9 +371,10 @@ def test_what_cannot_be_changed_is_refused_by_name(app, auth, alter):
     before = stored(app, auth.user)
     for changes in (
         *({name: "x"} for name in ("id", "username", "email", "firstName", "password")),
-        *({name: True} for name in ("is_active", "emailVerified", "passwordHash")),
+        *({name: True} for name in ("is_active", "passwordHash")),
         *({"role": value} for value in (None, "", "Admin", "root", ["admin"], 1, {}, True)),
         *({"isActive": value} for value in (None, "true", 1, 0, "", [], {})),
+        *({"emailVerified": value} for value in (None, "true", 1, False)),
     ):
         response = alter(auth.user, **{"role": "admin", "isActive": False, **changes})
         assert failure(response, 400, "invalid_request").keys() == changes.keys()

@@ -158,11 +158,12 @@ def test_error_answers_tell_status_codes_and_headers(document):
             assert kind.message in answer["description"]
             assert ("Retry-After" in answer["headers"]) >= (kind.retry_after is not None)
             assert resolve(document, answer["headers"]["X-Request-ID"])["required"]
-        assert {"500", "503"} <= answers.keys() or endpoint.rule == "/healthz"
+        without_database = endpoint.rule in ("/healthz", "/api/auth/options")
+        assert {"500", "503"} <= answers.keys() or without_database
 
 
 def test_document_is_small_and_names_its_server_and_licence(client, document):
-    assert len(client.get("/openapi.json").data) < 120_000
+    assert len(client.get("/openapi.json").data) < 160_000
     assert document["servers"] == [{"url": "/"}]
     assert document["info"]["license"] == {"name": "MIT", "identifier": "MIT"}
 

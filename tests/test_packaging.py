@@ -26,6 +26,7 @@ LAYERS = [
     {"services", "web"},
     {"database", "models"},
     {"extensions"},
+    {"admin_schemas"},
     {"config", "schemas", "errors"},
     {"fields"},
     {"core"},

@@ -29,6 +29,7 @@ LEAST_CALLER = {
         POST /api/auth/reset-password
         POST /api/auth/verify-email
         POST /api/auth/resend-verification
+        GET /api/auth/options
         GET /healthz
         GET /readyz
     """,
@@ -62,6 +63,8 @@ LEAST_CALLER = {
     """,
     "admin": """
         GET /api/users
+        POST /api/users
+        POST /api/users/*/access-link
         PATCH /api/users/*
         DELETE /api/users/*
         GET /api/service-keys
@@ -91,6 +94,7 @@ SCOPES = {
         GET /api/users/*
     """,
     "users:write": """
+        POST /api/users
         PATCH /api/users/*
         DELETE /api/users/*
     """,

@@ -46,6 +46,7 @@ class By(Enum):
     IP = "client IP"
     ACCOUNT = "account"  # that of the e-mail address in the body, else the caller's
     ACCOUNT_AND_IP = "account and client IP"
+    CALLER = "admin or service key"
 
 
 class Counts(Enum):
@@ -59,8 +60,11 @@ class Counts(Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """How many calls are allowed in how much time. The next one gets a 429, or, where the
-    limit is `silent`, the usual response although nothing is done."""
+    """How many calls are allowed in how much time. The next one gets a 429.
+
+    A view counts what its `silent` limits are about by `allowance`, and when one is reached, it
+    gives the usual response and sends nothing.
+    """
 
     name: str
     rate: str  # as the library `limits` reads it
@@ -79,12 +83,22 @@ GUESSES = (
 )
 
 
+def mails_to_one(kind: str) -> Limit:
+    """Return the limit of mails of a kind that one e-mail address gets."""
+    words = f"{kind} to an e-mail address"
+    return Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
+
+
+RESET_MAILS = mails_to_one("reset mails")
+
+
 class _Counter:
     """The count of one limit for one client or account."""
 
     def __init__(self, limit: Limit, account: str) -> None:
-        account = "" if limit.by is By.IP else account
-        network = "" if limit.by is By.ACCOUNT else caller.network()
+        by = limit.by
+        account = "" if by is By.IP else bearer.caller_id() if by is By.CALLER else account
+        network = caller.network() if by in (By.IP, By.ACCOUNT_AND_IP) else ""
         text = "\0".join(("limits", limit.by.value, account, network)).encode()
         key = hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
         self.limit, item = limit, _item(limit.rate)
@@ -118,29 +132,43 @@ def count_invalid(limits: tuple[Limit, ...]) -> None:
 
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
-    """Call a view with its limits, silent ones last. Return None when a silent one is reached;
-    raise TooManyRequests for any other."""
-    if not settings.ratelimit_enabled:
+    """Call a view with its limits. Raises TooManyRequests at a limit."""
+    limits = tuple(limit for limit in limits if not limit.silent)
+    of_account = any(limit.by in (By.ACCOUNT, By.ACCOUNT_AND_IP) for limit in limits)
+    with _counted(limits, _account(arguments["body"]) if of_account else ""):
         return view(**arguments)
-    by_account = any(limit.by is not By.IP for limit in limits)
-    account = _account(arguments["body"]) if by_account else ""
-    counted = [_Counter(limit, account) for limit in limits]
+
+
+@contextmanager
+def allowance(limit: Limit, email: str) -> Iterator[bool]:
+    """Count what a view is about to do; lend whether a silent limit allows it."""
+    with _counted((limit,), email) as full:
+        yield full is None
+
+
+@contextmanager
+def _counted(limits: tuple[Limit, ...], account: str) -> Iterator[_Counter | None]:
+    """Count a call, and change the counts by its outcome. Lend the full counter of a silent limit,
+    or None. Raises TooManyRequests at any other limit."""
+    enabled = settings.ratelimit_enabled and "accounts.unlimited" not in request.environ
+    counted = [_Counter(limit, account) for limit in limits] if enabled else []
     try:
         full = _count(counted)
         if full and not full.limit.silent:
             raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
     except StorageError as error:
         _log.error("Redis cannot be used, so this call is not limited: %s", error)
+        request.environ["accounts.unlimited"] = True  # do not time out twice in one request
         full, counted = None, []
     if full:
-        return None
+        yield full
+        return
     try:
-        result = view(**arguments)
+        yield None
     except Exception as error:
         _settle(counted, error)
         raise
     _settle(counted, None)
-    return result
 
 
 def _account(body: dict[str, Any]) -> str:
@@ -151,21 +179,15 @@ def _account(body: dict[str, Any]) -> str:
 
 
 def _count(counters: list[_Counter]) -> _Counter | None:
-    """Count a call and return None, or return the counter that is full.
-
-    Then only silent limits have counted the call.
-    """
+    """Count a call and return None, or count nothing and return the counter that is full."""
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
-    loud = (counter for counter in counters if not counter.limit.silent)
-    full = next((counter for counter in loud if not limiter.test(*counter.calls)), None)
-    passed: list[_Counter] = []
+    full = next((counter for counter in counters if not limiter.test(*counter.calls)), None)
     if full is None:
-        passed += itertools.takewhile(lambda counter: limiter.hit(*counter.calls), counters)
+        passed = list(itertools.takewhile(lambda counter: limiter.hit(*counter.calls), counters))
         if len(passed) == len(counters):
             return None
         full = counters[len(passed)]
-    if not full.limit.silent:  # parallel calls took the last places after the read
-        with _harmless():
+        with _harmless():  # parallel calls took the last places after the read
             for counter in passed:
                 limiter.take_back(*counter.calls)
     limit = full.limit

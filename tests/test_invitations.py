@@ -1,0 +1,464 @@
+"""Who may open an account, accounts made for others, and links to hand over."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from endpoints import UNKNOWN_ID
+from helpers import (
+    PASSWORD,
+    Log,
+    assert_ended,
+    bearer,
+    failure,
+    login,
+    on_one_database,
+    race,
+    registration,
+    rows,
+    stored,
+    success,
+)
+from sqlalchemy import update
+
+from core.clock import parse_rfc3339
+from core.passwords import Hasher
+from core.roles import Role
+from core.scopes import Scope
+from database import transaction
+from models import User
+
+NEW_PASSWORD = "Kettle-Purple-Rain-19"
+
+
+@pytest.fixture
+def admin(make_user, log_in):
+    user = make_user("headmaster", role="admin")
+    return SimpleNamespace(**vars(user), **vars(log_in(user)))
+
+
+@pytest.fixture
+def create(client, admin):
+    """Create an account for somebody else, as an admin unless a key does it."""
+
+    def create(username="pupil", *, key=None, app=None, **changes):
+        body = registration(username, **changes)
+        del body["password"]
+        headers = bearer(key) if key else admin.headers
+        return (app.test_client() if app else client).post("/api/users", json=body, headers=headers)
+
+    return create
+
+
+@pytest.fixture
+def ask_link(client, admin):
+    def ask_link(user_id, deliver="link"):
+        url = f"/api/users/{user_id}/access-link"
+        return client.post(url, json={"deliver": deliver}, headers=admin.headers)
+
+    return ask_link
+
+
+def token_of(link):
+    page, _, token = link.partition("#token=")
+    assert page == "https://school.test/reset-password"
+    return token
+
+
+def choose(client, token, password=NEW_PASSWORD):
+    body = {"token": token, "newPassword": password}
+    return client.post("/api/auth/reset-password", json=body)
+
+
+def log_in_as(client, email, password=NEW_PASSWORD):
+    return client.post("/api/auth/login", json={"email": email, "password": password})
+
+
+def state(app, user_id):
+    (row,) = rows(app, User, id=user_id)
+    return row
+
+
+# Who may register
+
+
+def test_closed_registration_is_refused_before_any_hashing(make_app, monkeypatch):
+    def hash_nothing(*_):
+        raise AssertionError("hashed")
+
+    monkeypatch.setattr(Hasher, "hash", hash_nothing)
+    app = make_app(registration="closed")
+    response = app.test_client().post("/api/auth/register", json=registration())
+    failure(response, 403, "registration_closed")
+    assert rows(app, User) == []
+
+
+@pytest.mark.parametrize(
+    ("domains", "allowed", "refused"),
+    [
+        (["school.example"], ["a@school.example", "b@SCHOOL.example"], ["a@x.school.example"]),
+        (
+            ["*.school.example"],
+            ["a@b.school.example", "a@c.b.school.example"],
+            ["a@school.example"],
+        ),
+        (["*.school.example"], ["a@c.b.school.example"], ["a@b.school.example.org"]),
+        (["xn--mller-kva.example"], ["a@m\u00fcller.example"], ["a@mueller.example"]),
+        (["a.example", "b.example"], ["x@a.example", "x@b.example"], ["x@c.example"]),
+    ],
+)
+@on_one_database
+def test_only_listed_domains_may_register(make_app, domains, allowed, refused):
+    client = make_app(registration_domains=tuple(domains)).test_client()
+    for number, email in enumerate(allowed):
+        response = client.post("/api/auth/register", json=registration(f"one{number}", email=email))
+        success(response, 201)
+    for email in refused:
+        response = client.post("/api/auth/register", json=registration("other", email=email))
+        (reason,) = failure(response, 400, "invalid_request")["email"]
+        assert all(domain in reason for domain in domains)
+
+
+def test_domains_do_not_concern_accounts_made_for_others(make_app, create, run):
+    app = make_app(registration="closed", registration_domains=("school.example",))
+    success(create(app=app), 201)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, ["open", [], 8, False]),
+        (
+            {
+                "registration": "closed",
+                "registration_domains": ("school.example", "*.school.example"),
+                "password_min_length": 12,
+                "require_verified_email": True,
+            },
+            ["closed", ["school.example", "*.school.example"], 12, True],
+        ),
+    ],
+)
+@on_one_database
+def test_options_tell_what_a_form_must_know(make_app, settings, told):
+    client = make_app(**settings).test_client()
+    data = success(client.get("/api/auth/options"))
+    names = ["registration", "registrationDomains", "passwordMinLength"]
+    assert data == dict(zip([*names, "emailVerificationRequired"], told, strict=True))
+
+
+# Accounts for others
+
+
+def test_invited_user_chooses_a_password_and_is_verified(app, client, create, outbox, admin):
+    data = success(create(language="fr", timezone="Europe/Paris", role="instructor"), 201)
+    assert data.keys() == {"user"}
+    user = data["user"]
+    assert (user["role"], user["isActive"]) == ("instructor", True)
+    assert (user["emailVerified"], user["hasPassword"]) == (False, False)
+    row = state(app, user["id"])
+    assert (row.language, row.timezone) == ("fr", "Europe/Paris")
+    assert outbox.waiting() == [("invitation", "pupil@example.org")]
+    failure(log_in_as(client, "pupil@example.org"), 401, "invalid_credentials")
+    failure(log_in_as(client, "pupil@example.org", row.password_hash), 401, "invalid_credentials")
+    assert success(choose(client, outbox.deliver_token())) == {}
+    success(log_in_as(client, "pupil@example.org"))
+    (shown,) = success(client.get("/api/users?search=pupil", headers=admin.headers))["users"]
+    assert (shown["emailVerified"], shown["hasPassword"]) == (True, True)
+
+
+def test_link_is_handed_over_once_and_proves_no_address(app, client, create, outbox, clock):
+    data = success(create(deliver="link"), 201)
+    left = parse_rfc3339(data["expiresAt"]) - clock.utcnow()
+    assert timedelta(days=6, hours=23) < left <= timedelta(days=7)
+    assert outbox.waiting() == []
+    token = token_of(data["link"])
+    success(choose(client, token))
+    success(log_in_as(client, "pupil@example.org"))
+    failure(choose(client, token, PASSWORD), 400, "invalid_token")
+    row = state(app, data["user"]["id"])
+    assert row.email_verified_at is None
+    assert outbox.waiting() == [("password_changed", "pupil@example.org")]
+
+
+def test_admin_vouches_for_an_address(app, create, outbox):
+    data = success(create(deliver="link", emailVerified=True), 201)
+    assert data["user"]["emailVerified"] is True
+    assert state(app, data["user"]["id"]).email_verified_at
+    assert outbox.waiting() == []
+
+
+def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, make_user, outbox):
+    make_user("pupil")
+    wrong = failure(create(email="other@example.org"), 409, "username_taken")
+    assert wrong.keys() == {"username"}
+    wrong = failure(create("other", email="Pupil@example.org"), 409, "email_taken")
+    assert wrong.keys() == {"email"}
+    assert len(rows(app, User)) == 2
+    assert outbox.waiting() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"role": "root"},
+        {"deliver": "fax"},
+        {"emailVerified": "yes"},
+        {"emailVerified": None},
+        {"language": "xx"},
+        {"username": "ab"},
+        {"firstName": ""},
+    ],
+)
+@on_one_database
+def test_malformed_account_is_refused_by_name(create, changes):
+    assert failure(create(**changes), 400, "invalid_request").keys() == changes.keys()
+
+
+def test_key_makes_accounts_but_no_admins_and_no_links(app, client, create, make_key, outbox):
+    key = make_key("users:write")
+    for changes in ({"role": "admin"}, {"deliver": "link"}):
+        failure(create(key=key, **changes), 403, "forbidden")
+    assert len(rows(app, User)) == 1
+    user = success(create(key=key, role="instructor"), 201)["user"]
+    assert outbox.waiting() == [("invitation", user["email"])]
+    url = f"/api/users/{user['id']}/access-link"
+    failure(client.post(url, json={}, headers=bearer(make_key(*Scope))), 403, "forbidden")
+
+
+# Links for those who have none
+
+
+def test_new_link_replaces_all_earlier_ones_of_an_account_without_a_password(
+    client, create, ask_link, outbox
+):
+    user_id = success(create(), 201)["user"]["id"]
+    invitation = outbox.deliver_token()
+    first = token_of(success(ask_link(user_id))["link"])
+    second = token_of(success(ask_link(user_id))["link"])
+    for token in (invitation, first):
+        failure(choose(client, token), 400, "invalid_token")
+    success(choose(client, second))
+
+
+def test_another_invitation_leaves_the_earlier_one_good(client, create, ask_link, outbox):
+    user_id = success(create(), 201)["user"]["id"]
+    first = outbox.deliver_token()
+    assert success(ask_link(user_id, "mail")) == {}
+    second = outbox.deliver_token()
+    success(choose(client, first))
+    failure(choose(client, second), 400, "invalid_token")
+
+
+def test_invitation_that_waited_is_not_sent_to_somebody_who_has_a_password(
+    client, create, ask_link, outbox
+):
+    user_id = success(create(), 201)["user"]["id"]
+    first = outbox.deliver_token()
+    success(ask_link(user_id, "mail"))
+    success(choose(client, first))
+    assert [str(mail["Subject"]) for mail in outbox.deliver()] == ["Your password was changed"]
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_link_for_an_account_with_a_password_lives_an_hour_beside_it(
+    app, client, make_user, log_in, ask_link, outbox, clock, verified
+):
+    user = make_user(email_verified_at=clock.utcnow() if verified else None)
+    session = log_in(user)
+    data = success(ask_link(user.id))
+    left = parse_rfc3339(data["expiresAt"]) - clock.utcnow()
+    assert timedelta(minutes=59) < left <= timedelta(minutes=60)
+    notices = [("access_link_made", user.email)] if verified else []
+    assert outbox.waiting() == notices
+    success(login(client, user))
+    success(choose(client, token_of(data["link"])))
+    assert_ended(client, session)
+    failure(login(client, user), 401, "invalid_credentials")
+    assert bool(stored(app, user).email_verified_at) == verified
+    second = token_of(success(ask_link(user.id))["link"])
+    clock.move(minutes=60)
+    failure(choose(client, second, PASSWORD), 400, "invalid_token")
+
+
+def test_mail_for_an_account_with_a_password_is_a_reset_mail(make_user, ask_link, outbox):
+    user = make_user()
+    assert success(ask_link(user.id, "mail")) == {}
+    assert outbox.waiting() == [("password_reset", user.email)]
+
+
+def test_invitation_and_link_live_as_many_days_as_the_settings_say(
+    make_app, create, outbox, clock, monkeypatch
+):
+    app = make_app(invitation_days=2)
+    success(create(app=app), 201)
+    outbox._app = app
+    token = outbox.deliver_token()
+    link = token_of(success(create("other", app=app, deliver="link"), 201)["link"])
+    clock.move(days=1, hours=23)
+    success(choose(app.test_client(), link))
+    clock.move(hours=1)
+    failure(choose(app.test_client(), token), 400, "invalid_token")
+
+
+def test_nobody_makes_a_link_for_an_admin_over_http(app, make_user, ask_link, outbox, run, client):
+    other = make_user("other", role="admin")
+    for deliver in ("link", "mail"):
+        failure(ask_link(other.id, deliver), 403, "forbidden")
+    assert outbox.waiting() == []
+    printed, code = run("users", "access-link", "other")
+    assert code == 0
+    success(choose(client, token_of(printed.splitlines()[-1])))
+
+
+def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run):
+    inactive = make_user("gone", is_active=False)
+    for user_id in (UNKNOWN_ID, inactive.id):
+        for deliver in ("link", "mail"):
+            failure(ask_link(user_id, deliver), 404, "user_not_found")
+    assert outbox.waiting() == []
+    assert run("users", "access-link", "gone")[1] == 1
+
+
+def test_links_of_a_deactivated_account_are_dead(app, client, create, outbox):
+    data = success(create(deliver="link"), 201)
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.id == data["user"]["id"]).values(is_active=False))
+    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
+
+
+def test_links_die_with_the_address_that_they_were_made_for(app, client, create, outbox, ask_link):
+    user_id = success(create(), 201)["user"]["id"]
+    tokens = [outbox.deliver_token()]
+    success(choose(client, tokens[0]))
+    outbox.deliver()
+    success(client.post("/api/auth/forgot-password", json={"email": "pupil@example.org"}))
+    tokens += [outbox.deliver_token(), token_of(success(ask_link(user_id))["link"])]
+    with app.app_context(), transaction() as session:
+        moved = update(User).where(User.id == user_id).values(email="moved@example.org")
+        session.execute(moved)
+    for token in tokens:
+        failure(choose(client, token), 400, "invalid_token")
+
+
+def test_link_changes_nothing_if_the_address_changes_during_the_hash(
+    app, client, create, during_the_hash
+):
+    data = success(create(deliver="link"), 201)
+
+    def move():
+        with app.app_context(), transaction() as session:
+            moved = update(User).where(User.id == data["user"]["id"])
+            session.execute(moved.values(email="moved@example.org"))
+
+    during_the_hash(move, "hash")
+    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
+    assert state(app, data["user"]["id"]).password_hash.startswith("!")
+
+
+def test_of_many_uses_of_one_link_one_wins(app, create, outbox):
+    token = token_of(success(create(deliver="link"), 201)["link"])
+    statuses = race(lambda _: choose(app.test_client(), token).status_code)
+    assert sorted(statuses)[:2] == [200, 400]
+    assert statuses.count(200) == 1
+    assert outbox.waiting() == [("password_changed", "pupil@example.org")]
+
+
+def test_unusable_passwords_differ_so_that_old_links_stay_dead(app, create):
+    first = success(create("one"), 201)["user"]["id"]
+    second = success(create("two"), 201)["user"]["id"]
+    assert state(app, first).password_hash != state(app, second).password_hash
+
+
+# Verified by an admin
+
+
+def test_admin_marks_an_address_as_verified(app, client, admin, make_user, clock):
+    user = make_user()
+    url = f"/api/users/{user.id}"
+    data = success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
+    assert data["emailVerified"] is True
+    moment = stored(app, user).email_verified_at
+    clock.move(minutes=1)
+    success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
+    assert stored(app, user).email_verified_at == moment
+    response = client.patch(url, json={"emailVerified": False}, headers=admin.headers)
+    assert failure(response, 400, "invalid_request").keys() == {"emailVerified"}
+
+
+# flask users
+
+
+def test_command_invites_or_prints_a_link(app, client, run, outbox):
+    names = ["--first-name", "First", "--last-name", "Last"]
+    printed, code = run(
+        *("users", "create", "--username", "one", "--email", "one@example.org", *names, "--invite")
+    )
+    assert code == 0
+    assert outbox.waiting() == [("invitation", "one@example.org")]
+    success(choose(client, outbox.deliver_token()))
+    outbox.deliver()
+    printed, code = run(
+        *("users", "create", "--username", "two", "--email", "two@example.org", *names),
+        *("--link", "--role", "admin"),
+    )
+    assert code == 0
+    success(choose(client, token_of(printed.splitlines()[-1])))
+    assert rows(app, User, username="two")[0].role == Role.ADMIN
+    both = ["--username", "x" * 3, "--email", "x@example.org", *names, "--link", "--invite"]
+    assert run("users", "create", *both)[1] == 2
+    assert len(rows(app, User)) == 2
+
+
+# Limits and logs
+
+
+def test_fourth_invitation_within_an_hour_is_not_sent(make_app, client, create, admin, outbox):
+    app = make_app(ratelimit_enabled=True)
+    taken = create("headmaster", app=app, email="pupil@example.org")
+    failure(taken, 409, "username_taken")  # which does not count
+    user_id = success(create(app=app), 201)["user"]["id"]
+    for _ in range(4):
+        response = app.test_client().post(
+            f"/api/users/{user_id}/access-link", json={}, headers=admin.headers
+        )
+        assert success(response) == {}
+    assert outbox.waiting() == [("invitation", "pupil@example.org")] * 3
+
+
+def test_twenty_first_link_of_an_admin_is_refused(make_app, make_user, log_in, admin):
+    client, user = make_app(ratelimit_enabled=True).test_client(), make_user()
+    url = f"/api/users/{user.id}/access-link"
+    failure(
+        client.post("/api/users/x/access-link", json={}, headers=admin.headers),
+        404,
+        "user_not_found",
+    )
+    for _ in range(20):
+        success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
+    response = client.post(url, json={"deliver": "link"}, headers=admin.headers)
+    failure(response, 429, "too_many_requests")
+    other = log_in(make_user("other", role="admin")).headers
+    success(client.post(url, json={"deliver": "link"}, headers=other))
+
+
+def test_events_say_who_did_it_and_hold_no_link(make_app, create, admin, client):
+    app = make_app(log_format="json")
+    log = Log()
+    data = success(create(app=app, deliver="link"), 201)
+    user_id = data["user"]["id"]
+    url = f"/api/users/{user_id}/access-link"
+    link = success(app.test_client().post(url, json={"deliver": "link"}, headers=admin.headers))
+    success(choose(app.test_client(), token_of(link["link"])))
+    text = log.text()
+    for made in (data, link):
+        assert token_of(made["link"]) not in text
+        assert token_of(made["link"])[-20:] not in text
+    for event, by in [
+        ("account_created", admin.id),
+        ("access_link_made", admin.id),
+        ("access_link_used", None),
+    ]:
+        (line,) = (line for line in text.splitlines() if f'"message":"{event}"' in line)
+        assert f'"user":"{user_id}"' in line
+        assert by is None or f'"by":"{by}"' in line
