@@ -50,9 +50,7 @@ def create_app(
     # 2. Components
     parts = app.extensions["accounts"] = Components(
         settings=settings,
-        tokens=TokenCodec(
-            (settings.secret_key, *settings.secret_key_fallbacks), settings.token_algorithm
-        ),
+        tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         hasher=Hasher(
             settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
         ),

@@ -33,6 +33,7 @@ from models import ServiceKey, UserRow
 from services import (
     accounts,
     administration,
+    identity,
     invitations,
     links,
     outbox,
@@ -127,6 +128,20 @@ def make_access_link(account: str) -> None:
         made = invitations.make_link(user_id, except_admins=False, now=clock.utcnow())
     audit.log("access_link_made", user_id)
     click.echo(made.link)
+
+
+@users.command("set-email")
+@_account
+@click.argument("address")
+@_plain_errors()
+def set_email(account: str, address: str) -> None:
+    """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
+    email = _load(schemas.Address(), email=address)["email"]
+    user = administration.find(account)
+    with transaction():
+        identity.set_email(user.id, email, now=clock.utcnow())
+    audit.log("email_changed", user.id)
+    click.echo(f"{user.username} has the e-mail address {email}.")
 
 
 @users.command("list")

@@ -325,6 +325,11 @@ class Settings:
         return max(1, cores // self.web_concurrency)
 
     @property
+    def secret_keys(self) -> tuple[str, ...]:
+        """All keys that are accepted, newest first."""
+        return self.secret_key, *self.secret_key_fallbacks
+
+    @property
     def session_idle(self) -> timedelta:
         """How long a session lives without a refresh; with 0, as long as any session can."""
         return timedelta(days=self.session_idle_days or DECADE)

@@ -46,6 +46,10 @@ class InvalidToken(ApiError):
     message = "This link is not valid any more. Ask for a new one."
 
 
+class WrongCode(ApiError):
+    status, code, message = 400, "wrong_code", "This is not the code of our e-mail."
+
+
 class InvalidImage(ApiError):
     status, code = 400, "invalid_image"
     message = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."

@@ -183,6 +183,30 @@ class ServiceKey(Base):
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 
 
+class PendingEmail(Base):
+    """A change of a user's e-mail address that waits for the code sent to the new address."""
+
+    __tablename__ = "pending_emails"
+
+    user_id: Mapped[Owner]
+    # The code is made from it. A later change of the same user replaces it.
+    id: Mapped[str] = mapped_column(String(36), unique=True)
+    new_email: Mapped[str] = mapped_column(String(254))
+    expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    tries: Mapped[int]
+
+
+class EmailChange(Base):
+    """A change of an e-mail address that the old address can undo. Ids are ordered by time."""
+
+    __tablename__ = "email_changes"
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    old_email: Mapped[str] = mapped_column(String(254))
+    changed_at: Mapped[datetime] = mapped_column(UTCDateTime)
+
+
 class OutboxMail(Base):
     """An e-mail to be sent. Its text and token are made when it is sent, never stored."""
 
@@ -193,6 +217,8 @@ class OutboxMail(Base):
     address: Mapped[str] = mapped_column(String(254))
     # Of an e-mail to an address without an account, such as that of a deleted one.
     language: Mapped[str | None] = mapped_column(String(35))
+    # The id of the change of an e-mail address that it is about.
+    about: Mapped[str | None] = mapped_column(String(36))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     # When to try next. A worker that claims the e-mail sets this to the end of its lease.
     due_at: Mapped[datetime] = mapped_column(

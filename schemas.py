@@ -189,6 +189,36 @@ class ProfileChanges(Shape):
     website = fields.Link()
 
 
+class EmailRequest(Shape):
+    # Not `email`, by which the limits would find another account than the caller's.
+    new_email = fields.Email(required=True)
+    password = ma.String(**A_PASSWORD)
+
+
+class EmailCode(Shape):
+    code = fields.Text(
+        required=True, validate=validate.Length(max=64), metadata=example("0000-0000")
+    )
+
+
+class ConfirmedEmail(ResponseBody):
+    email = ma.String()
+
+
+class PendingEmail(ResponseBody):
+    pending_email = ma.String(metadata={"description": "Empty where none waits for its code."})
+    pending_until = fields.Moment(allow_none=True)
+
+
+class EmailState(PendingEmail):
+    email = ma.String()
+    email_verified = fields.IsSet(attribute="email_verified_at")
+
+
+class Username(Shape):
+    username = fields.Text(required=True, **USERNAME, metadata=example("newcomer"))
+
+
 class PublicFields(ResponseBody):
     """What everybody may see of a user whose profile is visible."""
 

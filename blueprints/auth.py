@@ -11,7 +11,7 @@ from core.roles import Role
 from core.tokens import Purpose
 from database import transaction
 from extensions import settings
-from services import accounts, outbox, recovery, sessions
+from services import accounts, identity, outbox, recovery, sessions
 from services.letters import MailKind
 from web import bearer, caller
 from web.api import endpoint
@@ -251,6 +251,31 @@ def verify_email(body: dict[str, str]) -> None:
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     audit.log("email_verified", user.id)
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/undo-email-change",
+    body=schemas.MailToken,
+    message="Your old e-mail address is back. We have sent it a link to choose a new password.",
+    errors=(errors.InvalidToken, errors.EmailTaken),
+)
+def undo_email_change(body: dict[str, str]) -> None:
+    """Restore an e-mail address with the token from the mail about its change, which works once.
+
+    The account has no password then; a reset mail goes to the restored address. Later changes are
+    void. If another account has the address by now, the account is deactivated instead.
+    """
+    with transaction():
+        user_id, restored = identity.undo(body["token"], now=clock.utcnow())
+    if not restored:
+        audit.log("account_deactivated", user_id)
+        raise errors.EmailTaken(
+            "Another account has this e-mail address by now, so your account was deactivated. Ask "
+            "the operators of this service for help."
+        )
+    audit.log("email_change_undone", user_id)
 
 
 @endpoint(

@@ -1,4 +1,4 @@
-"""The pages for browsers: reset-password, verify-email and the API's docs.
+"""The pages for browsers: reset-password, verify-email, undo-email-change and the API's docs.
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
@@ -68,6 +68,12 @@ def reset_password() -> Response:
 def verify_email() -> Response:
     """Show the page of a verification link."""
     return _page("verify_email", caller.language())
+
+
+@bp.get("/undo-email-change")
+def undo_email_change() -> Response:
+    """Show the page of a link that undoes a change of the e-mail address."""
+    return _page("undo_email_change", caller.language())
 
 
 @bp.get("/docs")

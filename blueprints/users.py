@@ -12,10 +12,10 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, learning, profiles
+from services import accounts, identity, learning, profiles
 from web import bearer
 from web.api import endpoint
-from web.limits import GUESSES, By, Counts, Limit
+from web.limits import GUESSES, By, Counts, Limit, allowance, mails_to_one
 
 bp = Blueprint("users", __name__)
 
@@ -26,6 +26,17 @@ CHANGES = Limit(
     By.ACCOUNT,
     Counts.SUCCESSES,
 )
+# By the user's id, because the counts of an e-mail address end when it changes.
+REQUESTS = Limit(
+    "email-changes",
+    "5 per hour",
+    "requests of a user to change the e-mail address",
+    By.CALLER,
+    Counts.RIGHT_PASSWORDS,
+)
+TRIES = Limit("email-codes", "20 per hour", "codes that a user tries", By.CALLER)
+CODE_MAILS = mails_to_one("codes")
+RENAMES = Limit("renames", "5 per day", "changes of a username", By.CALLER, Counts.SUCCESSES)
 
 
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, response=schemas.Profile)
@@ -166,6 +177,95 @@ def change_password(body: dict[str, str]) -> None:
     with transaction():
         accounts.change_password(user, password_hash, session_id=session_id)
     audit.log("password_changed", user.id)
+
+
+@endpoint(bp, "GET", "/email", role=Role.STUDENT, response=schemas.EmailState)
+def get_email() -> dict[str, object]:
+    """Read the caller's e-mail address, and the new one that waits for its code."""
+    user = bearer.user()
+    return {**user._asdict(), **identity.pending(user.id, now=clock.utcnow())}
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/email",
+    role=Role.STUDENT,
+    body=schemas.EmailRequest,
+    response=schemas.PendingEmail,
+    message="We have sent a code to the new e-mail address. Enter it to confirm the change.",
+    errors=(errors.WrongPassword, errors.EmailTaken),
+    limits=(*GUESSES, REQUESTS, CODE_MAILS),
+)
+def request_email(body: dict[str, str]) -> dict[str, object]:
+    """Ask for another e-mail address; it replaces an earlier request.
+
+    Nothing of the account changes before `POST /api/users/email/confirm` gets the code, within 24
+    hours.
+    """
+    user, session_id, new_email = bearer.user(), bearer.claims()["sid"], body["new_email"]
+    # First of all: any other error would clear the count of wrong passwords.
+    accounts.confirm_password(user, body["password"], field="password")
+    accounts.check_domain(new_email, field="newEmail")
+    with allowance(CODE_MAILS, new_email) as allowed, transaction():
+        pending = identity.request_email(
+            user, new_email, session_id=session_id, send=allowed, now=clock.utcnow()
+        )
+    audit.log("email_change_requested", user.id)
+    return pending
+
+
+@endpoint(
+    bp,
+    "POST",
+    "/email/confirm",
+    role=Role.STUDENT,
+    body=schemas.EmailCode,
+    response=schemas.ConfirmedEmail,
+    message="Your e-mail address is changed and your other sessions have ended.",
+    errors=(errors.InvalidToken, errors.WrongCode, errors.EmailTaken),
+    limits=(TRIES,),
+)
+def confirm_email(body: dict[str, str]) -> dict[str, str]:
+    """Change the e-mail address with the code that was sent to the new one.
+
+    After five wrong codes, ask for the change again. All other sessions end. The old e-mail
+    address, if it was confirmed, gets a link that undoes the change.
+    """
+    user, session_id, now = bearer.user(), bearer.claims()["sid"], clock.utcnow()
+    proven = identity.try_code(user.id, body["code"], now=now)
+    with transaction():
+        identity.confirm_email(user, proven, session_id=session_id, now=now)
+    audit.log("email_changed", user.id)
+    return {"email": proven.new_email}
+
+
+@endpoint(bp, "DELETE", "/email", role=Role.STUDENT, message="Your e-mail address stays as it is.")
+def drop_email() -> None:
+    """Drop the request for another e-mail address, if there is one."""
+    with transaction():
+        accounts.drop_pending_email(bearer.user().id)
+
+
+@endpoint(
+    bp,
+    "PUT",
+    "/username",
+    role=Role.STUDENT,
+    body=schemas.Username,
+    response=schemas.Profile,
+    message="Your username is saved.",
+    errors=(errors.UsernameTaken,),
+    limits=(RENAMES,),
+)
+def rename(body: dict[str, str]) -> dict[str, object]:
+    """Change the username. The old one is free at once, and a notice is sent by e-mail."""
+    user = bearer.user()
+    if body["username"] != user.username:
+        with transaction():
+            user = identity.rename(user, body["username"])
+        audit.log("username_changed", user.id)
+    return profiles.profile(user)
 
 
 @endpoint(

@@ -42,6 +42,7 @@ class Purpose(StrEnum):
     INVITATION = "invitation"
     ACCESS_LINK = "access_link"
     EMAIL_VERIFICATION = "email_verification"
+    EMAIL_UNDO = "email_undo"
 
     @property
     def audience(self) -> str:
@@ -56,6 +57,7 @@ EXTRA_CLAIMS = {
     Purpose.INVITATION: ("bound",),
     Purpose.ACCESS_LINK: ("bound",),
     Purpose.EMAIL_VERIFICATION: ("bound",),
+    Purpose.EMAIL_UNDO: ("change",),
 }
 
 

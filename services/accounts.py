@@ -15,7 +15,7 @@ from core.addresses import has_domain, normalise_email
 from core.roles import Role
 from database import change, change_one
 from extensions import db, hasher, settings
-from models import User, UserRow, UserSession
+from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
 
@@ -162,11 +162,12 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
     """
     changed = change(
         update(User)
-        .where(User.id == user.id, *_unchanged(user, session_id))
+        .where(User.id == user.id, *unchanged(user, session_id))
         .values(password_hash=password_hash, password_version=User.password_version + 1)
     )
     if not changed:
-        raise _changed_meanwhile(user, session_id)
+        raise changed_meanwhile(user, session_id)
+    drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
 
@@ -177,8 +178,8 @@ def delete_own(user: UserRow, *, session_id: str) -> None:
     Raises LastAdmin; and WrongPassword or TokenRevoked if the account or the session has changed
     meanwhile.
     """
-    if not delete(user.id, *_unchanged(user, session_id)):
-        raise _changed_meanwhile(user, session_id)
+    if not delete(user.id, *unchanged(user, session_id)):
+        raise changed_meanwhile(user, session_id)
 
 
 def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
@@ -187,6 +188,7 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
     """
     admins = lock_admins()
+    changes = _email_changes(user_id)
     deleted = change_one(
         delete_from(User)
         .where(User.id == user_id, *conditions)
@@ -196,9 +198,23 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
         return False
     if admins == [user_id]:
         raise errors.LastAdmin
-    outbox.withdraw(deleted.email)
-    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email, deleted.language)
+    outbox.withdraw(deleted.email, *changes)
+    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email, language=deleted.language)
     return True
+
+
+def drop_pending_email(user_id: str) -> None:
+    """Forget the new e-mail address that waits for its code, if there is one.
+
+    Each change of the password calls this: the old password allowed that address.
+    """
+    change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
+
+
+def _email_changes(user_id: str) -> list[str]:
+    pending = select(PendingEmail.id).where(PendingEmail.user_id == user_id)
+    done = select(EmailChange.id).where(EmailChange.user_id == user_id)
+    return list(db.session.scalars(pending.union_all(done)))
 
 
 def lock_admins() -> list[str]:
@@ -216,7 +232,7 @@ def lock_admins() -> list[str]:
     return list(db.session.scalars(query))
 
 
-def _unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:
+def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,
@@ -226,6 +242,7 @@ def _unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument
     return User.password_version == user.password_version, User.is_active, this_session
 
 
-def _changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
+def changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
+    """Return the error for a password that was confirmed and does not count any more."""
     is_open = sessions.is_open(session_id, user.id)
     return errors.WrongPassword() if is_open else errors.TokenRevoked()

@@ -7,13 +7,16 @@ with an advertisement as a name, and we would deliver it.
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from core import clock, passwords
+from sqlalchemy import Row, select
+
+from core import clock, codes, passwords
 from core.templates import Mail
 from core.tokens import Purpose
+from database import reading
 from extensions import settings, templates
-from models import User
+from models import EmailChange, PendingEmail, User
 from services import links, profiles
 
 
@@ -26,9 +29,12 @@ class MailKind(StrEnum):
     ACCESS_LINK_MADE = "access_link_made"
     PASSWORD_CHANGED = "password_changed"
     ACCOUNT_DELETED = "account_deleted"
+    EMAIL_CHANGE_CODE = "email_change_code"
+    EMAIL_CHANGED = "email_changed"
+    USERNAME_CHANGED = "username_changed"
 
 
-# The mails with a link.
+# The mails with a link that needs the account with that address.
 PURPOSES = {
     MailKind.PASSWORD_RESET: Purpose.PASSWORD_RESET,
     MailKind.EMAIL_VERIFICATION: Purpose.EMAIL_VERIFICATION,
@@ -44,9 +50,16 @@ class Letter(NamedTuple):
 
 
 def compose(
-    kind: MailKind, address: str, *, queued_at: datetime, language: str | None = None
+    kind: MailKind,
+    address: str,
+    *,
+    queued_at: datetime,
+    language: str | None = None,
+    about: str = "",
 ) -> Letter:
     """Return an e-mail to an address, in its user's language unless another one is given.
+
+    `about` is the id of a change of an e-mail address.
 
     The account is looked up here and not by the request, so that the response for an unknown
     address takes the same time, and so that the database never contains a usable token. The text
@@ -65,8 +78,25 @@ def compose(
             wanted = user.is_active
         made = links.make(PURPOSES[kind], user, now=clock.utcnow())
         facts |= {"link": made.link, "life": made.life}
+    elif kind is MailKind.EMAIL_CHANGE_CODE:
+        # The code is bound to this change; one that was replaced or dropped needs none.
+        wanted = _read(PendingEmail, about) is not None
+        code = codes.make(settings.secret_key, about, address)
+        facts |= {"code": code, "life": links.CODE_LIFE}
+    elif kind is MailKind.EMAIL_CHANGED:
+        done = _read(EmailChange, about)
+        wanted = done is not None
+        link = links.make_undo(done, now=clock.utcnow()) if done else ""
+        facts |= {"link": link, "life": links.UNDO_LIFE}
     language = language or user.language or settings.default_language
     return Letter(templates.mail(kind, language, site=settings.site, **facts), wanted)
+
+
+def _read(table: type[PendingEmail | EmailChange], change_id: str) -> Row[Any] | None:
+    with reading() as connection:
+        return connection.execute(
+            select(table.__table__).where(table.id == change_id)
+        ).one_or_none()
 
 
 _NOBODY = SimpleNamespace(

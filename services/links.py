@@ -1,15 +1,20 @@
-"""Links to choose a password or to confirm an e-mail address, with a signed token."""
+"""Links to choose a password, or to confirm or restore an e-mail address, with a signed token."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import Row
 
 from core import passwords
 from core.tokens import Purpose, fingerprint
 from extensions import settings, tokens
-from models import User
+from models import EmailChange, User
 
 VERIFICATION_DAYS = 3
+CODE_LIFE = timedelta(days=1)
+UNDO_LIFE = timedelta(days=7)
 # Minutes. Somebody who has a password gets one more way in, and should use it at once.
 SECOND_WAY_IN = 60
 
@@ -32,6 +37,18 @@ def make(purpose: Purpose, user: User | SimpleNamespace, *, now: datetime) -> Li
     verifies = purpose is Purpose.EMAIL_VERIFICATION
     page = settings.verification_page if verifies else settings.reset_page
     return Link(f"{page}#token={token}", life, now + life)
+
+
+def make_undo(change: EmailChange | Row[Any], *, now: datetime) -> str:
+    """Return the URL of a link that undoes a change of an e-mail address."""
+    token = tokens.encode(
+        Purpose.EMAIL_UNDO,
+        change.user_id,
+        issued_at=now,
+        expires_at=change.changed_at + UNDO_LIFE,
+        change=change.id,
+    )
+    return f"{settings.public_url}/undo-email-change#token={token}"
 
 
 def bound_to(purpose: Purpose, user: User | SimpleNamespace) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 
-from sqlalchemy import ColumnElement, Delete, Update, delete, select, update
+from sqlalchemy import ColumnElement, Delete, Update, and_, delete, or_, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
@@ -47,19 +47,25 @@ class Tally:
     server_down: bool = False
 
 
-def queue(kind: MailKind, address: str, language: str | None = None) -> None:
+def queue(
+    kind: MailKind, address: str, *, language: str | None = None, about: str | None = None
+) -> None:
     """Queue an e-mail in the caller's transaction; the commit wakes the background thread.
 
-    `language` is needed where no account will have this address when the e-mail is sent.
+    `language` is needed where no account will have this address when the e-mail is sent. `about`
+    is the id of a change of an e-mail address.
     """
-    db.session.add(OutboxMail(kind=kind.value, address=address, language=language))
+    db.session.add(OutboxMail(kind=kind.value, address=address, language=language, about=about))
     if thread := components().background:
         db.session.info[_WAKE] = thread.wake
 
 
-def withdraw(address: str) -> None:
-    """Delete the queued e-mails that need the account; notices stay."""
-    change(delete(OutboxMail).where(OutboxMail.address == address, OutboxMail.kind.in_(PURPOSES)))
+def withdraw(address: str, *changes: str) -> None:
+    """Delete the queued e-mails that need the account with this address, and those about `changes`
+    of the address; notices stay.
+    """
+    needs_account = and_(OutboxMail.address == address, OutboxMail.kind.in_(PURPOSES))
+    change(delete(OutboxMail).where(or_(needs_account, OutboxMail.about.in_(changes))))
 
 
 @listens_for(db.session, "after_commit")
@@ -145,7 +151,11 @@ def _deliver(mail: OutboxMail, tally: Tally) -> None:
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
     letter = letters.compose(
-        MailKind(mail.kind), mail.address, queued_at=mail.created_at, language=mail.language
+        MailKind(mail.kind),
+        mail.address,
+        queued_at=mail.created_at,
+        language=mail.language,
+        about=mail.about or "",
     )
     try:
         message = build(

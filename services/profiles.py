@@ -55,11 +55,7 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
 
 def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
     """Change the given fields; return the whole row. Raises TokenRevoked."""
-    if not changes:
-        return user
-    row = _set(user.id, **changes)
-    key = search_key(row.username, row.email, row.first_name, row.last_name)
-    return row if row.search_key == key else _set(user.id, search_key=key)
+    return _set(user.id, **changes) if changes else user
 
 
 def preferences(user: UserRow) -> dict[str, object]:
@@ -110,14 +106,24 @@ def find_picture(digest: str) -> bytes | None:
         return connection.scalar(query.limit(1))
 
 
+def store(
+    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
+) -> UserRow | None:
+    """Change columns of a user, and what searches look in; return the whole row.
+
+    Return None if there is no such user or a condition does not hold. Raises IntegrityError.
+    """
+    this = update(User).where(User.id == user_id).returning(User.__table__)
+    row: UserRow | None = change_one(this.where(*conditions).values(**values))
+    if row is None:
+        return None
+    key = search_key(row.username, row.email, row.first_name, row.last_name)
+    return row if row.search_key == key else change_one(this.values(search_key=key))
+
+
 def _set(user_id: str, **values: object) -> UserRow:
     """Change columns of a user. Raises TokenRevoked if the account was deleted or deactivated."""
-    row: UserRow | None = change_one(
-        update(User)
-        .where(User.id == user_id, User.is_active)
-        .values(**values)
-        .returning(User.__table__)
-    )
+    row = store(user_id, User.is_active, **values)
     if row is None:
         raise errors.TokenRevoked
     return row

@@ -12,8 +12,8 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
 from extensions import settings
-from models import Counter, DeniedSession, OutboxMail, UserSession
-from services import outbox
+from models import Counter, DeniedSession, EmailChange, OutboxMail, PendingEmail, UserSession
+from services import links, outbox
 
 BATCH = 1000
 
@@ -26,6 +26,8 @@ _EXPIRED: tuple[
     ("denylist", DeniedSession.session_id, DeniedSession.expires_at, timedelta()),
     ("counters", Counter.key, Counter.expires_at, timedelta()),
     ("outbox", OutboxMail.id, OutboxMail.created_at, 2 * outbox.GIVE_UP_AFTER),
+    ("pending_emails", PendingEmail.user_id, PendingEmail.expires_at, timedelta()),
+    ("email_changes", EmailChange.id, EmailChange.changed_at, links.UNDO_LIFE),
 )
 
 

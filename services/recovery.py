@@ -14,7 +14,7 @@ from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change
 from extensions import tokens
 from models import User, UserRow
-from services import links, outbox, profiles, sessions
+from services import accounts, links, outbox, profiles, sessions
 from services.letters import MailKind
 
 # With which a password can be chosen. Those that came by mail verify the e-mail address too.
@@ -71,6 +71,7 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
     )
     if not changed:
         raise errors.InvalidToken
+    accounts.drop_pending_email(user.id)
     sessions.end_all(user.id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
 

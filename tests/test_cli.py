@@ -65,6 +65,7 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     register(client, "other")
     left = (UserSession, DeniedSession, OutboxMail)
     spent = "sessions: {} removed\ndenylist: {} removed\ncounters: 0 removed\noutbox: {} removed\n"
+    spent += "pending_emails: 0 removed\nemail_changes: 0 removed\n"
     assert run("prune") == (spent.format(0, 0, 0), 0)
     assert [len(rows(app, model)) for model in left] == [1, 1, 1]
     for time, removed in (({"minutes": 2}, (0, 1, 0)), ({"days": 2}, (0, 0, 1))):

@@ -75,8 +75,11 @@ def operation_of(document, endpoint):
     return by_id[camel_case(endpoint.name.rpartition(".")[2])]
 
 
-# These ask for the current password, or for a picture.
-KNOWING_MORE = {"users.change_password", "users.delete_account", "users.upload_avatar"}
+# These ask for the current password, a code or a picture.
+KNOWING_MORE = {
+    *("users.change_password", "users.delete_account", "users.upload_avatar"),
+    *("users.request_email", "users.confirm_email"),
+}
 
 # What has the right shape reaches the database, and there are two; a few cases need only one.
 databases = pytest.mark.parametrize(

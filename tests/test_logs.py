@@ -269,9 +269,7 @@ def test_unexpected_error_is_one_json_object(failing):
 
 
 @on_one_database
-@pytest.mark.parametrize(
-    "endpoint", [each for each in API if each.name != "auth.options"], ids=str
-)
+@pytest.mark.parametrize("endpoint", [each for each in API if each.name != "auth.options"], ids=str)
 def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     away = make_app(database_url=CLOSED)
     log = Log()
@@ -280,12 +278,13 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     purposes = {
         "auth.reset_password": Purpose.PASSWORD_RESET,
         "auth.verify_email": Purpose.EMAIL_VERIFICATION,
+        "auth.undo_email_change": Purpose.EMAIL_UNDO,
     }
     body = endpoint.example if endpoint.operation.body else None
     if endpoint.name in purposes:
         purpose = purposes[endpoint.name]
         encode = components(app).tokens.encode
-        body["token"] = encode(purpose, auth.user.id, **times, bound="x")
+        body["token"] = encode(purpose, auth.user.id, **times, bound="x", change="x")
     elif endpoint.name == "auth.refresh":
         body["refreshToken"] = auth.refresh
     for path in endpoint.paths:

@@ -1,6 +1,7 @@
 """The change of a password and the deletion of an account, by their owner."""
 
 import pytest
+from endpoints import UNKNOWN_ID
 from helpers import (
     assert_ended,
     connections_held,
@@ -14,10 +15,11 @@ from helpers import (
 )
 from sqlalchemy import String, Text, cast, select, update
 
+from core import clock
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import db
-from models import Avatar, Course, User, UserSession
+from models import Avatar, Course, EmailChange, OutboxMail, User, UserSession
 from services import sessions
 
 NEW_PASSWORD = "seven green lamps by the door"
@@ -198,6 +200,11 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
         success(client.put(f"{base}/{path}", json=body, headers=teacher), 201)
     with app.app_context(), transaction() as session:
         session.add(Avatar(user_id=user.id, picture=user.id.encode()))
+        change = {"id": UNKNOWN_ID, "user_id": user.id, "old_email": "old-vanishing@example.org"}
+        session.add(EmailChange(**change, changed_at=clock.utcnow()))
+        session.add(OutboxMail(kind="email_changed", address=user.email, about=UNKNOWN_ID))
+    body = {"newEmail": "new-vanishing@example.org", "password": user.password}
+    success(client.post("/api/users/email", json=body, headers=tokens.headers))
     client.put("/api/users/password", json={}, headers=tokens.headers)
     client.post("/api/auth/forgot-password", json={"email": user.email})
     client.post("/api/auth/resend-verification", json={"email": user.email})

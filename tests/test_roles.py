@@ -29,6 +29,7 @@ LEAST_CALLER = {
         POST /api/auth/reset-password
         POST /api/auth/verify-email
         POST /api/auth/resend-verification
+        POST /api/auth/undo-email-change
         GET /api/auth/options
         GET /healthz
         GET /readyz
@@ -49,6 +50,11 @@ LEAST_CALLER = {
         GET /api/users/progress
         GET /api/users/certificates
         PUT /api/users/password
+        GET /api/users/email
+        POST /api/users/email
+        DELETE /api/users/email
+        POST /api/users/email/confirm
+        PUT /api/users/username
         DELETE /api/users/account
     """,
     "instructor": """

@@ -42,7 +42,10 @@ class UserId(BaseConverter):
     Without it, a wrong method on one of those would be read as a call about a user.
     """
 
-    regex = r"(?!(?:profile|avatar|settings|progress|certificates|password|account)\Z)[^/]+"
+    regex = (
+        r"(?!(?:profile|avatar|settings|progress|certificates|password|account"
+        r"|email|username|export)\Z)[^/]+"
+    )
 
 
 class AnyId(BaseConverter):

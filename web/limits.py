@@ -46,7 +46,7 @@ class By(Enum):
     IP = "client IP"
     ACCOUNT = "account"  # that of the e-mail address in the body, else the caller's
     ACCOUNT_AND_IP = "account and client IP"
-    CALLER = "admin or service key"
+    CALLER = "caller"  # a user, or a service key
 
 
 class Counts(Enum):
@@ -56,6 +56,7 @@ class Counts(Enum):
     ALSO_INVALID = auto()  # those whose body is refused too
     FAILED_LOGINS = auto()
     SUCCESSES = auto()
+    RIGHT_PASSWORDS = auto()
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,11 @@ def _settle(counters: list[_Counter], error: Exception | None) -> None:
                 limiter.hit(*counter.wrong)
             elif counts is Counts.FAILED_LOGINS and by is By.ACCOUNT_AND_IP and not fault:
                 counter.clear()  # the password was right, even if the account may not log in
-            elif counts is Counts.FAILED_LOGINS or (counts is Counts.SUCCESSES and error):
+            elif (
+                counts is Counts.FAILED_LOGINS
+                or (counts is Counts.SUCCESSES and error)
+                or (counts is Counts.RIGHT_PASSWORDS and wrong)
+            ):
                 limiter.take_back(*counter.calls)
 
 

@@ -7,14 +7,22 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from helpers import rows, soon
+from helpers import crowd, rows, soon
 from real_service import PATIENCE, finish, free_port, production, python
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
 from database import transaction
 from extensions import components
-from models import Counter, DeniedSession, OutboxMail, UserSession
+from models import (
+    Counter,
+    DeniedSession,
+    EmailChange,
+    OutboxMail,
+    PendingEmail,
+    User,
+    UserSession,
+)
 from services import background, outbox, pruning
 from services.letters import MailKind
 
@@ -218,6 +226,8 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
 
 def fill(app, user, now, spent, alive):
     day = timedelta(days=1)
+    crowd(app, spent + alive)  # of pending changes, each user has one
+    owners = (row.id for row in rows(app, User) if row.id != user.id)
 
     def spent_until(count, offset):
         for n in range(count):
@@ -237,14 +247,23 @@ def fill(app, user, now, spent, alive):
             yield OutboxMail(
                 kind="password_changed", address=STUDENT, created_at=now - mail_age, due_at=now
             )
+            id_ = next(owners)
+            yield PendingEmail(
+                id=id_, user_id=id_, new_email=STUDENT, expires_at=now + offset, tries=0
+            )
+            changed_at = now - 7 * day + offset
+            yield EmailChange(id=id_, user_id=id_, old_email=STUDENT, changed_at=changed_at)
 
     with app.app_context(), transaction() as session:
         session.add_all(spent_until(spent, timedelta(seconds=-1)))
         session.add_all(spent_until(alive, timedelta(seconds=60)))
 
 
+PRUNED = (UserSession, DeniedSession, Counter, OutboxMail, PendingEmail, EmailChange)
+
+
 def left(app):
-    return [len(rows(app, table)) for table in (UserSession, DeniedSession, Counter, OutboxMail)]
+    return [len(rows(app, table)) for table in PRUNED]
 
 
 def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, monkeypatch):
@@ -252,10 +271,10 @@ def test_spent_rows_are_removed_in_batches_and_live_ones_stay(app, make_user, mo
     now = core_clock.utcnow()
     fill(app, make_user(), now, spent=7, alive=2)
     with app.app_context():
-        names = ("sessions", "denylist", "counters", "outbox")
+        names = {table.__tablename__ for table in PRUNED}
         assert pruning.prune(now) == dict.fromkeys(names, 7)
         assert set(pruning.prune(now).values()) == {0}
-    assert left(app) == [2, 2, 2, 2]
+    assert left(app) == [2] * len(PRUNED)
 
 
 def test_pruning_stops_when_told(app, make_user):
@@ -263,7 +282,7 @@ def test_pruning_stops_when_told(app, make_user):
     fill(app, make_user(), now, spent=2, alive=0)
     with app.app_context():
         pruning.prune(now, stopping=lambda: True)
-    assert left(app) == [2, 2, 2, 2]
+    assert left(app) == [2] * len(PRUNED)
 
 
 @pytest.mark.usefixtures("polls_at_once")
@@ -271,4 +290,4 @@ def test_thread_prunes_by_itself(app, make_user, monkeypatch, request):
     monkeypatch.setattr(outbox, "deliver_due", lambda stopping: outbox.Tally())
     fill(app, make_user(), core_clock.utcnow(), spent=1, alive=1)
     request.getfixturevalue("thread")
-    soon(lambda: left(app) == [1, 1, 1, 1])
+    soon(lambda: left(app) == [1] * len(PRUNED))

@@ -32,6 +32,7 @@ class FakeApi:
         return {
             "reset-password": self._reset,
             "verify-email": self._verify,
+            "undo-email-change": self._verify,
             "forgot-password": self._mail,
             "resend-verification": self._mail,
         }[name](body)

@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 from config import Settings
 from extensions import components
 
-PAGES = ["/reset-password", "/verify-email", "/docs"]
-TOKEN_PAGES = PAGES[:2]
+PAGES = ["/reset-password", "/verify-email", "/undo-email-change", "/docs"]
+TOKEN_PAGES = PAGES[:3]
 
 
 class Visitor(FlaskClient):

@@ -36,7 +36,7 @@ def test_a_reset_link_leads_to_the_new_password(page, base_url, fake_api):
     ]
 
 
-@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+@pytest.mark.parametrize("path", ["reset-password", "verify-email", "undo-email-change"])
 def test_the_token_leaves_the_address_and_the_history(page, base_url, path):
     page.goto(f"{base_url}/docs")
     open_link(page, base_url, path)
@@ -48,7 +48,7 @@ def test_the_token_leaves_the_address_and_the_history(page, base_url, path):
     assert page.url == f"{base_url}/{path}"
 
 
-@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+@pytest.mark.parametrize("path", ["reset-password", "verify-email", "undo-email-change"])
 def test_no_request_carries_the_token_in_its_address_or_referrer(
     page, base_url, site_app, fake_api, path
 ):
@@ -107,7 +107,11 @@ def test_a_password_can_be_looked_at(page, base_url):
 
 @pytest.mark.parametrize(
     ("path", "call"),
-    [("reset-password", "forgot-password"), ("verify-email", "resend-verification")],
+    [
+        ("reset-password", "forgot-password"),
+        ("verify-email", "resend-verification"),
+        ("undo-email-change", "forgot-password"),
+    ],
 )
 def test_a_dead_link_offers_a_new_one(page, base_url, fake_api, path, call):
     open_link(page, base_url, path)
@@ -124,7 +128,7 @@ def test_a_dead_link_offers_a_new_one(page, base_url, fake_api, path, call):
     assert fake_api.requests[-1] == (call, {"email": "lee@example.org"})
 
 
-@pytest.mark.parametrize("path", ["reset-password", "verify-email"])
+@pytest.mark.parametrize("path", ["reset-password", "verify-email", "undo-email-change"])
 @pytest.mark.parametrize("fragment", ["", "#", "#token=", "#other=1"])
 def test_a_page_without_a_token_offers_a_new_link(page, base_url, path, fragment):
     page.goto(f"{base_url}/{path}{fragment}")
@@ -151,6 +155,21 @@ def test_an_address_is_confirmed_only_by_the_button(page, base_url, fake_api):
     expect(page.get_by_role("heading", name="Your e-mail address is confirmed")).to_be_focused()
     assert fake_api.verified
     assert fake_api.requests == [("verify-email", {"token": "T.1-x_y"})]
+
+
+def test_an_address_is_restored_only_by_the_button(page, base_url, fake_api):
+    fake_api.live_tokens.add("T.1-x_y")
+    open_link(page, base_url, "undo-email-change")
+    page.wait_for_load_state("networkidle")
+    assert fake_api.requests == []
+
+    fake_api.instead = bad("email_taken", "Your account was deactivated.", 409)
+    page.get_by_role("button", name="Restore my e-mail address").click()
+    expect(page.get_by_role("alert")).to_have_text("Your account was deactivated.")
+    fake_api.instead = None
+    page.get_by_role("button", name="Restore my e-mail address").click()
+    expect(page.get_by_role("heading", name="Your e-mail address is restored")).to_be_focused()
+    assert fake_api.requests[-1] == ("undo-email-change", {"token": "T.1-x_y"})
 
 
 def test_a_refused_e_mail_address_is_named_beside_its_field(page, base_url, fake_api):

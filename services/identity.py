@@ -1,0 +1,182 @@
+"""Changes of the e-mail address and of the username.
+
+A code proves the new e-mail address; the old one gets a link that undoes the change. Who receives
+the mail to a mistyped address can do nothing with a code.
+"""
+
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Row, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+import errors
+from core import codes, ids, passwords
+from core.tokens import Purpose, TokenExpired, TokenInvalid
+from database import change, change_one, insert_into, one_statement, reading
+from extensions import db, settings, tokens
+from models import EmailChange, PendingEmail, User, UserRow
+from services import accounts, links, outbox, profiles, sessions
+from services.letters import MailKind
+
+MAX_TRIES = 5
+_NO_CHANGE = "No change of your e-mail address waits for this code. Ask for the change again."
+_PENDING = PendingEmail.__table__
+
+
+def pending(user_id: str, *, now: datetime) -> dict[str, object]:
+    """Return the address that waits for its code, and until when; "" and None if there is none."""
+    query = select(_PENDING.c.new_email, _PENDING.c.expires_at)
+    with reading() as connection:
+        found = connection.execute(
+            query.where(_PENDING.c.user_id == user_id, _PENDING.c.expires_at > now)
+        ).one_or_none()
+    new_email, until = found or ("", None)
+    return {"pending_email": new_email, "pending_until": until}
+
+
+def request_email(
+    user: UserRow, new_email: str, *, session_id: str, send: bool, now: datetime
+) -> dict[str, object]:
+    """Store the change that a confirmed password allows, instead of an earlier one, and `send` its
+    code. Return what `pending` does.
+
+    Raises EmailTaken; and WrongPassword or TokenRevoked if the account or the session has changed
+    meanwhile.
+    """
+    same = select(User.id).where(User.id == user.id, *accounts.unchanged(user, session_id))
+    if db.session.scalar(same.with_for_update(key_share=True)) is None:
+        raise accounts.changed_meanwhile(user, session_id)
+    if db.session.scalar(select(User.id).where(User.email == new_email)):
+        raise _taken("newEmail")
+    until, id_ = now + links.CODE_LIFE, ids.new_row_id()
+    values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
+    insert = insert_into(_PENDING).values(user_id=user.id, **values)
+    db.session.execute(insert.on_conflict_do_update(index_elements=["user_id"], set_=values))
+    if send:
+        outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, about=id_)
+    return {"pending_email": new_email, "pending_until": until}
+
+
+def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
+    """Return the pending change that this code confirms.
+
+    Commits by itself, before the code is compared, so that parallel tries are all counted. Raises
+    InvalidToken if nothing is pending or too many codes were wrong, and WrongCode.
+    """
+    counted = (
+        update(_PENDING)
+        .where(_PENDING.c.user_id == user_id, _PENDING.c.expires_at > now)
+        .where(_PENDING.c.tries < MAX_TRIES)
+        .values(tries=_PENDING.c.tries + 1)
+        .returning(_PENDING.c.id, _PENDING.c.new_email)
+    )
+    with one_statement() as connection:
+        found = connection.execute(counted).one_or_none()
+    if found is None:
+        raise errors.InvalidToken(_NO_CHANGE)
+    if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
+        raise errors.WrongCode(fields={"code": [errors.WrongCode.message]})
+    return found
+
+
+def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) -> None:
+    """Change the e-mail address to the proven one, end the other sessions and notify the old one.
+
+    Raises EmailTaken; and InvalidToken if the account, the session or the pending change is not
+    what it was when the code was tried.
+    """
+    unchanged = (User.email == user.email, *accounts.unchanged(user, session_id))
+    try:
+        changed = profiles.store(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
+    except IntegrityError:
+        raise _taken("code") from None
+    # A change that has replaced the proven one has a code that was not seen.
+    if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
+        raise errors.InvalidToken(_NO_CHANGE)
+    sessions.end_all(user.id, keep=session_id)
+    outbox.withdraw(user.email)
+    done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
+    db.session.add(done)
+    if user.email_verified_at:
+        about, language = proven.id, user.language
+        outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
+
+
+def undo(token: str, *, now: datetime) -> tuple[str, bool]:
+    """Restore an old address and remove the password; return the user's id and True.
+
+    Return False if another account has the address by now: then this account is deactivated, even
+    if it is that of the last admin, because a thief must not keep it. Raises InvalidToken.
+    """
+    try:
+        claims = tokens.decode(Purpose.EMAIL_UNDO, token)
+    except (TokenInvalid, TokenExpired):
+        raise errors.InvalidToken from None
+    user = _lock(claims["sub"])
+    changes = delete(EmailChange).where(EmailChange.user_id == claims["sub"])
+    this = changes.where(EmailChange.id == claims["change"])
+    undone = change_one(this.returning(EmailChange.old_email))
+    if user is None or undone is None:
+        raise errors.InvalidToken
+    change(changes.where(EmailChange.id > claims["change"]))
+    accounts.drop_pending_email(user.id)
+    shut = {"password_hash": passwords.unusable(), "password_version": user.password_version + 1}
+    try:
+        with db.session.begin_nested():
+            profiles.store(user.id, email=undone.old_email, email_verified_at=now, **shut)
+        restored = True
+    except IntegrityError:
+        profiles.store(user.id, is_active=False, **shut)
+        restored = False
+    sessions.end_all(user.id)
+    outbox.withdraw(user.email)
+    if restored:
+        outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
+    return user.id, restored
+
+
+def set_email(user_id: str, new_email: str, *, now: datetime) -> None:
+    """Change an address that an operator vouches for, and end all sessions.
+
+    Links that undo earlier changes stop working: they could take the account away again. Raises
+    UserNotFound and EmailTaken.
+    """
+    user = _lock(user_id)
+    if user is None:
+        raise errors.UserNotFound
+    try:
+        profiles.store(user_id, email=new_email, email_verified_at=now)
+    except IntegrityError:
+        raise _taken("email") from None
+    accounts.drop_pending_email(user_id)
+    change(delete(EmailChange).where(EmailChange.user_id == user_id))
+    sessions.end_all(user_id)
+    outbox.withdraw(user.email)
+
+
+def rename(user: UserRow, username: str) -> UserRow:
+    """Change the username and notify the user; return the whole row.
+
+    Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
+    """
+    names = {"username": username, "username_key": username.lower()}
+    try:
+        renamed = profiles.store(user.id, User.is_active, **names)
+    except IntegrityError:
+        reason = errors.UsernameTaken.message
+        raise errors.UsernameTaken(fields={"username": [reason]}) from None
+    if renamed is None:
+        raise errors.TokenRevoked
+    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email)
+    return renamed
+
+
+def _lock(user_id: str) -> UserRow | None:
+    # Before any other row of the user, as a deletion does; the fixed order prevents deadlocks.
+    query = select(User.__table__).where(User.id == user_id).with_for_update()
+    return cast("UserRow | None", db.session.execute(query).one_or_none())
+
+
+def _taken(field: str) -> errors.EmailTaken:
+    return errors.EmailTaken(fields={field: [errors.EmailTaken.message]})

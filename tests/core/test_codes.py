@@ -1,0 +1,57 @@
+"""The code that proves a new e-mail address."""
+
+import pytest
+
+from core import codes
+
+# The vector of the specification.
+SECRET = "test vector one, 32 bytes or more!"
+CHANGE = "01234567-89ab-7cde-8f01-23456789abcd"
+ADDRESS = "new@example.org"
+CODE = "ZYSX-5966"
+
+
+def is_right(typed, *, secrets=(SECRET,), change=CHANGE, address=ADDRESS):
+    return codes.is_right(typed, secrets, change, address)
+
+
+def test_code_is_the_one_of_the_vector():
+    assert codes.make(SECRET, CHANGE, ADDRESS) == CODE
+
+
+@pytest.mark.parametrize("typed", [CODE, "zysx5966", " zY-Sx 59-66 ", "ZYSX5966"])
+def test_code_is_read_whatever_its_case_and_hyphens(typed):
+    assert is_right(typed)
+
+
+def test_letters_that_look_like_digits_are_read_as_those():
+    change = next(
+        f"{number}"
+        for number in range(10_000)
+        if {"0", "1"} <= {*codes.make(SECRET, f"{number}", "a")}
+    )
+    code = codes.make(SECRET, change, "a")
+    for zero, one in ("OI", "oi", "OL", "ol"):
+        typed = code.replace("0", zero).replace("1", one)
+        assert typed != code
+        assert is_right(typed, change=change, address="a")
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "-", "ZYSX-5967", "ZYSX-596", "ZYSX-59666", "ZYSX-5966\u0660", "\U0001f600" * 8]
+)
+def test_any_other_text_is_wrong(typed):
+    assert not is_right(typed)
+
+
+def test_code_is_bound_to_key_change_and_address():
+    assert not is_right(CODE, secrets=(SECRET + "x",))
+    assert not is_right(CODE, change=CHANGE[:-1] + "e")
+    assert not is_right(CODE, address="new@example.com")
+    # No part may move from one field into the next.
+    assert codes.make(SECRET, "a", "bc") != codes.make(SECRET, "ab", "c")
+
+
+def test_every_key_is_accepted():
+    assert is_right(CODE, secrets=("newest", SECRET))
+    assert is_right(CODE, secrets=("newest", "older", SECRET))

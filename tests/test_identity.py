@@ -1,0 +1,802 @@
+"""A new e-mail address, proven by a code; the link that takes it back; a new username."""
+
+import re
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from helpers import (
+    PASSWORD,
+    Log,
+    assert_ended,
+    failure,
+    login,
+    on_one_database,
+    race,
+    registration,
+    rows,
+    stored,
+    success,
+    token_in,
+    verify,
+)
+from sqlalchemy import update
+
+from core import ids
+from core.clock import parse_rfc3339
+from core.tokens import Purpose
+from database import transaction
+from extensions import components
+from models import EmailChange, OutboxMail, PendingEmail, User
+
+OLD = "student@example.org"
+NEW = "new@example.org"
+NEW_PASSWORD = "Kettle-Purple-Rain-19"
+NOTHING = {"pendingEmail": "", "pendingUntil": None}
+
+
+@pytest.fixture
+def user(make_user, clock):
+    return make_user(email_verified_at=clock.utcnow())
+
+
+@pytest.fixture
+def auth(user, log_in):
+    """Its address is verified, other than that of the usual user."""
+    return SimpleNamespace(user=user, **vars(log_in(user)))
+
+
+@pytest.fixture
+def ask(client, auth):
+    def ask(new=NEW, password=PASSWORD, headers=None, app=None):
+        body = {"newEmail": new, "password": password}
+        caller = app.test_client() if app else client
+        return caller.post("/api/users/email", json=body, headers=headers or auth.headers)
+
+    return ask
+
+
+@pytest.fixture
+def confirm(client, auth):
+    def confirm(code, headers=None, app=None):
+        caller = app.test_client() if app else client
+        path = "/api/users/email/confirm"
+        return caller.post(path, json={"code": code}, headers=headers or auth.headers)
+
+    return confirm
+
+
+@pytest.fixture
+def ask_code(ask, outbox):
+    """Ask for another address; return the code that it was sent."""
+
+    def ask_code(new=NEW, headers=None):
+        success(ask(new, headers=headers))
+        (mail,) = (mail for mail in outbox.deliver() if mail["To"] == new)
+        return code_in(mail)
+
+    return ask_code
+
+
+@pytest.fixture
+def move(ask_code, confirm, outbox):
+    """Change the address; return the token of the link that undoes it."""
+
+    def move(new=NEW, headers=None):
+        success(confirm(ask_code(new, headers), headers))
+        (mail,) = outbox.deliver()
+        return token_in(mail)
+
+    return move
+
+
+@pytest.fixture
+def undo(client):
+    def undo(token, app=None):
+        caller = app.test_client() if app else client
+        return caller.post("/api/auth/undo-email-change", json={"token": token})
+
+    return undo
+
+
+@pytest.fixture
+def state(client, auth):
+    return lambda: success(client.get("/api/users/email", headers=auth.headers))
+
+
+@pytest.fixture
+def rename(client, auth):
+    def rename(username, headers=None, app=None):
+        caller, body = app.test_client() if app else client, {"username": username}
+        return caller.put("/api/users/username", json=body, headers=headers or auth.headers)
+
+    return rename
+
+
+def code_in(mail):
+    (code,) = re.findall("^[0-9A-Z]{4}-[0-9A-Z]{4}$", mail.get_body(("plain",)).get_content(), re.M)
+    return code
+
+
+def wrong(code):
+    return code[:-1] + ("0" if code[-1] != "0" else "2")
+
+
+def forgot(client, email):
+    return client.post("/api/auth/forgot-password", json={"email": email})
+
+
+def set_user(app, user, **values):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.id == user.id).values(**values))
+
+
+def kinds(mails):
+    return [(str(mail["Subject"]), str(mail["To"])) for mail in mails]
+
+
+# The change
+
+
+def test_address_changes_with_the_code_that_was_sent_to_it(
+    app, client, auth, log_in, ask, confirm, state, outbox, clock, make_user
+):
+    other, admin = log_in(auth.user), log_in(make_user("head", role="admin"))
+    data = success(ask("New@Example.org"))
+    left = parse_rfc3339(data["pendingUntil"]) - clock.utcnow()
+    assert timedelta(hours=23, minutes=59) < left <= timedelta(hours=24)
+    assert data == {"pendingEmail": NEW, "pendingUntil": data["pendingUntil"]}
+    assert state() == {"email": OLD, "emailVerified": True, **data}
+    assert outbox.waiting() == [("email_change_code", NEW)]
+    success(verify(client, other))
+    success(login(client, OLD))
+    failure(login(client, NEW), 401, "invalid_credentials")
+
+    (mail,) = outbox.deliver()
+    assert success(confirm(code_in(mail))) == {"email": NEW}
+    assert state() == {"email": NEW, "emailVerified": True, **NOTHING}
+    assert_ended(client, other)
+    profile = success(client.get("/api/users/profile", headers=auth.headers))
+    assert (profile["email"], profile["emailVerified"]) == (NEW, True)
+    failure(login(client, OLD), 401, "invalid_credentials")
+    success(login(client, NEW))
+    admin = log_in(SimpleNamespace(email="head@example.org", password=PASSWORD))
+    for search, total in ((NEW, 1), (OLD, 0)):
+        found = client.get(f"/api/users?search={search}", headers=admin.headers)
+        assert success(found)["total"] == total
+    assert kinds(outbox.deliver()) == [("Your e-mail address was changed", OLD)]
+    assert rows(app, PendingEmail) == []
+
+
+def test_unverified_address_becomes_a_verified_one_and_the_old_one_gets_no_link(
+    app, auth, ask_code, confirm, state, outbox
+):
+    set_user(app, auth.user, email_verified_at=None)
+    success(confirm(ask_code()))
+    assert state() == {"email": NEW, "emailVerified": True, **NOTHING}
+    assert outbox.waiting() == []
+
+
+def test_wrong_password_reveals_and_changes_nothing(ask, state, make_user, make_app, outbox):
+    make_user("other")
+    app = make_app(registration_domains=("school.example",))
+    for new in (NEW, "other@example.org", OLD):
+        found = failure(ask(new, "wrong", app=app), 400, "wrong_password")
+        assert found.keys() == {"password"}
+    assert state()["pendingEmail"] == ""
+    assert outbox.waiting() == []
+
+
+@pytest.mark.parametrize("taken", ["Other@example.org", OLD])
+def test_taken_address_is_refused_also_the_own_one(ask, state, make_user, outbox, taken):
+    make_user("other")
+    assert failure(ask(taken), 409, "email_taken").keys() == {"newEmail"}
+    assert state()["pendingEmail"] == ""
+    assert outbox.waiting() == []
+
+
+def test_new_address_obeys_the_list_of_domains(make_app, ask):
+    app = make_app(registration_domains=("school.example",))
+    assert failure(ask(app=app), 400, "invalid_request").keys() == {"newEmail"}
+    success(ask("me@school.example", app=app))
+
+
+@on_one_database
+@pytest.mark.parametrize("new", ["", "x", "a@b@c.org", None, 1])
+def test_malformed_address_is_refused(ask, new):
+    assert failure(ask(new), 400, "invalid_request").keys() == {"newEmail"}
+
+
+def test_later_request_replaces_the_earlier_one(app, ask, ask_code, confirm, state, outbox):
+    first = ask_code("first@example.org")
+    second = ask_code("second@example.org")
+    failure(confirm(first), 400, "wrong_code")
+    assert success(confirm(second)) == {"email": "second@example.org"}
+    assert len(rows(app, EmailChange)) == 1
+
+
+def test_code_that_waits_is_not_sent_after_another_request(ask, outbox):
+    success(ask("first@example.org"))
+    success(ask("second@example.org"))
+    assert [to for _, to in kinds(outbox.deliver())] == ["second@example.org"]
+
+
+def test_dropped_change_cannot_be_confirmed(client, auth, ask, ask_code, confirm, state, outbox):
+    code = ask_code()
+    for _ in range(2):
+        assert success(client.delete("/api/users/email", headers=auth.headers)) == {}
+    assert state() == {"email": OLD, "emailVerified": True, **NOTHING}
+    failure(confirm(code), 400, "invalid_token")
+    success(ask())
+    success(client.delete("/api/users/email", headers=auth.headers))
+    assert outbox.deliver() == []
+
+
+def test_changed_password_allows_no_address_that_the_old_one_asked_for(
+    client, auth, ask_code, confirm, outbox, log_in
+):
+    code = ask_code()
+    body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+    success(client.put("/api/users/password", json=body, headers=auth.headers))
+    failure(confirm(code), 400, "invalid_token")
+    outbox.deliver()
+
+    auth.user.password = NEW_PASSWORD
+    success(login(client, auth.user))
+    body = {"newEmail": NEW, "password": NEW_PASSWORD}
+    success(client.post("/api/users/email", json=body, headers=auth.headers))
+    code = code_in(*outbox.deliver())
+    success(forgot(client, OLD))
+    body = {"token": outbox.deliver_token(), "newPassword": PASSWORD}
+    success(client.post("/api/auth/reset-password", json=body))
+    auth.user.password = PASSWORD
+    failure(confirm(code, log_in(auth.user).headers), 400, "invalid_token")
+
+
+def test_change_ends_after_a_day(client, ask_code, confirm, log_in, auth, clock):
+    code = ask_code()
+    clock.move(hours=24)
+    headers = log_in(auth.user).headers
+    pending = success(client.get("/api/users/email", headers=headers))
+    assert pending == {"email": OLD, "emailVerified": True, **NOTHING}
+    failure(confirm(code, headers), 400, "invalid_token")
+
+
+def test_fifth_try_may_be_right(ask_code, confirm):
+    code = ask_code()
+    for _ in range(4):
+        assert failure(confirm(wrong(code)), 400, "wrong_code").keys() == {"code"}
+    success(confirm(code.lower().replace("-", " ")))
+
+
+def test_sixth_try_is_never_right_until_the_next_request(ask_code, confirm, state):
+    code = ask_code()
+    for _ in range(5):
+        failure(confirm(wrong(code)), 400, "wrong_code")
+    failure(confirm(code), 400, "invalid_token")
+    assert state()["email"] == OLD
+    success(confirm(ask_code()))
+
+
+def test_parallel_wrong_codes_are_all_counted(app, ask_code, confirm):
+    code = ask_code()
+    statuses = race(lambda n: confirm(wrong(code), app=app).get_json()["error"]["code"])
+    assert statuses.count("wrong_code") == 5
+    assert statuses.count("invalid_token") == len(statuses) - 5
+    failure(confirm(code), 400, "invalid_token")
+
+
+def test_code_of_another_user_is_wrong(make_user, log_in, ask_code, confirm):
+    other = log_in(make_user("other")).headers
+    code = ask_code()
+    ask_code(headers=other)
+    failure(confirm(code, other), 400, "wrong_code")
+
+
+def test_code_made_with_an_older_key_is_accepted(make_app, ask_code, confirm):
+    code = ask_code()
+    secret = components(make_app()).settings.secret_key
+    app = make_app(
+        secret_key="another key for the tests, just as long", secret_key_fallbacks=(secret,)
+    )
+    success(confirm(code, app=app))
+
+
+def test_no_code_is_stored(app, ask_code):
+    code = ask_code().replace("-", "")
+    (row,) = rows(app, PendingEmail)
+    assert code not in str(row).replace("-", "").upper()
+
+
+def test_links_for_the_old_address_die_with_it(app, client, move, outbox, clock):
+    success(forgot(client, OLD))
+    token = outbox.deliver_token()
+    success(forgot(client, OLD))
+    success(client.post("/api/auth/resend-verification", json={"email": OLD}))
+    with app.app_context(), transaction() as session:  # they wait until after the change
+        later = clock.utcnow() + timedelta(hours=1)
+        session.execute(update(OutboxMail).values(due_at=later))
+    move()
+    assert outbox.waiting() == []
+    body = {"token": token, "newPassword": NEW_PASSWORD}
+    failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
+
+
+def test_waiting_notices_still_go_to_the_old_address(ask_code, confirm, rename, outbox):
+    code = ask_code()
+    success(rename("renamed"))
+    success(confirm(code))
+    assert outbox.waiting() == [("username_changed", OLD), ("email_changed", OLD)]
+
+
+# What happens meanwhile
+
+
+def test_password_that_changes_during_the_hash_asks_for_nothing(
+    app, auth, ask, state, during_the_hash
+):
+    during_the_hash(lambda: set_user(app, auth.user, password_version=2))
+    failure(ask(), 400, "wrong_password")
+    assert state()["pendingEmail"] == ""
+
+
+def test_session_that_ends_during_the_hash_asks_for_nothing(
+    app, client, auth, ask, during_the_hash
+):
+    during_the_hash(lambda: client.post("/api/auth/logout", headers=auth.headers))
+    failure(ask(), 401, "token_revoked")
+    assert rows(app, PendingEmail) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"password_version": 2}, {"is_active": False}, {"email": "moved@example.org"}],
+    ids=str,
+)
+def test_account_that_changes_while_the_code_is_compared_keeps_its_address(
+    app, auth, ask_code, confirm, outbox, monkeypatch, changes
+):
+    code = ask_code()
+
+    def compare(*_):
+        set_user(app, auth.user, **changes)
+        return True
+
+    monkeypatch.setattr("core.codes.is_right", compare)
+    failure(confirm(code), 400, "invalid_token")
+    assert stored(app, auth.user).email == changes.get("email", OLD)
+    assert (rows(app, EmailChange), outbox.waiting()) == ([], [])
+
+
+def test_session_that_ends_while_the_code_is_compared_changes_nothing(
+    app, client, auth, ask_code, confirm, monkeypatch
+):
+    code = ask_code()
+
+    def compare(*_):
+        client.post("/api/auth/logout", headers=auth.headers)
+        return True
+
+    monkeypatch.setattr("core.codes.is_right", compare)
+    failure(confirm(code), 400, "invalid_token")
+    assert stored(app, auth.user).email == OLD
+
+
+def test_address_whose_code_was_not_seen_is_never_confirmed(
+    app, auth, ask, ask_code, confirm, monkeypatch
+):
+    code = ask_code("seen@example.org")
+
+    def compare(*_):
+        success(ask("unseen@example.org", app=app))
+        return True
+
+    monkeypatch.setattr("core.codes.is_right", compare)
+    failure(confirm(code), 400, "invalid_token")
+    assert stored(app, auth.user).email == OLD
+    assert rows(app, PendingEmail)[0].new_email == "unseen@example.org"
+
+
+def test_address_that_is_taken_meanwhile_stays_with_its_account(
+    app, client, auth, ask_code, confirm, outbox
+):
+    code = ask_code()
+    success(client.post("/api/auth/register", json=registration(email=NEW)), 201)
+    waiting = outbox.waiting()
+    assert failure(confirm(code), 409, "email_taken").keys() == {"code"}
+    assert stored(app, auth.user).email == OLD
+    assert outbox.waiting() == waiting
+    success(verify(client, auth))
+
+
+def test_of_many_uses_of_one_code_one_wins(app, client, auth, ask_code, confirm, outbox):
+    code = ask_code()
+    statuses = race(lambda _: confirm(code, app=app).status_code)
+    assert statuses.count(200) == 1
+    assert set(statuses) == {200, 400}
+    assert outbox.waiting() == [("email_changed", OLD)]
+    assert len(rows(app, EmailChange)) == 1
+    success(verify(client, auth))
+
+
+def test_of_two_users_who_prove_one_address_one_gets_it(app, make_user, log_in, ask_code, confirm):
+    users = [make_user(f"user{number}") for number in range(8)]
+    sessions = [log_in(user).headers for user in users]
+    codes = [ask_code(headers=headers) for headers in sessions]
+    statuses = race(lambda n: confirm(codes[n], sessions[n], app=app).status_code, 8)
+    assert sorted(statuses) == [200] + [409] * 7
+    (row,) = rows(app, User, email=NEW)
+    assert row.id == users[statuses.index(200)].id
+
+
+def test_requests_and_codes_at_once_confirm_only_what_was_seen(
+    app, auth, ask, ask_code, confirm, outbox
+):
+    code = ask_code("seen@example.org")
+
+    def act(number):
+        if number % 2:
+            return confirm(code, app=app).status_code
+        return ask(f"unseen{number}@example.org", app=app).status_code
+
+    statuses = race(act)
+    assert set(statuses) <= {200, 400, 409}
+    assert statuses[1::2].count(200) <= 1
+    email = stored(app, auth.user).email
+    assert email == ("seen@example.org" if 200 in statuses[1::2] else OLD)
+    assert len(rows(app, PendingEmail)) == 1
+
+
+# Undo
+
+
+def test_old_address_gets_the_account_back(
+    app, client, auth, ask, move, undo, log_in, outbox, make_user, user
+):
+    admin = log_in(make_user("head", role="admin")).headers
+    token = move()
+    hijacker = log_in(SimpleNamespace(email=NEW, password=PASSWORD))
+    success(ask("next@example.org"))
+    success(forgot(client, NEW))
+    assert success(undo(token)) == {}
+    assert ("password_reset", NEW) not in outbox.waiting()
+    for session in (auth, hijacker):
+        assert_ended(client, session)
+    row = stored(app, user)
+    assert (row.email, row.is_active) == (OLD, True)
+    assert row.email_verified_at
+    assert row.password_version == 2
+    for email in (OLD, NEW):
+        failure(login(client, email), 401, "invalid_credentials")
+    assert success(client.get(f"/api/users?search={OLD}", headers=admin))["total"] == 1
+    assert rows(app, PendingEmail) == rows(app, EmailChange) == []
+    # The codes and links of the hijacker are gone, and asking for one gains nothing.
+    success(forgot(client, NEW))
+    (mail,) = outbox.deliver()
+    assert kinds([mail]) == [("Choose a new password", OLD)]
+    body = {"token": token_in(mail), "newPassword": NEW_PASSWORD}
+    success(client.post("/api/auth/reset-password", json=body))
+    success(login(client, OLD, NEW_PASSWORD))
+    failure(undo(token), 400, "invalid_token")
+
+
+def test_undo_voids_later_changes_and_leaves_earlier_ones(app, client, auth, move, undo, outbox):
+    first, second, third = move("b@example.org"), move("c@example.org"), move("d@example.org")
+    success(undo(second))
+    assert stored(app, auth.user).email == "b@example.org"
+    for token in (second, third):
+        failure(undo(token), 400, "invalid_token")
+    success(undo(first))
+    assert stored(app, auth.user).email == OLD
+    failure(undo(first), 400, "invalid_token")
+
+
+def test_undo_link_of_a_void_change_is_not_sent(ask_code, confirm, move, undo, outbox):
+    token = move()
+    success(confirm(ask_code("next@example.org")))
+    assert outbox.waiting() == [("email_changed", NEW)]
+    success(undo(token))
+    assert kinds(outbox.deliver()) == [("Choose a new password", OLD)]
+
+
+def test_undo_works_for_a_week_after_the_change(app, auth, ask_code, confirm, undo, outbox, clock):
+    success(confirm(ask_code()))
+    clock.move(days=6)  # the mail server was down
+    token = outbox.deliver_token()
+    clock.move(hours=23, minutes=59)
+    other = components(app).tokens.encode(
+        Purpose.EMAIL_UNDO,
+        auth.user.id,
+        issued_at=clock.utcnow(),
+        expires_at=clock.utcnow(),
+        change=rows(app, EmailChange)[0].id,
+    )
+    failure(undo(other), 400, "invalid_token")
+    clock.move(minutes=1)
+    failure(undo(token), 400, "invalid_token")
+    clock.move(minutes=-1)
+    success(undo(token))
+
+
+def test_undo_token_of_one_account_does_nothing_to_another(app, auth, move, undo, make_user, clock):
+    token, other = move(), make_user("other")
+    encode, now = components(app).tokens.encode, clock.utcnow()
+    times = {"issued_at": now, "expires_at": now + timedelta(days=1)}
+    (done,) = rows(app, EmailChange)
+    for forged in (
+        encode(Purpose.EMAIL_UNDO, other.id, **times, change=done.id),
+        encode(Purpose.EMAIL_UNDO, auth.user.id, **times, change=ids.new_row_id()),
+        encode(Purpose.EMAIL_VERIFICATION, auth.user.id, **times, change=done.id, bound="x"),
+        token[:-2],
+    ):
+        failure(undo(forged), 400, "invalid_token")
+    assert stored(app, auth.user).email == NEW
+    assert stored(app, other).email == "other@example.org"
+    success(undo(token))
+
+
+def test_undo_when_somebody_else_has_the_old_address_closes_the_account(
+    app, client, auth, move, undo, log_in, outbox
+):
+    token = move()
+    hijacker = log_in(SimpleNamespace(email=NEW, password=PASSWORD))
+    success(client.post("/api/auth/register", json=registration(email=OLD)), 201)
+    outbox.deliver()
+    success(forgot(client, NEW))
+    failure(undo(token), 409, "email_taken")
+    row = stored(app, auth.user)
+    assert (row.email, row.is_active) == (NEW, False)
+    for session in (auth, hijacker):
+        assert_ended(client, session)
+    success(forgot(client, NEW))
+    assert outbox.deliver() == []
+    failure(login(client, NEW), 401, "invalid_credentials")
+    success(login(client, OLD))
+    failure(undo(token), 400, "invalid_token")
+
+
+def test_undo_closes_even_the_account_of_the_last_admin(app, client, auth, move, undo, run):
+    set_user(app, auth.user, role="admin")
+    token = move()
+    success(client.post("/api/auth/register", json=registration(email=OLD)), 201)
+    failure(undo(token), 409, "email_taken")
+    assert not stored(app, auth.user).is_active
+    # The operator helps.
+    assert run("users", "set-email", auth.user.id, "back@example.org")[1] == 0
+    assert run("users", "activate", auth.user.id)[1] == 0
+
+
+def test_undo_restores_an_inactive_account_and_does_not_reactivate_it(
+    app, client, auth, move, undo, outbox
+):
+    token = move()
+    set_user(app, auth.user, is_active=False)
+    success(undo(token))
+    row = stored(app, auth.user)
+    assert (row.email, row.is_active) == (OLD, False)
+    assert outbox.deliver() == []
+
+
+def test_of_many_uses_of_one_link_one_wins(app, move, undo, outbox):
+    token = move()
+    statuses = race(lambda _: undo(token, app=app).status_code)
+    assert statuses.count(200) == 1
+    assert set(statuses) == {200, 400}
+    assert outbox.waiting() == [("password_reset", OLD)]
+
+
+def test_undo_wins_against_a_second_change(app, client, auth, move, undo, ask_code, confirm):
+    token = move()
+    code = ask_code("next@example.org")
+
+    def act(number):
+        if number == 0:
+            return undo(token, app=app).status_code
+        return confirm(code, app=app).status_code
+
+    statuses = race(act, 8)
+    assert statuses[0] == 200
+    assert set(statuses) <= {200, 400, 401}
+    assert stored(app, auth.user).email == OLD
+    assert rows(app, PendingEmail) == rows(app, EmailChange) == []
+    assert_ended(client, auth)
+
+
+def test_changes_deletion_and_undo_at_once_are_no_server_error(
+    app, client, auth, move, undo, ask, ask_code, confirm, rename
+):
+    token = move()
+    code = ask_code("next@example.org")
+
+    def act(number):
+        caller = app.test_client()
+        if number == 0:
+            body = {"password": PASSWORD, "confirmation": "DELETE_MY_ACCOUNT"}
+            return caller.delete("/api/users/account", json=body, headers=auth.headers)
+        if number == 1:
+            return undo(token, app=app)
+        if number % 4 == 0:
+            return confirm(code, app=app)
+        if number % 4 == 1:
+            return ask(f"other{number}@example.org", app=app)
+        if number % 4 == 2:
+            return rename(f"renamed{number}", app=app)
+        return caller.delete("/api/users/email", headers=auth.headers)
+
+    assert {response.status_code for response in race(act)} <= {200, 400, 401}
+
+
+# The username
+
+
+def test_new_username_shows_everywhere_at_once(client, auth, rename, make_user, log_in, outbox):
+    other = log_in(make_user("head", role="admin")).headers
+    data = success(rename("Renamed"))
+    assert data == success(client.get("/api/users/profile", headers=auth.headers))
+    assert (data["username"], data["email"]) == ("Renamed", OLD)
+    public = success(client.get(f"/api/users/{auth.user.id}", headers=other))
+    assert public["username"] == "Renamed"
+    for query, total in (("search=renamed", 1), ("username=RENAMED", 1), ("username=student", 0)):
+        assert success(client.get(f"/api/users?{query}", headers=other))["total"] == total
+    assert kinds(outbox.deliver()) == [("Your username was changed", OLD)]
+    body = registration("student", email="second@example.org")
+    success(client.post("/api/auth/register", json=body), 201)
+
+
+def test_taken_username_is_refused_in_any_case(client, auth, rename, make_user, outbox):
+    make_user("other")
+    assert failure(rename("OTHER"), 409, "username_taken").keys() == {"username"}
+    assert success(client.get("/api/users/profile", headers=auth.headers))["username"] == "student"
+    assert outbox.waiting() == []
+
+
+def test_other_case_of_the_own_name_is_fine(rename, outbox):
+    assert success(rename("STUDENT"))["username"] == "STUDENT"
+    assert outbox.waiting() == [("username_changed", OLD)]
+
+
+def test_same_username_is_no_change(rename, outbox):
+    assert success(rename(" student "))["username"] == "student"
+    assert outbox.waiting() == []
+
+
+@on_one_database
+@pytest.mark.parametrize("username", ["", "ab", "a b", "_abc", "x" * 33, None, "a\u00e4bc"])
+def test_malformed_username_is_refused(rename, username):
+    assert failure(rename(username), 400, "invalid_request").keys() == {"username"}
+
+
+def test_of_two_users_who_want_one_name_one_gets_it(app, make_user, log_in, rename):
+    sessions = [log_in(make_user(f"user{number}")).headers for number in range(8)]
+    statuses = race(lambda n: rename(["wanted", "Wanted"][n % 2], sessions[n], app).status_code, 8)
+    assert sorted(statuses) == [200] + [409] * 7
+
+
+def test_new_name_and_new_address_at_once_are_both_found(app, auth, ask_code, confirm, rename):
+    code = ask_code()
+    race(lambda n: rename("renamed", app=app) if n else confirm(code, app=app), 2)
+    row = stored(app, auth.user)
+    assert row.search_key == f"renamed\n{NEW}\nfirst last"
+
+
+# flask users set-email
+
+
+def test_command_sets_an_address_and_ends_all_sessions(
+    app, client, auth, ask, move, undo, run, outbox
+):
+    earlier = move("hijacker@example.org")
+    success(ask())
+    success(forgot(client, "hijacker@example.org"))
+    printed, status = run("users", "set-email", "student", "Back@example.org")
+    assert status == 0
+    assert printed.endswith("student has the e-mail address back@example.org.\n")
+    row = stored(app, auth.user)
+    assert (row.email, row.search_key.split("\n")[1]) == ("back@example.org",) * 2
+    assert row.email_verified_at
+    assert_ended(client, auth)
+    success(login(client, "back@example.org"))
+    assert rows(app, PendingEmail) == []
+    assert outbox.waiting() == [("email_change_code", NEW)]
+    assert outbox.deliver() == []
+    # Else an address of the hijacker could take the account back.
+    failure(undo(earlier), 400, "invalid_token")
+
+
+def test_command_refuses_what_is_taken_unknown_or_malformed(app, auth, make_user, run):
+    make_user("other")
+    printed, status = run("users", "set-email", "student", "other@example.org")
+    assert (status, "already exists" in printed) == (1, True)
+    assert run("users", "set-email", "nobody", NEW)[1] == 1
+    assert run("users", "set-email", "student", "no address")[1] == 2
+    assert stored(app, auth.user).email == OLD
+
+
+# Limits and logs
+
+
+def test_sixth_request_with_the_right_password_is_refused(make_app, ask, make_user, log_in):
+    app = make_app(ratelimit_enabled=True)
+    make_user("other")
+    for _ in range(3):
+        failure(ask(password="wrong", app=app), 400, "wrong_password")
+    for new in ("other@example.org", OLD, NEW, NEW, "next@example.org"):
+        assert ask(new, app=app).status_code in (200, 409)
+    failure(ask(app=app), 429, "too_many_requests")
+
+
+def test_limits_of_a_user_stay_when_the_address_changes(make_app, ask, move, auth, run):
+    app = make_app(ratelimit_enabled=True)
+    for number in range(5):
+        success(ask(f"new{number}@example.org", app=app))
+    move("other@example.org")
+    failure(ask("last@example.org", app=app), 429, "too_many_requests")
+
+
+def test_wrong_passwords_count_as_guesses_at_the_callers_account(make_app, ask, user):
+    app = make_app(ratelimit_enabled=True)
+    for number in range(10):
+        failure(ask(f"new{number}@example.org", "wrong", app=app), 400, "wrong_password")
+    failure(ask(app=app), 429, "too_many_requests")
+    failure(login(app.test_client(), user), 429, "too_many_requests")
+
+
+def test_no_refusal_before_the_password_clears_the_count_of_guesses(make_app, ask):
+    app = make_app(ratelimit_enabled=True, registration_domains=("school.example",))
+    for _ in range(5):
+        for new in (OLD, NEW):
+            failure(ask(new, "wrong", app=app), 400, "wrong_password")
+    failure(ask("me@school.example", app=app), 429, "too_many_requests")
+
+
+def test_an_address_gets_three_codes_an_hour(app, make_app, make_user, log_in, ask, outbox):
+    limited = make_app(ratelimit_enabled=True)
+    sessions = [log_in(make_user(f"user{number}")).headers for number in range(4)]
+    for headers in sessions:
+        data = success(ask(headers=headers, app=limited))
+        assert data["pendingEmail"] == NEW
+    assert outbox.waiting() == [("email_change_code", NEW)] * 3
+
+
+def test_twenty_first_try_of_a_code_is_refused(make_app, ask_code, confirm):
+    app = make_app(ratelimit_enabled=True)
+    code = ask_code()
+    for number in range(20):
+        expected = "wrong_code" if number < 5 else "invalid_token"
+        failure(confirm(wrong(code), app=app), 400, expected)
+    failure(confirm(ask_code(), app=app), 429, "too_many_requests")
+
+
+def test_sixth_new_username_of_a_day_is_refused(make_app, rename, log_in, user, clock, make_user):
+    app = make_app(ratelimit_enabled=True)
+    make_user("taken")
+    for number in range(5):
+        success(rename(f"name{number}", app=app))
+        assert rename("taken", app=app).status_code == (409 if number < 4 else 429)
+    failure(rename("name5", app=app), 429, "too_many_requests")
+    clock.move(hours=24)
+    success(rename("name5", log_in(user).headers, app))
+
+
+def test_events_hold_no_address_no_code_and_no_link(
+    make_app, auth, ask, confirm, rename, undo, outbox, client
+):
+    app = make_app(log_format="json")
+    log = Log()
+    outbox._app = app
+    success(ask(app=app))
+    code = code_in(*outbox.deliver())
+    failure(confirm(wrong(code), app=app), 400, "wrong_code")
+    success(confirm(code, app=app))
+    success(rename("renamed", app=app))
+    token = token_in(outbox.deliver()[0])
+    success(undo(token, app=app))
+    text = log.text()
+    for secret in (NEW, OLD, code, code.replace("-", ""), token, token[-20:], "renamed"):
+        assert secret not in text
+    events = re.findall(r'"message":"(\w+)"', text)
+    wanted = ["email_change_requested", "email_changed", "username_changed", "email_change_undone"]
+    assert [event for event in events if event in wanted] == wanted
+    for event in wanted:
+        (line,) = (line for line in text.splitlines() if f'"message":"{event}"' in line)
+        assert f'"user":"{auth.user.id}"' in line
