@@ -21,6 +21,7 @@ from marshmallow import Schema, ValidationError
 
 import admin_schemas
 import errors
+import export_schemas
 import schemas
 from core import audit, clock
 from core.roles import Role
@@ -33,6 +34,7 @@ from models import ServiceKey, UserRow
 from services import (
     accounts,
     administration,
+    export,
     identity,
     invitations,
     links,
@@ -201,6 +203,17 @@ def delete_user(account: str, yes: bool) -> None:
         administration.delete(user.id)
     audit.log("account_deleted", user.id)
     click.echo(f"{user.username} is deleted.")
+
+
+@users.command("export")
+@_account
+@_plain_errors()
+def export_user(account: str) -> None:
+    """Print everything that is stored about ACCOUNT as JSON."""
+    user = administration.find(account)
+    data = export.collect(user, session_id="", now=clock.utcnow())
+    audit.log("data_exported", user.id)
+    click.echo(json.dumps(export_schemas.Export().dump(data), indent=2))
 
 
 @users.command("fake")

@@ -2,9 +2,10 @@
 
 from typing import BinaryIO
 
-from flask import Blueprint
+from flask import Blueprint, Response, after_this_request
 
 import errors
+import export_schemas
 import schemas
 from core import audit, clock
 from core.images import PictureInvalid
@@ -12,7 +13,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, identity, learning, profiles
+from services import accounts, export, identity, learning, profiles
 from web import bearer
 from web.api import endpoint
 from web.limits import GUESSES, By, Counts, Limit, allowance, mails_to_one
@@ -155,6 +156,28 @@ def get_progress() -> dict[str, object]:
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": learning.list_certificates(bearer.user().id)}
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/export",
+    role=Role.STUDENT,
+    response=export_schemas.Export,
+    limits=(Limit("exports", "10 per hour", "exports of an account", By.ACCOUNT),),
+)
+def export_data() -> dict[str, object]:
+    """Read everything that is stored about the caller, as a file to keep."""
+    user = bearer.user()
+    data = export.collect(user, session_id=bearer.claims()["sid"], now=clock.utcnow())
+    audit.log("data_exported", user.id)
+    after_this_request(_as_attachment)
+    return data
+
+
+def _as_attachment(response: Response) -> Response:
+    response.headers["Content-Disposition"] = 'attachment; filename="account.json"'
+    return response
 
 
 @endpoint(

@@ -97,6 +97,7 @@ def test_what_is_limited_is_what_we_promise():
         "POST /api/auth/resend-verification": ["60 per hour", "3 per hour"],
         "POST /api/users": ["1000 per hour", "3 per hour"],
         "POST /api/users/<user:user_id>/access-link": ["20 per hour", "3 per hour", "3 per hour"],
+        "GET /api/users/export": ["10 per hour"],
         "PUT /api/users/password": [*guesses, "20 per hour"],
         "POST /api/users/email": [*guesses, "5 per hour", "3 per hour"],
         "POST /api/users/email/confirm": ["20 per hour"],

@@ -26,7 +26,7 @@ LAYERS = [
     {"services", "web"},
     {"database", "models"},
     {"extensions"},
-    {"admin_schemas"},
+    {"admin_schemas", "export_schemas"},
     {"config", "schemas", "errors"},
     {"fields"},
     {"core"},

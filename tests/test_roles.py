@@ -49,6 +49,7 @@ LEAST_CALLER = {
         PUT /api/users/settings
         GET /api/users/progress
         GET /api/users/certificates
+        GET /api/users/export
         PUT /api/users/password
         GET /api/users/email
         POST /api/users/email

@@ -136,7 +136,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
     """Call a view with its limits. Raises TooManyRequests at a limit."""
     limits = tuple(limit for limit in limits if not limit.silent)
     of_account = any(limit.by in (By.ACCOUNT, By.ACCOUNT_AND_IP) for limit in limits)
-    with _counted(limits, _account(arguments["body"]) if of_account else ""):
+    with _counted(limits, _account(arguments.get("body", {})) if of_account else ""):
         return view(**arguments)
 
 

@@ -1,0 +1,44 @@
+"""The copy of everything that is stored about a user (GDPR, articles 15 and 20)."""
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from database import reading
+from extensions import Base
+from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, UserRow
+from services import identity, profiles, sessions
+
+
+def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
+    """Return all data of a user; the session with this id is the current one."""
+    lessons: dict[str, list[Row[Any]]] = {}
+    for lesson in _rows(Lesson, user.id):
+        lessons.setdefault(lesson.course_id, []).append(lesson)
+    courses = _rows(Course, user.id)
+    pictures = [base64.b64encode(row.picture).decode() for row in _rows(Avatar, user.id)]
+    return {
+        "exported_at": now,
+        "account": {**profiles.profile(user), "verified_at": user.email_verified_at},
+        "settings": profiles.preferences(user),
+        "avatar": {"media_type": "image/webp", "data": pictures[0]} if pictures else None,
+        "sessions": sessions.list_open(user.id, current=session_id, now=now),
+        "courses": [
+            {**course._asdict(), "completed_lessons": lessons.get(course.id, [])}
+            for course in courses
+        ],
+        "pending_email": identity.pending(user.id, now=now)["pending_email"],
+        "email_changes": _rows(EmailChange, user.id),
+        "achievements": _rows(Achievement, user.id),
+        "certificates": _rows(Certificate, user.id),
+    }
+
+
+def _rows(model: type[Base], user_id: str) -> Sequence[Row[Any]]:
+    table = model.__table__
+    query = select(table).where(table.c.user_id == user_id).order_by(*table.primary_key)
+    with reading() as connection:
+        return connection.execute(query).all()
