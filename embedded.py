@@ -15,8 +15,9 @@ from flask import Flask
 from sqlalchemy import URL
 
 import database
-from config import MIN_SECRET_BYTES, ConfigError
+from config import ConfigError
 from extensions import db
+from setting_types import MIN_SECRET_BYTES
 
 DATABASE = "accounts.db"
 

@@ -28,7 +28,7 @@ LAYERS = [
     {"extensions"},
     {"admin_schemas", "export_schemas"},
     {"config", "schemas", "errors"},
-    {"fields"},
+    {"fields", "setting_types"},
     {"core"},
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of

@@ -1,0 +1,202 @@
+"""The types of single settings: how each is read from its text.
+
+They raise ValueError with a text that continues the name of the setting, without the value.
+"""
+
+import re
+from collections.abc import Callable
+from ipaddress import IPv6Address
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from jwt import InvalidKeyError
+from jwt.algorithms import HMACAlgorithm
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from core import templates
+from core.addresses import parse_domain
+from core.smtp import MailServer
+
+MIN_SECRET_BYTES = 32
+# How placeholders in templates and tutorials begin, in lower case and without signs.
+PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
+MAIL_PORTS = {"smtp": 587, "smtps": 465}
+_HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
+
+
+def switch(raw: str) -> bool:
+    on, off = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+    if raw.lower() not in on + off:
+        raise ValueError("must be 1 or 0")
+    return raw.lower() in on
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(raw: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,10}", raw) or not low <= int(raw) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(raw)
+
+    return parse
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        for choice in choices:
+            if raw.lower() == choice.lower():
+                return choice
+        raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return parse
+
+
+def database_url(raw: str) -> URL:
+    try:
+        url = make_url(raw)
+        if not unquote(raw).isprintable():
+            raise ValueError("a control character")
+    except (ArgumentError, ValueError):
+        raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
+    if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        return _postgres(url.set(drivername="postgresql+psycopg"))
+    # Each worker would have its own database in memory; an option can ask for one too.
+    memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")
+    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or url.query):
+        return url
+    raise ValueError(
+        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path"
+    )
+
+
+def _postgres(url: URL) -> URL:
+    """Return the URL if the driver accepts it and its options. Opens no connection."""
+    dialect = url.get_dialect()
+    try:
+        arguments = dialect().create_connect_args(url)[1]
+        dialect.import_dbapi().conninfo.make_conninfo(**arguments)
+    except Exception:  # the driver's own message may repeat the password
+        raise ValueError("has a part or an option that Postgres does not know") from None
+    if url.port is not None and not 1 <= url.port <= 65535:
+        raise ValueError("has a port that is not from 1 to 65535")
+    return url
+
+
+def secret(raw: str) -> str:
+    if len(raw.encode()) < MIN_SECRET_BYTES:
+        raise ValueError(f"must have {MIN_SECRET_BYTES} bytes or more")
+    # Everybody who has read the same template could sign tokens.
+    if re.sub(r"[\W_]", "", raw).lower().startswith(PLACEHOLDERS):
+        raise ValueError("is a placeholder; it must be a random text of your own")
+    try:
+        _HMAC.prepare_key(raw)
+    except InvalidKeyError:  # PyJWT refuses to sign with what looks like a public key
+        raise ValueError("looks like a public key; it must be a random text of your own") from None
+    return raw
+
+
+def secrets(raw: str) -> tuple[str, ...]:
+    return tuple(secret(part.strip()) for part in raw.split(",") if part.strip())
+
+
+def _split_url(raw: str, *schemes: str) -> SplitResult:
+    """Split a URL. Raises ValueError for a bad host or port, or another scheme."""
+    parts = urlsplit(raw)
+    host = parts.hostname or ""
+    if ":" in host:
+        IPv6Address(host)
+    elif not re.fullmatch(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", host):
+        raise ValueError("no host")
+    if parts.scheme not in schemes or parts.port == 0 or parts.netloc.endswith(":"):
+        raise ValueError("another scheme, or no port")
+    return parts
+
+
+def web_url(raw: str) -> str:
+    try:
+        parts = _split_url(raw, "http", "https")
+        # Only what RFC 3986 allows, because e-mails and pages show the URL.
+        plain = re.fullmatch(r"[\w.~:/?\[\]@!$&'()*+,;=%-]+", raw, re.A)
+        if parts.username is not None or not plain:
+            raise ValueError("not a plain URL")
+    except ValueError:
+        raise ValueError("must be an http or https URL, in ASCII, without user or #") from None
+    return raw
+
+
+def base_url(raw: str) -> str:
+    if "?" in web_url(raw):
+        raise ValueError("must be an http or https URL without query or fragment")
+    return raw.rstrip("/")
+
+
+def origins(raw: str) -> tuple[str, ...]:
+    origins = []
+    for part in filter(None, (part.strip().rstrip("/").lower() for part in raw.split(","))):
+        try:
+            parts = urlsplit(web_url(part))
+            if f"{parts.scheme}://{parts.netloc}" != part:
+                raise ValueError("more than an origin")
+        except ValueError:
+            raise ValueError(
+                "must be origins such as https://app.example.org, comma separated"
+            ) from None
+        # Browsers omit the default port.
+        default = {"http": ":80", "https": ":443"}[parts.scheme]
+        origins.append(part.removesuffix(default))
+    return tuple(dict.fromkeys(origins))
+
+
+def domains(raw: str) -> tuple[str, ...]:
+    try:
+        parts = (part.strip() for part in raw.split(","))
+        return tuple(dict.fromkeys(parse_domain(part) for part in parts if part))
+    except ValueError:
+        raise ValueError(
+            "must be domains such as school.example or *.school.example, comma separated"
+        ) from None
+
+
+def redis_url(raw: str) -> str:
+    try:
+        _split_url(raw, "redis", "rediss")
+    except ValueError:
+        raise ValueError("must be a redis:// or rediss:// URL") from None
+    return raw
+
+
+def mail_url(raw: str) -> MailServer | None:
+    if raw.lower() == "console:":
+        return None
+    try:
+        parts = _split_url(raw, *MAIL_PORTS)
+        user = unquote(parts.username or "", errors="strict")
+        password = unquote(parts.password or "", errors="strict")
+        if bool(user) != bool(password) or parts.path not in ("", "/") or set("?# ") & set(raw):
+            raise ValueError("half a login, or more than a server")
+    except ValueError:
+        raise ValueError("must be smtp://user:password@host:587, smtps://… or console:") from None
+    # smtplib can send nothing else, and would only fail when the first e-mail is sent.
+    if not re.fullmatch(r"[ -~]*", user + password):
+        raise ValueError("must have a user and a password in printable ASCII")
+    port = parts.port or MAIL_PORTS[parts.scheme]
+    return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
+
+
+def site_name(raw: str) -> str:
+    if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
+        raise ValueError("must be a name of at most 64 characters, not a URL")
+    return raw
+
+
+def language(raw: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", raw):
+        raise ValueError("must be a language tag such as de or pt-BR")
+    return raw
+
+
+def templates_dir(raw: str) -> Path:
+    folder = Path(__file__).parent / raw
+    if problems := templates.problems(folder):
+        raise ValueError(*problems)
+    return folder
