@@ -1,0 +1,48 @@
+"""The commands in docs/schools.md, pasted into a shell, on the database of a running service."""
+
+import json
+import re
+import shutil
+
+import pytest
+from test_readme_walk import paste
+
+from config import ROOT, load
+
+NEW_PASSWORD = "seven green lamps by the door"
+
+
+def blocks():
+    return re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/schools.md").read_text(), re.M | re.S)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+def test_a_school_gets_a_class_without_mail_through_a_year(service, mail_server, tmp_path):
+    shell, settings, *commands = blocks()
+    names = dict(line.split("#")[0].strip().split("=", 1) for line in settings.splitlines())
+    assert load({**names, "TEMPLATES_DIR": ""}).site_name == "Example School"
+
+    # The files of the page go into a folder of this test.
+    shell = shell.replace(".venv", f"env -C {ROOT} .venv")
+    printed = paste("\n".join((shell, f"cd {tmp_path}", *commands)), service)
+    assert "kim@school.example gets an invitation." in printed
+    link = r"https?://\S+/reset-password#token=(\S+)"
+    handed_out = dict(re.findall(rf"^\w+ \w+ \((\w+)\): {link}$", printed, re.M))
+    assert handed_out.keys() == {"ben", "mia", "lea"}
+    mail_server.wait_for("kim@school.example", "Your account at 127.0.0.1")
+
+    # Mia got a second link, so the first one is dead.
+    _, *_, second = re.findall(rf"^{link}$", printed, re.M)
+    for token, status in ((handed_out["mia"], 400), (second, 400)):
+        body = {"token": token, "newPassword": NEW_PASSWORD}
+        assert service.call("POST", "/api/auth/reset-password", body).status == status
+    exported = json.loads((tmp_path / "lea.json").read_text())
+    assert exported["account"]["email"] == "lea@pupils.school.example"
+    listed = [line.split("\t") for line in printed.splitlines() if line.count("\t") == 5]
+    addresses = {line[1]: line[2] for line in listed}
+    assert addresses["ben"] == "ben@home.example"
+    assert addresses["mia"] == "mia@pupils.school.example"
+    assert "lea" not in addresses
+    assert "lea is not there" in printed
+    assert not (tmp_path / "links.txt").exists()
