@@ -94,8 +94,10 @@ def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
         with transaction():
             user = invitations.create(**person, role=role, verified=link, invite=invite, now=now)
         audit.log("account_created", user.id)
-        made = links.make(Purpose.ACCESS_LINK, user, now=now)
-        click.echo(made.link if link else f"{user.email} gets an invitation.")
+        if link:
+            click.echo(links.make(Purpose.ACCESS_LINK, user, now=now).link)
+        else:
+            click.echo(f"{user.email} gets an invitation.")
         return
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)

@@ -7,7 +7,7 @@ from flask import Blueprint
 
 import admin_schemas
 import errors
-from core import audit, clock
+from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from core.tokens import Purpose
@@ -102,9 +102,10 @@ def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
     """
     now, link = clock.utcnow(), None
     if body["deliver"] == "mail":
-        user = invitations.find(user_id, except_admins=True)
-        kind = invitations.mail_kind(user)
-        limit = INVITATIONS if kind is MailKind.INVITATION else RESET_MAILS
+        user = invitations.find(user_id)
+        kind, limit = MailKind.INVITATION, INVITATIONS
+        if passwords.is_usable(user.password_hash):
+            kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if allowed:
                 outbox.queue(kind, user.email)
@@ -127,10 +128,11 @@ def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
     errors=(errors.UserNotFound, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
-    """Change the role of an account or whether it is active.
+    """Change the role of an account or whether it is active, or vouch for its e-mail address.
 
-    A new role or a deactivation ends all sessions of the account. A service key can neither
-    change an admin nor give that role.
+    A new role or a deactivation ends all sessions of the account. `emailVerified: true` means that
+    you know that the e-mail address is the user's; it cannot be taken back. A service key can
+    neither change an admin nor give that role.
     """
     with transaction():
         before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())

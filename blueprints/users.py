@@ -164,7 +164,7 @@ def list_certificates() -> dict[str, object]:
     "/export",
     role=Role.STUDENT,
     response=export_schemas.Export,
-    limits=(Limit("exports", "10 per hour", "exports of an account", By.ACCOUNT),),
+    limits=(Limit("exports", "10 per hour", "exports of a user's data", By.CALLER),),
 )
 def export_data() -> dict[str, object]:
     """Read everything that is stored about the caller, as a file to keep."""

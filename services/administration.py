@@ -128,6 +128,8 @@ def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> No
     """Log what `alter` has changed, as security events; to be called after the commit."""
     if after.role != before.role:
         audit.log("role_changed", after.id, by=by)
+    if after.email_verified_at != before.email_verified_at:
+        audit.log("email_verified", after.id, by=by)
     if before.is_active and not after.is_active:
         audit.log("account_deactivated", after.id, by=by)
     if after.is_active and not before.is_active:

@@ -28,24 +28,10 @@ def create(*, verified: bool, invite: bool, now: datetime, **details: str) -> Us
     return user
 
 
-def find(user_id: str, *, except_admins: bool) -> UserRow:
-    """Return an active user. Raises UserNotFound, and Forbidden for an excepted admin."""
+def find(user_id: str) -> UserRow:
+    """Return an active user. Raises UserNotFound, and Forbidden for an admin."""
     user = profiles.read_user(User.id == user_id, User.is_active)
-    return _allowed(user, except_admins)
-
-
-def _allowed(user: UserRow | None, except_admins: bool) -> UserRow:
-    if user is None:
-        raise errors.UserNotFound
-    if except_admins and user.role == Role.ADMIN:
-        raise errors.Forbidden
-    return user
-
-
-def mail_kind(user: UserRow) -> MailKind:
-    """Return the mail that lets a user in: an invitation, or a reset where there is a password."""
-    has_password = passwords.is_usable(user.password_hash)
-    return MailKind.PASSWORD_RESET if has_password else MailKind.INVITATION
+    return _checked(user, except_admins=True)
 
 
 def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
@@ -57,10 +43,18 @@ def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
     """
     query = select(User.__table__).where(User.id == user_id, User.is_active)
     found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
-    user = _allowed(found, except_admins)
+    user = _checked(found, except_admins=except_admins)
     if not passwords.is_usable(user.password_hash):
         fresh = update(User).where(User.id == user_id).values(password_hash=passwords.unusable())
         user = cast("UserRow", change_one(fresh.returning(User.__table__)))
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email)
     return links.make(Purpose.ACCESS_LINK, user, now=now)
+
+
+def _checked(user: UserRow | None, *, except_admins: bool) -> UserRow:
+    if user is None:
+        raise errors.UserNotFound
+    if except_admins and user.role == Role.ADMIN:
+        raise errors.Forbidden
+    return user

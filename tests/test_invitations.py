@@ -386,6 +386,19 @@ def test_admin_marks_an_address_as_verified(app, client, admin, make_user, clock
     assert failure(response, 400, "invalid_request").keys() == {"emailVerified"}
 
 
+def test_that_an_admin_vouched_for_an_address_is_logged_once(make_app, admin, make_user, clock):
+    app, user = make_app(log_format="json"), make_user()
+    log = Log()
+    for _ in range(2):
+        response = app.test_client().patch(
+            f"/api/users/{user.id}", json={"emailVerified": True}, headers=admin.headers
+        )
+        success(response)
+    assert [(event["message"], event["user"], event["by"]) for event in log.events()] == [
+        ("email_verified", user.id, admin.id)
+    ]
+
+
 # flask users
 
 

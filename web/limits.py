@@ -14,7 +14,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -140,17 +140,17 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
         return view(**arguments)
 
 
-@contextmanager
-def allowance(limit: Limit, email: str) -> Iterator[bool]:
+def allowance(limit: Limit, email: str) -> AbstractContextManager[bool]:
     """Count what a view is about to do; lend whether a silent limit allows it."""
-    with _counted((limit,), email) as full:
-        yield full is None
+    return _counted((limit,), email)
 
 
 @contextmanager
-def _counted(limits: tuple[Limit, ...], account: str) -> Iterator[_Counter | None]:
-    """Count a call, and change the counts by its outcome. Lend the full counter of a silent limit,
-    or None. Raises TooManyRequests at any other limit."""
+def _counted(limits: tuple[Limit, ...], account: str) -> Iterator[bool]:
+    """Count a call and lend True, then change the counts by its outcome.
+
+    At a silent limit, lend False and count nothing. Raises TooManyRequests at any other limit.
+    """
     enabled = settings.ratelimit_enabled and "accounts.unlimited" not in request.environ
     counted = [_Counter(limit, account) for limit in limits] if enabled else []
     try:
@@ -162,10 +162,9 @@ def _counted(limits: tuple[Limit, ...], account: str) -> Iterator[_Counter | Non
         request.environ["accounts.unlimited"] = True  # do not time out twice in one request
         full, counted = None, []
     if full:
-        yield full
-        return
+        counted = []
     try:
-        yield None
+        yield not full
     except Exception as error:
         _settle(counted, error)
         raise
