@@ -37,9 +37,9 @@ def find(user_id: str) -> UserRow:
 def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
     """Return a link to be handed over, with which the user chooses a password.
 
-    For an account without a password, all earlier links and invitations stop working. For one
-    with a password, a notice is queued if the e-mail address is verified. Raises UserNotFound,
-    also for an inactive user, and Forbidden for an admin if those are excepted.
+    For an account without a password, all earlier links stop working, also those in queued
+    e-mails. For one with a password, a notice is queued if the e-mail address is verified. Raises
+    UserNotFound, also for an inactive user, and Forbidden for an admin if those are excepted.
     """
     query = select(User.__table__).where(User.id == user_id, User.is_active)
     found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
@@ -47,6 +47,8 @@ def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
     if not passwords.is_usable(user.password_hash):
         fresh = update(User).where(User.id == user_id).values(password_hash=passwords.unusable())
         user = cast("UserRow", change_one(fresh.returning(User.__table__)))
+        # A link that is not sent yet would be made for the new marker, and work.
+        outbox.withdraw(user.email)
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email)
     return links.make(Purpose.ACCESS_LINK, user, now=now)

@@ -97,6 +97,8 @@ def pupil(app, client, make_user, make_key, log_in):
     for path, body in [
         ("courses/c", {"name": "Course", "lessons": 2}),
         ("courses/c/lessons/l", {"minutes": 7}),
+        ("courses/d", {"name": "Other course", "lessons": 1}),
+        ("courses/d/lessons/l", {"minutes": 9}),
         ("achievements/a", {"name": "Achievement"}),
         ("certificates/d", {"courseId": "c", "courseName": "Course"}),
     ]:
@@ -149,9 +151,14 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     picture = Image.open(io.BytesIO(base64.b64decode(data["avatar"]["data"])))
     assert (data["avatar"]["mediaType"], picture.format) == ("image/webp", "WEBP")
     assert [each["current"] for each in data["sessions"]] == [True]
-    (course,) = data["courses"]
-    assert (course["name"], course["lessons"]) == ("Course", 2)
-    assert [lesson["minutes"] for lesson in course["completedLessons"]] == [7]
+    assert [
+        (
+            course["name"],
+            course["lessons"],
+            [done["minutes"] for done in course["completedLessons"]],
+        )
+        for course in data["courses"]
+    ] == [("Course", 2, [7]), ("Other course", 1, [9])]
     assert data["exportedAt"][:10] == rfc3339(clock.utcnow())[:10]
 
 
@@ -167,8 +174,10 @@ def test_export_holds_nothing_of_anybody_else(client, pupil, make_user, log_in):
 
 
 def test_command_prints_the_same(client, pupil, run):
+    log = Log()
     printed, code = run("users", "export", "pupil")
     assert code == 0
+    assert f"data_exported user={pupil['user'].id}" in log.text()
     exported = json.loads(printed[printed.index("{\n") :])
     data = success(client.get("/api/users/export", headers=pupil["headers"]))
     for content in (exported, data):

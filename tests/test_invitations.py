@@ -1,5 +1,6 @@
 """Who may open an account, accounts made for others, and links to hand over."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from helpers import (
     rows,
     stored,
     success,
+    wait_for_a_lock,
 )
 from sqlalchemy import update
 
@@ -26,7 +28,7 @@ from core.passwords import Hasher
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
-from models import User
+from models import Counter, User
 
 NEW_PASSWORD = "Kettle-Purple-Rain-19"
 
@@ -241,6 +243,27 @@ def test_new_link_replaces_all_earlier_ones_of_an_account_without_a_password(
     success(choose(client, second))
 
 
+def test_new_link_withdraws_the_invitation_that_waits(client, create, ask_link, outbox):
+    user_id = success(create(), 201)["user"]["id"]
+    link = token_of(success(ask_link(user_id))["link"])
+    assert outbox.deliver() == []
+    success(choose(client, link))
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_new_link_waits_for_a_password_that_is_being_stored(app, create, ask_link, clock):
+    user_id = success(create(), 201)["user"]["id"]
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction() as session:
+            chosen = update(User).where(User.id == user_id)
+            session.execute(chosen.values(password_hash="a hash"))
+            response = thread.submit(ask_link, user_id)
+            wait_for_a_lock(response)
+        left = parse_rfc3339(success(response.result())["expiresAt"]) - clock.utcnow()
+    assert left <= timedelta(minutes=60)
+    assert state(app, user_id).password_hash == "a hash"
+
+
 def test_another_invitation_leaves_the_earlier_one_good(client, create, ask_link, outbox):
     user_id = success(create(), 201)["user"]["id"]
     first = outbox.deliver_token()
@@ -258,6 +281,20 @@ def test_invitation_that_waited_is_not_sent_to_somebody_who_has_a_password(
     success(ask_link(user_id, "mail"))
     success(choose(client, first))
     assert [str(mail["Subject"]) for mail in outbox.deliver()] == ["Your password was changed"]
+
+
+def test_invitation_that_waited_is_not_sent_to_an_inactive_or_deleted_account(
+    client, create, admin, outbox
+):
+    for username, act in [("one", "deactivate"), ("two", "delete")]:
+        url = f"/api/users/{success(create(username), 201)['user']['id']}"
+        if act == "delete":
+            success(client.delete(url, headers=admin.headers))
+        else:
+            success(client.patch(url, json={"isActive": False}, headers=admin.headers))
+    invitation = ("invitation", "one@example.org")
+    assert sorted(outbox.waiting()) == [("account_deleted", "two@example.org"), invitation]
+    assert [mail["To"] for mail in outbox.deliver()] == ["two@example.org"]
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -409,6 +446,7 @@ def test_command_invites_or_prints_a_link(app, client, run, outbox):
     )
     assert code == 0
     assert outbox.waiting() == [("invitation", "one@example.org")]
+    assert rows(app, User, username="one")[0].email_verified_at is None
     success(choose(client, outbox.deliver_token()))
     outbox.deliver()
     printed, code = run(
@@ -436,17 +474,41 @@ def test_fourth_invitation_within_an_hour_is_not_sent(make_app, client, create, 
             f"/api/users/{user_id}/access-link", json={}, headers=admin.headers
         )
         assert success(response) == {}
+        failure(create("headmaster", app=app, email="pupil@example.org"), 409, "username_taken")
     assert outbox.waiting() == [("invitation", "pupil@example.org")] * 3
+
+
+def test_reset_mails_of_an_admin_and_of_the_user_are_counted_together(
+    make_app, make_user, admin, outbox
+):
+    client, user = make_app(ratelimit_enabled=True).test_client(), make_user()
+    for _ in range(2):
+        success(client.post("/api/auth/forgot-password", json={"email": user.email}))
+    for _ in range(2):
+        url = f"/api/users/{user.id}/access-link"
+        success(client.post(url, json={}, headers=admin.headers))
+    assert outbox.waiting() == [("password_reset", user.email)] * 3
+
+
+def test_accounts_are_counted_by_admin_and_by_key(make_app, create, make_key, app):
+    limited = make_app(ratelimit_enabled=True)
+    key, other = make_key("users:write"), make_key("users:write")
+    success(create("one", app=limited, key=key), 201)
+    failure(create("one", app=limited, key=key), 409, "username_taken")  # which does not count
+    with app.app_context(), transaction() as session:
+        accounts = update(Counter).where(Counter.key.contains("new-accounts"))
+        session.execute(accounts.values(hits=Counter.hits + 998))
+    success(create("two", app=limited, key=key), 201)
+    failure(create("three", app=limited, key=key), 429, "too_many_requests")
+    success(create("three", app=limited, key=other), 201)
+    success(create("four", app=limited), 201)
 
 
 def test_twenty_first_link_of_an_admin_is_refused(make_app, make_user, log_in, admin):
     client, user = make_app(ratelimit_enabled=True).test_client(), make_user()
     url = f"/api/users/{user.id}/access-link"
-    failure(
-        client.post("/api/users/x/access-link", json={}, headers=admin.headers),
-        404,
-        "user_not_found",
-    )
+    unknown = f"/api/users/{UNKNOWN_ID}/access-link"  # which does not count
+    failure(client.post(unknown, json={}, headers=admin.headers), 404, "user_not_found")
     for _ in range(20):
         success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
     response = client.post(url, json={"deliver": "link"}, headers=admin.headers)
