@@ -151,14 +151,10 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     picture = Image.open(io.BytesIO(base64.b64decode(data["avatar"]["data"])))
     assert (data["avatar"]["mediaType"], picture.format) == ("image/webp", "WEBP")
     assert [each["current"] for each in data["sessions"]] == [True]
-    assert [
-        (
-            course["name"],
-            course["lessons"],
-            [done["minutes"] for done in course["completedLessons"]],
-        )
-        for course in data["courses"]
-    ] == [("Course", 2, [7]), ("Other course", 1, [9])]
+    courses = [(course["name"], course["lessons"]) for course in data["courses"]]
+    assert courses == [("Course", 2), ("Other course", 1)]
+    done = [[lesson["minutes"] for lesson in each["completedLessons"]] for each in data["courses"]]
+    assert done == [[7], [9]]
     assert data["exportedAt"][:10] == rfc3339(clock.utcnow())[:10]
 
 

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 
+import bcrypt
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
@@ -167,6 +168,29 @@ def test_invited_user_chooses_a_password_and_is_verified(app, client, create, ou
     success(log_in_as(client, "pupil@example.org"))
     (shown,) = success(client.get("/api/users?search=pupil", headers=admin.headers))["users"]
     assert (shown["emailVerified"], shown["hasPassword"]) == (True, True)
+
+
+def test_account_without_a_password_looks_like_any_other(client, create, outbox, monkeypatch):
+    costs = []
+    real = bcrypt.hashpw
+
+    def hashpw(password, salt):
+        costs.append(salt[:7])
+        return real(password, salt)
+
+    monkeypatch.setattr(bcrypt, "hashpw", hashpw)
+    success(create(deliver="link"), 201)
+    answers = []
+    for name in ("pupil", "nobody"):
+        email = f"{name}@example.org"
+        denied = log_in_as(client, email)
+        failure(denied, 401, "invalid_credentials")
+        asked = client.post("/api/auth/forgot-password", json={"email": email})
+        answers.append((denied.get_json(), asked.get_json(), tuple(costs)))
+        costs.clear()
+    assert answers[0] == answers[1]
+    assert len(answers[0][2]) == 1
+    success(choose(client, outbox.deliver_token()))
 
 
 def test_link_is_handed_over_once_and_proves_no_address(app, client, create, outbox, clock):
@@ -343,8 +367,10 @@ def test_nobody_makes_a_link_for_an_admin_over_http(app, make_user, ask_link, ou
     for deliver in ("link", "mail"):
         failure(ask_link(other.id, deliver), 403, "forbidden")
     assert outbox.waiting() == []
+    log = Log()
     printed, code = run("users", "access-link", "other")
     assert code == 0
+    assert f"access_link_made user={other.id}" in log.text()
     success(choose(client, token_of(printed.splitlines()[-1])))
 
 
