@@ -207,6 +207,14 @@ def test_link_is_handed_over_once_and_proves_no_address(app, client, create, out
     assert outbox.waiting() == [("password_changed", "pupil@example.org")]
 
 
+def test_first_password_may_not_be_made_of_the_users_names(client, create):
+    data = success(create("zvornikaxu", deliver="link"), 201)
+    token = token_of(data["link"])
+    wrong = failure(choose(client, token, "Zvornikaxu1"), 400, "weak_password")
+    assert wrong.keys() == {"newPassword"}
+    success(choose(client, token))
+
+
 def test_admin_vouches_for_an_address(app, create, outbox):
     data = success(create(deliver="link", emailVerified=True), 201)
     assert data["user"]["emailVerified"] is True
