@@ -22,7 +22,7 @@ _SHARED = frozenset({"layout.html", "new_link.html", "mail.html"})  # by other t
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "link", "code", "swagger_version"), "x"),
-    **{"life": timedelta(days=1), "happened_at": datetime(2026, 1, 1, tzinfo=UTC)},
+    "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
     **{"min_length": 8, "reasons": {}},
 }
 
@@ -79,10 +79,9 @@ class Templates:
         return tag, self._environment.get_template(f"{name}.html").render(facts)
 
     def _look_up(self, name: str, language: str) -> tuple[str, Template]:
-        for tag in (*ranges(language), *ranges(self._default)):
-            if f"{tag}/{name}" in self._sources:
-                return tag, self._environment.get_template(f"{tag}/{name}")
-        return ENGLISH, self._environment.get_template(f"{ENGLISH}/{name}")
+        tags = (*ranges(language), *ranges(self._default), ENGLISH)
+        tag = next(tag for tag in tags if f"{tag}/{name}" in self._sources)
+        return tag, self._environment.get_template(f"{tag}/{name}")
 
     def failures(self) -> Iterator[str]:
         """Write every e-mail and page in every language; yield a sentence for each that fails."""
@@ -90,7 +89,9 @@ class Templates:
             for name in self._sources:
                 try:
                     if name.startswith(f"{ENGLISH}/mail/"):
-                        self.mail(Path(name).stem, language, **_SAMPLE)
+                        for size in _SIZES.values():  # each unit has words of its own
+                            life = timedelta(minutes=size)
+                            self.mail(Path(name).stem, language, **_SAMPLE, life=life)
                     elif "/" not in name and name not in _SHARED:
                         self.page(Path(name).stem, language, **_SAMPLE)
                 except Exception as error:  # templates can raise anything
@@ -105,7 +106,7 @@ def read(folder: Path) -> dict[str, str]:
     """
     names = sorted(glob.glob("**", root_dir=folder, recursive=True))
     paths = {name: folder / name for name in names}
-    return {name: path.read_text("utf-8-sig") for name, path in paths.items() if path.is_file()}
+    return {name: path.read_text("utf-8-sig") for name, path in paths.items() if not path.is_dir()}
 
 
 def problems(folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ FACTS = {
     "happened_at": NOON,
 }
 GOOD = "Subject\n\n{{ link }}\n"
+NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
 PAGES = ["reset_password", "verify_email", "undo_email_change"]
 
 
@@ -268,6 +269,7 @@ def test_a_folder_without_templates_is_a_mistake(tmp_path):
         ("de/words.txt", "", "cannot write mail/access_link_made.txt in de"),
         ("de/mail/password_reset.txt", " ", "cannot write mail/password_reset.txt in de"),
         ("mail.html", "{{ title }}", "cannot write mail/access_link_made.txt in de"),
+        ("de/words.txt", NO_HOURS, "cannot write mail/access_link_made.txt in de"),
     ],
 )
 def test_a_mistake_is_named(own, name, text, sentence):
@@ -280,6 +282,12 @@ def test_linked_folders_are_read(own, tmp_path):
     folder = own("..data/de/mail/nothing.txt", "").joinpath("..data")
     (tmp_path / "de").symlink_to(folder / "de")
     assert problems(tmp_path) == ["has a file whose name is none of ours: de/mail/nothing.txt"]
+
+
+def test_a_link_to_nothing_is_a_mistake(own):
+    folder = own("de/mail/password_reset.txt", GOOD)
+    (folder / "de/words.txt").symlink_to(folder / "none")
+    assert problems(folder) == ["must be a folder of UTF-8 texts that the service can read"]
 
 
 def test_every_mistake_is_named_at_once(own):
