@@ -215,7 +215,7 @@ class OutboxMail(Base):
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     kind: Mapped[str] = mapped_column(String(32))
     address: Mapped[str] = mapped_column(String(254))
-    # Of an e-mail to an address without an account, such as that of a deleted one.
+    # Of an e-mail that may be sent when no account has its address, such as that of a deleted one.
     language: Mapped[str | None] = mapped_column(String(35))
     # The id of the change of an e-mail address that it is about.
     about: Mapped[str | None] = mapped_column(String(36))

@@ -169,7 +169,7 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
         raise changed_meanwhile(user, session_id)
     drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
-    outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
+    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 
 def delete_own(user: UserRow, *, session_id: str) -> None:

@@ -168,7 +168,7 @@ def rename(user: UserRow, username: str) -> UserRow:
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
     if renamed is None:
         raise errors.TokenRevoked
-    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email)
+    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 
 

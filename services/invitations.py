@@ -50,7 +50,7 @@ def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email)
     elif user.email_verified_at:
-        outbox.queue(MailKind.ACCESS_LINK_MADE, user.email)
+        outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
     return links.make(Purpose.ACCESS_LINK, user, now=now)
 
 

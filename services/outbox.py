@@ -52,7 +52,7 @@ def queue(
 ) -> None:
     """Queue an e-mail in the caller's transaction; the commit wakes the background thread.
 
-    `language` is needed where no account will have this address when the e-mail is sent. `about`
+    `language` is needed where no account may have this address when the e-mail is sent. `about`
     is the id of a change of an e-mail address.
     """
     db.session.add(OutboxMail(kind=kind.value, address=address, language=language, about=about))

@@ -73,7 +73,7 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
         raise errors.InvalidToken
     accounts.drop_pending_email(user.id)
     sessions.end_all(user.id)
-    outbox.queue(MailKind.PASSWORD_CHANGED, user.email)
+    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 
 def verify_email(user: UserRow, *, now: datetime) -> None:

@@ -3,6 +3,7 @@
 import jinja2
 import pytest
 from helpers import (
+    PASSWORD,
     failure,
     on_one_database,
     registration,
@@ -111,6 +112,28 @@ def test_the_mail_about_a_deleted_account_is_in_its_language(client, outbox, mak
     make_user("other", email=user.email, language="es")
     (mail,) = outbox.deliver()
     assert mail["Subject"] == "Ihr Konto wurde gelöscht"
+
+
+def test_notices_keep_their_language_when_the_address_changes_before_they_are_sent(
+    client, make_user, log_in, run, outbox, clock
+):
+    user = make_user(language="de", email_verified_at=clock.utcnow())
+    ask(client, user.email)
+    body = {"token": outbox.deliver_token(), "newPassword": "Kettle-Purple-Rain-19"}
+    success(client.post("/api/auth/reset-password", json=body))
+    user.password = body["newPassword"]
+    headers = log_in(user).headers
+    body = {"currentPassword": user.password, "newPassword": PASSWORD}
+    success(client.put("/api/users/password", json=body, headers=headers))
+    success(client.put("/api/users/username", json={"username": "other"}, headers=headers))
+    assert run("users", "access-link", user.id)[1] == 0
+    assert run("users", "set-email", user.id, "new@example.org")[1] == 0
+    assert [mail["Subject"] for mail in outbox.deliver()] == [
+        "Ihr Passwort wurde geändert",
+        "Ihr Passwort wurde geändert",
+        "Ihr Benutzername wurde geändert",
+        "Link zu Ihrem Konto erstellt",
+    ]
 
 
 @on_one_database

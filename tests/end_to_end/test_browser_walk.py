@@ -104,6 +104,47 @@ def test_a_forgotten_password_is_replaced_in_german_on_a_phone(page, service, ma
     mail_server.wait_for(user["email"], "Ihr Passwort wurde geändert")
 
 
+def test_a_stolen_account_is_taken_back_in_german(page, service, mail_server, user):
+    page.set_extra_http_headers({"Accept-Language": "de"})
+    old, new = user["email"], f"new-{user['email']}"
+    link = link_in(mail_server.wait_for(old, "Confirm your e-mail address"))
+    service.call("POST", "/api/auth/verify-email", {"token": link.partition("#token=")[2]})
+    login = {"email": old, "password": user["password"]}
+    token = service.call("POST", "/api/auth/login", login).data["accessToken"]
+    service.call("PUT", "/api/users/settings", {"language": "de-AT"}, token=token)
+    body = {"newEmail": new, "password": user["password"]}
+    assert service.call("POST", "/api/users/email", body, token=token).status == 200
+    code = mail_server.wait_for(new, "Bestätigen Sie Ihre neue E-Mail-Adresse")
+    text = code.get_body(("plain",)).get_content()
+    (typed,) = re.findall(r"^[0-9A-Z]{4}-[0-9A-Z]{4}\b", text, re.MULTILINE)
+    assert f">{typed}</p>" in code.get_body(("html",)).get_content()
+    body = {"code": typed.lower()}
+    assert service.call("POST", "/api/users/email/confirm", body, token=token).status == 200
+
+    link = link_in(mail_server.wait_for(old, "Ihre E-Mail-Adresse wurde geändert"))
+    page.goto(link)
+    expect(page.get_by_role("heading", name="Änderung der E-Mail-Adresse rück")).to_be_visible()
+    assert service.call("GET", "/api/auth/verify", token=token).status == 200  # nothing is done yet
+    page.get_by_role("button", name="Änderung rückgängig machen").click()
+    expect(page.get_by_role("heading", name="Die Änderung ist rückgängig")).to_be_focused()
+    assert service.call("GET", "/api/auth/verify", token=token).code == "token_revoked"
+    page.goto("about:blank")
+    page.goto(link)
+    page.get_by_role("button", name="Änderung rückgängig machen").click()
+    expect(page.get_by_role("heading", name="wurde nicht rückgängig gemacht")).to_be_focused()
+    expect(page.locator("main")).to_contain_text("Dieser Link ist nicht mehr gültig.")
+    expect(page.get_by_label("E-Mail-Adresse")).to_have_count(0)
+
+    page.goto(link_in(mail_server.wait_for(old, "Neues Passwort wählen")))
+    page.get_by_label("Neues Passwort").fill(NEW_PASSWORD)
+    page.get_by_role("button", name="Passwort speichern").click()
+    expect(page.get_by_role("heading", name="Ihr Passwort ist gespeichert")).to_be_focused()
+    login["password"] = NEW_PASSWORD
+    assert service.call("POST", "/api/auth/login", login).status == 200
+    for secret in (old, new, typed, "#token="):
+        assert secret not in service.log()
+
+
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_the_docs_show_every_operation_and_call_the_service(page, service, user):
     document = service.call("GET", "/openapi.json").content
