@@ -126,7 +126,7 @@ def test_a_stolen_account_is_taken_back_in_german(page, service, mail_server, us
     expect(page.get_by_role("heading", name="Änderung der E-Mail-Adresse rück")).to_be_visible()
     assert service.call("GET", "/api/auth/verify", token=token).status == 200  # nothing is done yet
     page.get_by_role("button", name="Änderung rückgängig machen").click()
-    expect(page.get_by_role("heading", name="Die Änderung ist rückgängig")).to_be_focused()
+    expect(page.get_by_role("heading", name="Die Änderung wurde rückgängig")).to_be_focused()
     assert service.call("GET", "/api/auth/verify", token=token).code == "token_revoked"
     page.goto("about:blank")
     page.goto(link)

@@ -366,5 +366,5 @@ def test_a_page_says_all_in_its_language(page, base_url, fake_api):
     expect(page.get_by_text("Dieser Link ist nicht mehr gültig.")).to_be_visible()
     page.get_by_label("E-Mail-Adresse").fill("lee@example.org")
     page.get_by_role("button", name="Neuen Link senden").click()
-    expect(page.get_by_role("heading", name="Sehen Sie in Ihr Postfach")).to_be_focused()
+    expect(page.get_by_role("heading", name="Schauen Sie in Ihr Postfach")).to_be_focused()
     assert fake_api.mailed == ["lee@example.org"]
