@@ -162,12 +162,10 @@ def rename(user: UserRow, username: str) -> UserRow:
     """
     names = {"username": username, "username_key": username.lower()}
     try:
-        renamed = profiles.store(user.id, User.is_active, **names)
+        renamed = profiles.change_user(user.id, **names)
     except IntegrityError:
         reason = errors.UsernameTaken.message
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
-    if renamed is None:
-        raise errors.TokenRevoked
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 

@@ -55,7 +55,7 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
 
 def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
     """Change the given fields; return the whole row. Raises TokenRevoked."""
-    return _set(user.id, **changes) if changes else user
+    return change_user(user.id, **changes) if changes else user
 
 
 def preferences(user: UserRow) -> dict[str, object]:
@@ -70,14 +70,14 @@ def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
     """
     flat = {**changes, **changes.get("privacy", {})}
     flat.pop("privacy", None)
-    return _set(user.id, **flat) if flat else user
+    return change_user(user.id, **flat) if flat else user
 
 
 def set_avatar(user: UserRow, picture: bytes) -> str:
     """Replace a user's picture by this WebP file; return its URL. Raises TokenRevoked."""
     digest = hashlib.sha256(picture).hexdigest()
     # This also locks the user's row: parallel uploads must not insert two pictures.
-    _set(user.id, avatar_digest=digest)
+    change_user(user.id, avatar_digest=digest)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
     return avatar_url(digest)
@@ -85,7 +85,7 @@ def set_avatar(user: UserRow, picture: bytes) -> str:
 
 def remove_avatar(user: UserRow) -> str:
     """Remove a user's picture; return the URL of the default one. Raises TokenRevoked."""
-    _set(user.id, avatar_digest=None)
+    change_user(user.id, avatar_digest=None)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     return avatar_url(None)
 
@@ -121,8 +121,11 @@ def store(
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
-def _set(user_id: str, **values: object) -> UserRow:
-    """Change columns of a user. Raises TokenRevoked if the account was deleted or deactivated."""
+def change_user(user_id: str, **values: object) -> UserRow:
+    """Change columns of an active user; return the whole row.
+
+    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated.
+    """
     row = store(user_id, User.is_active, **values)
     if row is None:
         raise errors.TokenRevoked

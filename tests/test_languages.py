@@ -4,6 +4,7 @@ import jinja2
 import pytest
 from helpers import (
     PASSWORD,
+    SECRET,
     failure,
     on_one_database,
     registration,
@@ -12,7 +13,8 @@ from helpers import (
     success,
 )
 
-from models import User
+from core import codes
+from models import PendingEmail, User
 
 SUBJECTS = {
     "en": "Choose a new password",
@@ -114,10 +116,10 @@ def test_the_mail_about_a_deleted_account_is_in_its_language(client, outbox, mak
     assert mail["Subject"] == "Ihr Konto wurde gelöscht"
 
 
-def test_notices_keep_their_language_when_the_address_changes_before_they_are_sent(
-    client, make_user, log_in, run, outbox, clock
+def test_mails_to_an_address_without_an_account_are_in_the_language_of_their_user(
+    app, client, make_user, log_in, run, outbox, clock
 ):
-    user = make_user(language="de", email_verified_at=clock.utcnow())
+    user = make_user(language="de-AT", email_verified_at=clock.utcnow())
     ask(client, user.email)
     body = {"token": outbox.deliver_token(), "newPassword": "Kettle-Purple-Rain-19"}
     success(client.post("/api/auth/reset-password", json=body))
@@ -127,13 +129,23 @@ def test_notices_keep_their_language_when_the_address_changes_before_they_are_se
     success(client.put("/api/users/password", json=body, headers=headers))
     success(client.put("/api/users/username", json={"username": "other"}, headers=headers))
     assert run("users", "access-link", user.id)[1] == 0
-    assert run("users", "set-email", user.id, "new@example.org")[1] == 0
+    body = {"newEmail": "new@example.org", "password": PASSWORD}
+    success(client.post("/api/users/email", json=body, headers=headers))
+    (pending,) = rows(app, PendingEmail)
+    body = {"code": codes.make(SECRET, pending.id, pending.new_email)}
+    success(client.post("/api/users/email/confirm", json=body, headers=headers))
+    # None of these was sent before the change.
     assert [mail["Subject"] for mail in outbox.deliver()] == [
         "Ihr Passwort wurde geändert",
         "Ihr Passwort wurde geändert",
         "Ihr Benutzername wurde geändert",
         "Link zu Ihrem Konto erstellt",
+        "Ihre E-Mail-Adresse wurde geändert",
     ]
+    body = {"newEmail": "next@example.org", "password": PASSWORD}
+    success(client.post("/api/users/email", json=body, headers=headers))
+    (code,) = outbox.deliver()
+    assert code["Subject"] == "Bestätigen Sie Ihre neue E-Mail-Adresse"
 
 
 @on_one_database
