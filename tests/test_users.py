@@ -281,7 +281,11 @@ def set_all(app, **values):
 def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch):
     """The account goes between the check of the token and the change."""
     client = app.test_client()
-    for path, body in (("profile", {"bio": "x"}), ("settings", {"theme": "dark"})):
+    for path, body in (
+        ("profile", {"bio": "x"}),
+        ("settings", {"theme": "dark"}),
+        ("username", {"username": "other"}),
+    ):
         set_all(app, is_active=True)
         late = lambda body=body: set_all(app, is_active=False) or body  # noqa: E731
         monkeypatch.setattr("web.api.bodies.json_object", late)
@@ -289,7 +293,7 @@ def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch
         failure(response, 401, "token_revoked")
         assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
     user = stored(app, auth.user)
-    assert (user.bio, user.theme) == ("", "light")
+    assert (user.bio, user.theme, user.username) == ("", "light", "student")
 
 
 @pytest.mark.parametrize(
