@@ -88,7 +88,9 @@ class Settings:
         types.switch, False, "1: no login before the e-mail address is verified."
     )
     registration: str = setting(
-        types.one_of("open", "closed"), "open", "`closed`: only admins make accounts."
+        types.one_of("open", "closed"),
+        "open",
+        "`closed`: nobody registers; admins and service keys make accounts.",
     )
     registration_domains: tuple[str, ...] = setting(
         types.domains,
@@ -96,7 +98,11 @@ class Settings:
         "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
         "domain below it. Unset: any.",
     )
-    invitation_days: int = setting(types.whole(1, 30), 7, "Lifetime of an invitation.")
+    invitation_days: int = setting(
+        types.whole(1, 30),
+        7,
+        "Lifetime of an invitation, and of a link for an account without a password.",
+    )
     access_token_minutes: int = setting(types.whole(1, YEAR), 15, "Lifetime of an access token.")
     session_days: int = setting(
         types.whole(1, DECADE), 30, "Lifetime of a session after its login."
