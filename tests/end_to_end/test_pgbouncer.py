@@ -20,6 +20,7 @@ from real_service import deployed, empty_database, free_port, registration
 
 from app import create_app
 from config import ROOT, Settings
+from extensions import db
 
 # Debian installs it where the PATH of a user may not lead.
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -162,7 +163,9 @@ def test_lost_connections_to_postgres_are_a_503_and_replaced(pooled):
 
 def test_pooler_without_time_limits_is_named_in_the_log(pooled):
     url = pooled.url.set(database="unlimited")
-    client = create_app(Settings(database_url=url, secret_key=SECRET)).test_client()
+    app = create_app(Settings(database_url=url, secret_key=SECRET))
     log = Log()
-    assert client.get("/readyz").status_code == 200
+    assert app.test_client().get("/readyz").status_code == 200
+    with app.app_context():
+        db.engine.dispose()
     assert "There is a pooler, but no time limit" in log.text()

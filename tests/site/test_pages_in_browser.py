@@ -293,7 +293,7 @@ def test_a_screen_reader_finds_every_part_by_name(page, base_url):
     "path", ["reset-password", "reset-password#token=T", "verify-email#token=T"]
 )
 @pytest.mark.parametrize(("width", "text_size"), [(320, "100%"), (640, "200%")])
-@pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
+@pytest.mark.parametrize("language", ["de", "fr"])  # which have the longest words and texts
 def test_a_page_fits_a_small_screen_and_large_text(
     page, base_url, path, width, text_size, language
 ):
