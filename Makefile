@@ -29,7 +29,7 @@ run: $(VENV)/run.stamp
 	@[ -n "$$WEB_CONCURRENCY" ] || unset WEB_CONCURRENCY; exec env $(MEMORY) $(BIN) -m gunicorn
 
 test: lint
-	$(BIN) -m pytest -n 3 --dist loadfile
+	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # With all markers, and one after the other: each wants the machine for itself.
 test-faults: $(VENV)/dev.stamp

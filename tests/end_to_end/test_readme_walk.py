@@ -21,7 +21,7 @@ def scripts():
     return making_an_admin, the_rest
 
 
-def paste(script, service, typed=""):
+def paste(script, service, typed="", patience=PATIENCE):
     """Run a script in the project's folder, with this service in the default's place."""
     here = script.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     here = here.replace("http://127.0.0.1:5000", service.url)
@@ -32,7 +32,7 @@ def paste(script, service, typed=""):
         input=typed,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+from real_service import PATIENCE
 from test_readme_walk import paste
 
 from config import ROOT, load
@@ -25,7 +26,7 @@ def test_a_school_gets_a_class_without_mail_through_a_year(service, mail_server,
 
     # The files of the page go into a folder of this test.
     shell = shell.replace(".venv", f"env -C {ROOT} .venv")
-    printed = paste("\n".join((shell, f"cd {tmp_path}", *commands)), service)
+    printed = paste("\n".join((shell, f"cd {tmp_path}", *commands)), service, patience=5 * PATIENCE)
     assert "kim@school.example gets an invitation." in printed
     link = r"https?://\S+/reset-password#token=(\S+)"
     handed_out = dict(re.findall(rf"^\w+ \w+ \((\w+)\): {link}$", printed, re.M))
