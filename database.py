@@ -153,7 +153,11 @@ def _connector(driver: Any) -> Callable[..., object]:
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
         connection = TimedConnection.connect(*arguments, autocommit=True, **options)
-        process, lock_timeout, *_ = connection.execute(_ON_CONNECT).fetchone()
+        try:
+            process, lock_timeout, *_ = connection.execute(_ON_CONNECT).fetchone()
+        except driver.Error:
+            connection.close()  # the pool opens another, and there must be no more than its size
+            raise
         if process != connection.info.backend_pid:  # a pooler made up the latter
             # A prepared statement would be missing there, or be one of another connection.
             connection.prepare_threshold = None

@@ -324,8 +324,10 @@ def test_lost_connections_are_replaced_by_no_more(make_app, auth, on_postgres):
             threads.submit(verify_on)
         try:
             for _ in range(4):
-                own.execute(f"SELECT pg_terminate_backend(pid) {ours}")
-                time.sleep(0.3)  # until those that were ended are gone
+                ended = own.execute(f"SELECT pid, pg_terminate_backend(pid) {ours}").fetchall()
+                pids = [pid for pid, _ in ended]
+                left = f"SELECT count(*) {ours} AND pid = ANY(%s)"
+                soon(lambda left=left, pids=pids: own.execute(left, [pids]).fetchone()[0] == 0)
                 counts = [own.execute(f"SELECT count(*) {ours}").fetchone()[0] for _ in range(50)]
                 assert max(counts) <= database.POOL_SIZE
         finally:
