@@ -86,16 +86,7 @@ LEAST = {
 
 # What a service key may call. All other endpoints are closed to keys.
 SCOPES = {
-    "learning:write": """
-        PUT /api/users/*/courses/*
-        DELETE /api/users/*/courses/*
-        PUT /api/users/*/courses/*/lessons/*
-        DELETE /api/users/*/courses/*/lessons/*
-        PUT /api/users/*/achievements/*
-        DELETE /api/users/*/achievements/*
-        PUT /api/users/*/certificates/*
-        DELETE /api/users/*/certificates/*
-    """,
+    "learning:write": LEAST_CALLER["instructor"],
     "users:read": """
         GET /api/users
         GET /api/users/*
