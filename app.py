@@ -19,7 +19,7 @@ from core.tokens import TokenCodec
 from extensions import Components
 from services import service_keys as keys
 from services import sessions
-from web import api, bearer, error_handlers, headers, limits, logs, openapi
+from web import api, bearer, error_handlers, headers, logs, openapi
 
 # How many threads of a process may wait for the hasher, and for a picture to be made. The others
 # stay free for requests that take a millisecond (`threads` in gunicorn.conf.py).
@@ -56,7 +56,6 @@ def create_app(
         ),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(settings.templates_dir, settings.default_language),
-        limiter=limits.make_limiter(settings),
         load_user=sessions.load_user,
         load_key=keys.load,
     )

@@ -43,6 +43,7 @@ from services import (
     samples,
     service_keys,
 )
+from web import limits
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
@@ -190,6 +191,17 @@ def activate_user(account: str) -> None:
 def deactivate_user(account: str) -> None:
     """Block logins of ACCOUNT (id, username or e-mail address) and end its sessions."""
     click.echo(f"{_alter(account, is_active=False).username} is inactive.")
+
+
+@users.command("unlock")
+@_account
+@_plain_errors()
+def unlock_user(account: str) -> None:
+    """Clear the failed logins that were counted against ACCOUNT, from everywhere."""
+    user = administration.find(account)
+    limits.unlock(user.email)
+    audit.log("account_unlocked", user.id)
+    click.echo(f"{user.username} can try again.")
 
 
 @users.command("delete")

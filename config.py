@@ -132,10 +132,11 @@ class Settings:
         "Number of trusted proxies that add to `X-Forwarded-For`; 1 on Heroku.",
     )
     ratelimit_enabled: bool = setting(types.switch, True, "0: no limits.")
-    ratelimit_storage_uri: str = setting(
-        types.redis_url,
-        "",
-        "Redis server that counts for the limits, `redis://…`. Unset: the database.",
+    logins_per_minute: int = setting(
+        types.whole(1, 1_000_000), 60, "Logins a minute from one client IP; a school may be one."
+    )
+    registrations_per_hour: int = setting(
+        types.whole(1, 1_000_000), 100, "Registrations an hour from one client IP."
     )
     log_level: str = setting(
         types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),

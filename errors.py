@@ -13,6 +13,8 @@ class ApiError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     message: ClassVar[str]
+    # Whether the password of the call was right; None says neither, so it changes no count.
+    right_password: ClassVar[bool | None] = None
     # Seconds, for the Retry-After header.
     retry_after: int | None = None
 
@@ -39,6 +41,7 @@ class WeakPassword(ApiError):
 
 class WrongPassword(ApiError):
     status, code, message = 400, "wrong_password", "This is not your current password."
+    right_password = False
 
 
 class InvalidToken(ApiError):
@@ -58,6 +61,7 @@ class InvalidImage(ApiError):
 class InvalidCredentials(ApiError):
     status, code = 401, "invalid_credentials"
     message = "The e-mail address or the password is wrong."
+    right_password = False
 
 
 class TokenMissing(ApiError):
@@ -81,11 +85,13 @@ class TokenRevoked(ApiError):
 class AccountInactive(ApiError):
     status, code = 403, "account_inactive"
     message = "This account has been deactivated. Contact support."
+    right_password = True
 
 
 class EmailUnverified(ApiError):
     status, code = 403, "email_unverified"
     message = "Confirm your e-mail address first: open the link that we sent to it."
+    right_password = True
 
 
 class RegistrationClosed(ApiError):

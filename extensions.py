@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from core.tokens import TokenCodec
     from models import UserRow
     from services.background import BackgroundThread
-    from web.counters import Limiter
 
 
 class Base(DeclarativeBase):
@@ -48,7 +47,6 @@ class Components:
     hasher: "Hasher"
     avatars: "Avatars"
     templates: "Templates"
-    limiter: "Limiter"
     # Returns the active user with this id whose session with this id has not ended, or None.
     load_user: "Callable[[str, str], UserRow | None]"
     # Returns the row of this service key, or None.
@@ -67,4 +65,3 @@ tokens = cast("TokenCodec", LocalProxy(lambda: components().tokens))
 hasher = cast("Hasher", LocalProxy(lambda: components().hasher))
 avatars = cast("Avatars", LocalProxy(lambda: components().avatars))
 templates = cast("Templates", LocalProxy(lambda: components().templates))
-limiter = cast("Limiter", LocalProxy(lambda: components().limiter))

@@ -157,14 +157,6 @@ def domains(raw: str) -> tuple[str, ...]:
         ) from None
 
 
-def redis_url(raw: str) -> str:
-    try:
-        _split_url(raw, "redis", "rediss")
-    except ValueError:
-        raise ValueError("must be a redis:// or rediss:// URL") from None
-    return raw
-
-
 def mail_url(raw: str) -> MailServer | None:
     if raw.lower() == "console:":
         return None

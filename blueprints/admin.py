@@ -15,7 +15,7 @@ from database import transaction
 from models import UserRow
 from services import administration, invitations, links, outbox
 from services.letters import MailKind
-from web import bearer
+from web import bearer, limits
 from web.api import endpoint
 from web.limits import RESET_MAILS, By, Counts, Limit, allowance, mails_to_one
 
@@ -24,13 +24,14 @@ bp = Blueprint("admin", __name__)
 INVITATIONS = mails_to_one("invitations")
 NEW_ACCOUNTS = Limit(
     "new-accounts",
-    "1000 per hour",
+    1000,
+    "hour",
     "accounts made by one admin or service key",
     By.CALLER,
     Counts.SUCCESSES,
 )
 ACCESS_LINKS = Limit(
-    "access-links", "20 per hour", "access links made by one admin", By.CALLER, Counts.SUCCESSES
+    "access-links", 200, "hour", "access links made by one admin", By.CALLER, Counts.SUCCESSES
 )
 
 
@@ -138,6 +139,20 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
         before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())
     administration.log_changes(before, after, by=bearer.caller_id())
     return after
+
+
+@endpoint(
+    bp,
+    "DELETE",
+    "/<user:user_id>/failed-logins",
+    role=Role.ADMIN,
+    message="Nothing is counted against the account any more.",
+    errors=(errors.UserNotFound,),
+)
+def unlock_user(user_id: str) -> None:
+    """Clear what limits have counted against an account, so that its user can log in again."""
+    limits.unlock(administration.find(user_id).email)
+    audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 
 @endpoint(

@@ -22,25 +22,36 @@ bp = Blueprint("auth", __name__)
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
 # deleted and registered again, because each registration sends an e-mail.
 REGISTRATIONS = (
-    Limit("registrations", "100 per hour", "registrations", By.IP, Counts.SUCCESSES),
-    Limit("registration-tries", "1000 per hour", "calls of register", By.IP, Counts.ALSO_INVALID),
+    Limit(
+        "registrations",
+        lambda: settings.registrations_per_hour,
+        "hour",
+        "registrations",
+        By.IP,
+        Counts.SUCCESSES,
+    ),
+    Limit(
+        "registration-tries",
+        lambda: 10 * settings.registrations_per_hour,
+        "hour",
+        "calls of register",
+        By.IP,
+    ),
     Limit(
         "registrations-of-one",
-        "10 per hour",
+        10,
+        "hour",
         "registrations with one e-mail address",
         By.ACCOUNT,
         Counts.SUCCESSES,
     ),
 )
-
-
 VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
 def _requests(mails: Limit) -> tuple[Limit, Limit]:
-    return Limit(
-        f"{mails.name} by client", "60 per hour", f"requests for {mails.name}", By.IP
-    ), mails
+    things = mails.name.replace("-", " ")
+    return Limit(f"{mails.name}-by-client", 60, "hour", f"requests for {things}", By.IP), mails
 
 
 @endpoint(
@@ -95,7 +106,10 @@ def options() -> object:
     response=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
-    limits=(*GUESSES, Limit("logins", "60 per minute", "logins", By.IP)),
+    limits=(
+        *GUESSES,
+        Limit("logins", lambda: settings.logins_per_minute, "minute", "logins", By.IP),
+    ),
 )
 def login(body: dict[str, str]) -> dict[str, object]:
     """Log in with e-mail address and password; opens a session.
@@ -122,7 +136,6 @@ def login(body: dict[str, str]) -> dict[str, object]:
     response=schemas.TokenPair,
     message="Here are your new tokens.",
     errors=(errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
-    limits=(Limit("refreshes", "300 per minute", "refreshes", By.IP),),
 )
 def refresh(body: dict[str, str]) -> sessions.TokenPair:
     """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
@@ -219,6 +232,9 @@ def forgot_password(body: dict[str, str]) -> None:
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WeakPassword),
+    limits=(
+        Limit("resets", lambda: settings.logins_per_minute, "minute", "password resets", By.IP),
+    ),
 )
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a reset mail, an invitation or an access link.
@@ -233,7 +249,6 @@ def reset_password(body: dict[str, str]) -> None:
     with transaction():
         recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
     audit.log("password_reset" if by_mail else "access_link_used", user.id)
-    # The user probably tried old passwords before. The new one must work at once.
     forgive(user.email)
 
 

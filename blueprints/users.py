@@ -16,28 +16,36 @@ from extensions import avatars
 from services import accounts, export, identity, learning, profiles
 from web import bearer
 from web.api import endpoint
-from web.limits import GUESSES, By, Counts, Limit, allowance, mails_to_one
+from web.limits import CONFIRMATIONS, By, Counts, Limit
 
 bp = Blueprint("users", __name__)
 
-CHANGES = Limit(
-    "password-changes",
-    "20 per hour",
-    "password changes of an account",
-    By.ACCOUNT,
-    Counts.SUCCESSES,
-)
 # By the user's id, because the counts of an e-mail address end when it changes.
-REQUESTS = Limit(
-    "email-changes",
-    "5 per hour",
-    "requests of a user to change the e-mail address",
-    By.CALLER,
-    Counts.RIGHT_PASSWORDS,
+CHANGES = Limit(
+    "password-changes", 20, "hour", "password changes of a user", By.CALLER, Counts.SUCCESSES
 )
-TRIES = Limit("email-codes", "20 per hour", "codes that a user tries", By.CALLER)
-CODE_MAILS = mails_to_one("codes")
-RENAMES = Limit("renames", "5 per day", "changes of a username", By.CALLER, Counts.SUCCESSES)
+EMAIL_CHANGES = (
+    Limit(
+        "email-changes",
+        5,
+        "hour",
+        "requests of a user to change the e-mail address",
+        By.CALLER,
+        Counts.RIGHT_PASSWORDS,
+    ),
+    # Two limits, or anybody could use up the codes that others need for an e-mail address.
+    Limit(
+        "codes",
+        3,
+        "hour",
+        "codes from a user to an e-mail address",
+        By.CALLER | By.NEW_EMAIL,
+        Counts.SUCCESSES,
+    ),
+    Limit("codes-of-all", 10, "hour", "codes to an e-mail address", By.NEW_EMAIL, Counts.SUCCESSES),
+)
+TRIES = Limit("email-codes", 20, "hour", "codes that a user tries", By.CALLER)
+RENAMES = Limit("renames", 5, "day", "changes of a username", By.CALLER, Counts.SUCCESSES)
 
 
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, response=schemas.Profile)
@@ -164,7 +172,7 @@ def list_certificates() -> dict[str, object]:
     "/export",
     role=Role.STUDENT,
     response=export_schemas.Export,
-    limits=(Limit("exports", "10 per hour", "exports of a user's data", By.CALLER),),
+    limits=(Limit("exports", 10, "hour", "exports of a user's data", By.CALLER),),
 )
 def export_data() -> dict[str, object]:
     """Read everything that is stored about the caller, as a file to keep."""
@@ -189,7 +197,7 @@ def _as_attachment(response: Response) -> Response:
     message="Your password is changed and your other sessions have ended.",
     errors=(errors.WrongPassword, errors.WeakPassword),
     # Each change sends a notice, and the e-mail address may be somebody else's.
-    limits=(*GUESSES, CHANGES),
+    limits=(*CONFIRMATIONS, CHANGES),
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
@@ -218,7 +226,7 @@ def get_email() -> dict[str, object]:
     response=schemas.PendingEmail,
     message="We have sent a code to the new e-mail address. Enter it to confirm the change.",
     errors=(errors.WrongPassword, errors.EmailTaken),
-    limits=(*GUESSES, REQUESTS, CODE_MAILS),
+    limits=(*CONFIRMATIONS, *EMAIL_CHANGES),
 )
 def request_email(body: dict[str, str]) -> dict[str, object]:
     """Ask for another e-mail address; it replaces an earlier request.
@@ -227,13 +235,10 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     hours.
     """
     user, session_id, new_email = bearer.user(), bearer.claims()["sid"], body["new_email"]
-    # First of all: any other error would clear the count of wrong passwords.
     accounts.confirm_password(user, body["password"], field="password")
     accounts.check_domain(new_email, field="newEmail")
-    with allowance(CODE_MAILS, new_email) as allowed, transaction():
-        pending = identity.request_email(
-            user, new_email, session_id=session_id, send=allowed, now=clock.utcnow()
-        )
+    with transaction():
+        pending = identity.request_email(user, new_email, session_id=session_id, now=clock.utcnow())
     audit.log("email_change_requested", user.id)
     return pending
 
@@ -299,7 +304,7 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     body=schemas.DeleteAccount,
     message="Your account is deleted.",
     errors=(errors.WrongPassword, errors.LastAdmin),
-    limits=GUESSES,
+    limits=CONFIRMATIONS,
 )
 def delete_account(body: dict[str, str]) -> None:
     """Delete the caller's account and everything stored about it, immediately and permanently.

@@ -36,9 +36,9 @@ def pending(user_id: str, *, now: datetime) -> dict[str, object]:
 
 
 def request_email(
-    user: UserRow, new_email: str, *, session_id: str, send: bool, now: datetime
+    user: UserRow, new_email: str, *, session_id: str, now: datetime
 ) -> dict[str, object]:
-    """Store the change that a confirmed password allows, instead of an earlier one, and `send` its
+    """Store the change that a confirmed password allows, instead of an earlier one, and queue its
     code. Return what `pending` does.
 
     Raises EmailTaken; and WrongPassword or TokenRevoked if the account or the session has changed
@@ -53,8 +53,7 @@ def request_email(
     values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
     insert = insert_into(_PENDING).values(user_id=user.id, **values)
     db.session.execute(insert.on_conflict_do_update(index_elements=["user_id"], set_=values))
-    if send:
-        outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, about=id_)
+    outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, about=id_)
     return {"pending_email": new_email, "pending_until": until}
 
 

@@ -749,13 +749,21 @@ def test_no_refusal_before_the_password_clears_the_count_of_guesses(make_app, as
     failure(ask("me@school.example", app=app), 429, "too_many_requests")
 
 
-def test_an_address_gets_three_codes_an_hour(app, make_app, make_user, log_in, ask, outbox):
+def test_an_address_gets_three_codes_an_hour_from_one_user_and_ten_from_all(
+    make_app, make_user, log_in, ask, outbox
+):
+    """Nobody can use up the codes that somebody else waits for; and whoever gets none is told."""
     limited = make_app(ratelimit_enabled=True)
     sessions = [log_in(make_user(f"user{number}")).headers for number in range(4)]
-    for headers in sessions:
-        data = success(ask(headers=headers, app=limited))
-        assert data["pendingEmail"] == NEW
-    assert outbox.waiting() == [("email_change_code", NEW)] * 3
+    for _ in range(3):
+        success(ask(headers=sessions[0], app=limited))
+    failure(ask(headers=sessions[0], app=limited), 429, "too_many_requests")
+    success(ask("next@example.org", headers=sessions[0], app=limited))
+    statuses = [
+        ask(headers=headers, app=limited).status_code for headers in sessions[1:] for _ in range(3)
+    ]
+    assert statuses == [200] * 7 + [429] * 2
+    assert outbox.waiting().count(("email_change_code", NEW)) == 10
 
 
 def test_twenty_first_try_of_a_code_is_refused(make_app, ask_code, confirm):

@@ -44,7 +44,6 @@ LATE_IMPORTS = {
 TYPES_FROM_ABOVE = {"extensions.py"}
 # Requirements that our code does not import, and what needs them.
 NOT_IMPORTED = {
-    "redis": "limits imports it when RATELIMIT_STORAGE_URI says redis",
     "psycopg": "SQLAlchemy imports it when the URL says postgresql",
     "flask-swagger-ui": "only its files are served",
     "tzdata": "only its list of names is read, and ZoneInfo finds it by itself",

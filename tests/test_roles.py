@@ -73,6 +73,7 @@ LEAST_CALLER = {
         POST /api/users
         POST /api/users/*/access-link
         PATCH /api/users/*
+        DELETE /api/users/*/failed-logins
         DELETE /api/users/*
         GET /api/service-keys
         DELETE /api/service-keys/*

@@ -23,7 +23,7 @@ from errors import ApiError, InvalidRequest, UserNotFound
 from extensions import settings
 from schemas import camel_case
 from web import bearer, bodies, responses
-from web.limits import Limit, View, call_within, count_invalid
+from web.limits import Limit, View, call_within
 
 # Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
@@ -88,7 +88,7 @@ class Operation:
     # The scope with which a service key may call it; None when no key may.
     scope: Scope | None = None
     errors: tuple[type[ApiError], ...] = ()
-    # Calls that do not pass validation are counted by limits with Counts.ALSO_INVALID only.
+    # Calls that do not pass validation are not counted.
     limits: tuple[Limit, ...] = ()
 
     def __call__(self, view: View) -> View:
@@ -126,11 +126,7 @@ def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Re
     upload = bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
     with upload as file:
         if operation.body:
-            try:
-                arguments["body"] = _load(operation.body, bodies.json_object())
-            except ApiError:
-                count_invalid(operation.limits)
-                raise
+            arguments["body"] = _load(operation.body, bodies.json_object())
         if operation.upload:
             arguments["file"] = file
         # While a slow body arrives, the caller's session may end: check the token again.

@@ -1,221 +1,246 @@
-"""Limits: declared on the view, counted with the library `limits`, refused with 429.
+"""Limits: declared above a view, counted in the table `counters`, refused with 429.
 
-A counter's key is an HMAC of the client's network and the account's e-mail address, so that the
-counters do not show who called.
+A call is counted before its view runs, or parallel guesses would slip through. It stays counted, or
+is taken back, by its outcome. A limit that is reached refuses at once: no call waits for another.
 
-A call is counted before the view runs, or parallel calls would slip through. It is taken back when
-its outcome does not count, such as a right password. If its window has ended by then, the next
-window's count becomes too low by one.
+The keys of the counters are HMACs, so that the table does not show who called.
 """
 
-import functools
 import hmac
-import itertools
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
+from datetime import datetime, timedelta
+from enum import Enum, Flag, auto
 from typing import Any
 
 from flask import request
-from limits import parse
-from limits.errors import StorageError
-from limits.storage import storage_from_string
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, select, update
 
 import errors
-from config import Settings
 from core import audit, clock
 from core.addresses import normalise_email
-from database import is_unavailable
-from extensions import limiter, settings
+from database import change, insert_into, is_unavailable, one_statement, reading, transaction
+from extensions import settings
+from models import Counter, User
 from web import bearer, caller
-from web.counters import DatabaseCounters, Limiter
 
 View = Callable[..., object]
 
+WINDOWS = {
+    "minute": timedelta(minutes=1),
+    "15 minutes": timedelta(minutes=15),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
 _log = logging.getLogger("accounts.limits")
-_item = functools.cache(parse)
+_OPEN = Counter.expires_at > bindparam("now")
+_FOUND = select(Counter.__table__).where(Counter.key.in_(bindparam("keys", expanding=True)), _OPEN)
 
 
-class By(Enum):
+class By(Flag):
     """Whose calls are counted together."""
 
-    IP = "client IP"
-    ACCOUNT = "account"  # that of the e-mail address in the body, else the caller's
-    ACCOUNT_AND_IP = "account and client IP"
-    CALLER = "caller"  # a user, or a service key
+    IP = auto()  # the client IP
+    ACCOUNT = auto()  # the e-mail address in the body, whether or not it has an account, or CALLER
+    NEW_EMAIL = auto()  # the new e-mail address in the body
+    CALLER = auto()  # a user, or a service key
 
 
 class Counts(Enum):
     """Which calls stay counted."""
 
     ALL = auto()
-    ALSO_INVALID = auto()  # those whose body is refused too
-    FAILED_LOGINS = auto()
     SUCCESSES = auto()
+    WRONG_PASSWORDS = auto()
     RIGHT_PASSWORDS = auto()
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How many calls are allowed in how much time. The next one gets a 429.
+    """How many calls are allowed in a window, which begins with the first. The next one gets a 429.
 
-    A view counts what its `silent` limits are about by `allowance`, and when one is reached, it
-    gives the usual response and sends nothing.
+    At a `silent` limit, which a view counts by `allowance`, the response is the usual one.
     """
 
     name: str
-    rate: str  # as the library `limits` reads it
+    calls: int | Callable[[], int]  # called where it is a setting
+    window: str
     things: str  # what the documentation says is counted
     by: By
     counts: Counts = Counts.ALL
     silent: bool = False
 
+    @property
+    def allowed(self) -> int:
+        return self.calls() if callable(self.calls) else self.calls
+
+    @property
+    def rate(self) -> str:
+        return f"{self.allowed} per {self.window}"
+
 
 # For views that check a password.
 _WRONG = "wrong passwords for an account"
-_ANYWHERE = f"{_WRONG} from all client IPs"
 GUESSES = (
-    Limit("guesses", "10 per 15 minutes", _WRONG, By.ACCOUNT_AND_IP, Counts.FAILED_LOGINS),
-    Limit("guesses-everywhere", "100 per hour", _ANYWHERE, By.ACCOUNT, Counts.FAILED_LOGINS),
+    Limit("guesses", 10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
+    Limit(
+        "guesses-everywhere",
+        100,
+        "hour",
+        f"{_WRONG} from all client IPs",
+        By.ACCOUNT,
+        Counts.WRONG_PASSWORDS,
+    ),
+)
+# For views that check the password of a signed-in caller. Hashes are what logins wait for.
+CONFIRMATIONS = (
+    *GUESSES,
+    Limit(
+        "confirmations",
+        60,
+        "hour",
+        "right current passwords of a user",
+        By.CALLER,
+        Counts.RIGHT_PASSWORDS,
+    ),
 )
 
 
 def mails_to_one(kind: str) -> Limit:
     """Return the limit of mails of a kind that one e-mail address gets."""
     words = f"{kind} to an e-mail address"
-    return Limit(kind, "3 per hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
+    name = kind.replace(" ", "-")
+    return Limit(name, 3, "hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
 
 
 RESET_MAILS = mails_to_one("reset mails")
 
 
-class _Counter:
-    """The count of one limit for one client or account."""
-
-    def __init__(self, limit: Limit, account: str) -> None:
-        by = limit.by
-        account = "" if by is By.IP else bearer.caller_id() if by is By.CALLER else account
-        network = caller.network() if by in (By.IP, By.ACCOUNT_AND_IP) else ""
-        text = "\0".join(("limits", limit.by.value, account, network)).encode()
-        key = hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
-        self.limit, item = limit, _item(limit.rate)
-        self.calls = item, key, limit.name
-        # How many of the counted passwords turned out wrong; the others are still being checked.
-        self.wrong = item, key, f"{limit.name}-judged"
-
-    def clear(self) -> None:
-        limiter.clear(*self.calls)
-        limiter.clear(*self.wrong)
-
-    def seconds_to_wait(self) -> int:
-        # A password that is still being checked may be right and make room.
-        if self.limit.counts is Counts.FAILED_LOGINS and limiter.test(*self.wrong):
-            return 1
-        end = limiter.storage.get_expiry(self.calls[0].key_for(*self.calls[1:]))
-        return max(1, math.ceil(end - clock.utcnow().timestamp()))
-
-
-def make_limiter(settings: Settings) -> Limiter:
-    """Return what counts the calls: in Redis, or in the database without a URL."""
-    url, waits = settings.ratelimit_storage_uri, {"socket_timeout": 1, "socket_connect_timeout": 1}
-    storage = storage_from_string(url, wrap_exceptions=True, **waits) if url else DatabaseCounters()
-    return Limiter(storage)
-
-
-def count_invalid(limits: tuple[Limit, ...]) -> None:
-    """Count a call whose body is refused. Raises TooManyRequests at a limit on such calls."""
-    if such := tuple(limit for limit in limits if limit.counts is Counts.ALSO_INVALID):
-        call_within(such, lambda: None)
+class _Reached(Exception):
+    """A limit is reached. Its arguments are the limit and the end of the window."""
 
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
     """Call a view with its limits. Raises TooManyRequests at a limit."""
-    limits = tuple(limit for limit in limits if not limit.silent)
-    of_account = any(limit.by in (By.ACCOUNT, By.ACCOUNT_AND_IP) for limit in limits)
-    with _counted(limits, _account(arguments.get("body", {})) if of_account else ""):
+    loud = [limit for limit in limits if not limit.silent]
+    with _counted(loud, arguments.get("body", {})):
         return view(**arguments)
 
 
 def allowance(limit: Limit, email: str) -> AbstractContextManager[bool]:
     """Count what a view is about to do; lend whether a silent limit allows it."""
-    return _counted((limit,), email)
+    return _counted([limit], {"email": email})
 
 
 @contextmanager
-def _counted(limits: tuple[Limit, ...], account: str) -> Iterator[bool]:
-    """Count a call and lend True, then change the counts by its outcome.
+def _counted(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
+    """Count a call and lend True, then take it back where its outcome does not count.
 
     At a silent limit, lend False and count nothing. Raises TooManyRequests at any other limit.
     """
-    enabled = settings.ratelimit_enabled and "accounts.unlimited" not in request.environ
-    counted = [_Counter(limit, account) for limit in limits] if enabled else []
+    counters = {_key(limit, body): limit for limit in limits if settings.ratelimit_enabled}
+    ends, reached = {}, None
     try:
-        full = _count(counted)
-        if full and not full.limit.silent:
-            raise errors.TooManyRequests(retry_after=full.seconds_to_wait())
-    except StorageError as error:
-        _log.error("Redis cannot be used, so this call is not limited: %s", error)
-        request.environ["accounts.unlimited"] = True  # do not time out twice in one request
-        full, counted = None, []
-    if full:
-        counted = []
+        if counters:
+            ends = _count(counters)
+    except _Reached as error:
+        reached, end = error.args
+        _log_reached(reached, body)
+        if not reached.silent:
+            seconds = math.ceil((end - clock.utcnow()).total_seconds())
+            raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
     try:
-        yield not full
+        yield reached is None
     except Exception as error:
-        _settle(counted, error)
+        _settle(counters, ends, error)
         raise
-    _settle(counted, None)
+    _settle(counters, ends, None)
 
 
-def _account(body: dict[str, Any]) -> str:
-    """Return the e-mail address that a call is about, whether or not there is such an account."""
+def _key(limit: Limit, body: Mapping[str, Any]) -> str:
+    # The account's part comes first, so that all counters of an account can be found together.
+    account = _digest(_account(body)) if By.ACCOUNT in limit.by else ""
+    others = (
+        body["new_email"] if By.NEW_EMAIL in limit.by else "",
+        bearer.caller_id() if By.CALLER in limit.by else "",
+        caller.network() if By.IP in limit.by else "",
+    )
+    return f"{account}/{limit.name}/{_digest(*others)}"
+
+
+def _digest(*parts: str) -> str:
+    text = "\0".join(("limits", *parts)).encode()
+    return hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
+
+
+def _account(body: Mapping[str, Any]) -> str:
     if "email" in body:
         return normalise_email(body["email"]) or str(body["email"])
-    return bearer.user().email
+    return bearer.caller_id() if bearer.is_key() else bearer.user().email
 
 
-def _count(counters: list[_Counter]) -> _Counter | None:
-    """Count a call and return None, or count nothing and return the counter that is full."""
+def _count(counters: dict[str, Limit]) -> dict[str, datetime]:
+    """Count a call; return the ends of the windows. Raises _Reached, and then counts nothing."""
+    now = clock.utcnow()
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
-    full = next((counter for counter in counters if not limiter.test(*counter.calls)), None)
-    if full is None:
-        passed = list(itertools.takewhile(lambda counter: limiter.hit(*counter.calls), counters))
-        if len(passed) == len(counters):
-            return None
-        full = counters[len(passed)]
-        with _harmless():  # parallel calls took the last places after the read
-            for counter in passed:
-                limiter.take_back(*counter.calls)
-    limit = full.limit
+    with reading() as connection:
+        found = connection.execute(_FOUND, {"keys": [*counters], "now": now}).all()
+    for key, hits, end in found:
+        if hits >= counters[key].allowed:
+            raise _Reached(counters[key], end)
+    ends = {}
+    with transaction() as session:
+        # In one order for all calls, or two of them could wait for each other (a deadlock).
+        for key in sorted(counters):
+            insert = insert_into(Counter.__table__)
+            new, over = insert.excluded, Counter.expires_at <= now
+            upsert = insert.on_conflict_do_update(
+                index_elements=[Counter.key],
+                set_={
+                    "hits": case((over, new.hits), else_=Counter.hits + 1),
+                    "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
+                },
+            ).returning(Counter.hits, Counter.expires_at)
+            row = {"key": key, "hits": 1, "expires_at": now + WINDOWS[counters[key].window]}
+            hits, ends[key] = session.execute(upsert, row).one()
+            if hits > counters[key].allowed:  # parallel calls took the last places after the read
+                raise _Reached(counters[key], ends[key])
+    return ends
+
+
+def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     user_id = request.environ.get("accounts.user_id")
+    if user_id is None and By.ACCOUNT in limit.by and (email := normalise_email(body["email"])):
+        with reading() as connection:
+            user_id = connection.scalar(select(User.id).where(User.email == email))
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.things}")
-    return full
 
 
-def _settle(counters: list[_Counter], error: Exception | None) -> None:
+def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception | None) -> None:
     """Change the counts by the outcome of a call: what the view raised, or None."""
-    unreachable = isinstance(error, DBAPIError) and is_unavailable(error)
-    if unreachable and not settings.ratelimit_storage_uri:
+    if not ends or (error and is_unavailable(error)):
         return  # the counters are in the same database; do not time out twice
-    wrong = isinstance(error, errors.InvalidCredentials | errors.WrongPassword)
-    fault = error is not None and not (isinstance(error, errors.ApiError) and error.status < 500)
-    with _harmless():
-        for counter in counters:
-            counts, by = counter.limit.counts, counter.limit.by
-            if counts is Counts.FAILED_LOGINS and wrong:
-                limiter.hit(*counter.wrong)
-            elif counts is Counts.FAILED_LOGINS and by is By.ACCOUNT_AND_IP and not fault:
-                counter.clear()  # the password was right, even if the account may not log in
-            elif (
-                counts is Counts.FAILED_LOGINS
-                or (counts is Counts.SUCCESSES and error)
-                or (counts is Counts.RIGHT_PASSWORDS and wrong)
-            ):
-                limiter.take_back(*counter.calls)
+    right = True if error is None else getattr(error, "right_password", None)
+    answered = error is None or (isinstance(error, errors.ApiError) and error.status < 500)
+    stays = {
+        Counts.ALL: True,
+        Counts.SUCCESSES: error is None,
+        Counts.WRONG_PASSWORDS: right is False,
+        Counts.RIGHT_PASSWORDS: right is not False and answered,
+    }
+    undone = [(key, end) for key, end in ends.items() if not stays[counters[key].counts]]
+    if undone:
+        with _harmless(), transaction():
+            for key, end in undone:
+                # The window that has counted the call may be over.
+                this = Counter.key == key, Counter.expires_at == end
+                if right and counters[key] == GUESSES[0]:
+                    change(delete(Counter).where(*this))
+                else:
+                    change(update(Counter).where(*this).values(hits=Counter.hits - 1))
 
 
 @contextmanager
@@ -224,11 +249,37 @@ def _harmless() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _log.warning("a count could not be changed: %s", type(error).__name__)
+        unavailable = is_unavailable(error)
+        _log.warning("a count could not be changed", exc_info=None if unavailable else error)
 
 
 def forgive(email: str) -> None:
-    """Clear the caller's failed logins to an account, after a reset of its password."""
+    """Clear the failed logins to an account from this client IP.
+
+    For a new password: its user probably tried old ones before, and it must work at once.
+    """
     if settings.ratelimit_enabled:
-        with _harmless():
-            _Counter(GUESSES[0], email).clear()
+        with _harmless(), one_statement() as connection:
+            key = _key(GUESSES[0], {"email": email})
+            connection.execute(delete(Counter).where(Counter.key == key))
+
+
+def unlock(email: str) -> None:
+    """Clear everything that is counted for an account, from all client IPs."""
+    with one_statement() as connection:
+        connection.execute(delete(Counter).where(_of_account(email)))
+
+
+def locked_until(email: str) -> datetime | None:
+    """Return when the last limit that refuses logins to an account ends; None if none does."""
+    allowed = {limit.name: limit.allowed for limit in GUESSES}
+    query = select(Counter.__table__).where(_of_account(email), _OPEN)
+    with reading() as connection:
+        found = connection.execute(query, {"now": clock.utcnow()}).all()
+    full = (end for key, hits, end in found if hits >= allowed.get(key.split("/")[1], math.inf))
+    return max(full, default=None)
+
+
+def _of_account(email: str) -> ColumnElement[bool]:
+    account = _digest(email)
+    return and_(Counter.key >= f"{account}/", Counter.key < f"{account}0")  # "0" follows "/"

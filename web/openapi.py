@@ -126,7 +126,7 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
 def _limits(operation: Operation) -> str:
     limits = []
     for limit in operation.limits:
-        whose = " from one client IP" if limit.by in (By.IP, By.ACCOUNT_AND_IP) else ""
+        whose = " from one client IP" if By.IP in limit.by else ""
         beyond = " (beyond it, nothing is sent)" if limit.silent else ""
         limits.append(f"{limit.things}{whose}, {limit.rate}{beyond}")
     return f"Limits: {'; '.join(limits)}." if limits else ""
