@@ -414,7 +414,7 @@ def taken(school, kind, field, value):
     return True
 
 
-NO_NUMBERS = [None, True, False, 1.5, 1.0, 5e3, "5", "", [5], {}, 2**31, 2**63 - 1, -(2**63)]
+NO_NUMBERS = [None, True, False, 1.5, 1.0, 5e3, "5", "", [5], {}, 2**31, 2**63, -(2**64), 10**40]
 
 
 LINK = "https://example.org/"
