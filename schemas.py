@@ -1,6 +1,7 @@
 """The shapes of the API, in and out. No database, no current user.
 
-Every limit stands in models.py too: here for a helpful error, there as a constraint.
+The bounds of what is stored stand in models.py too: here for a helpful error, there as constraints
+or lengths of columns.
 """
 
 from typing import Any, ClassVar

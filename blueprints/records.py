@@ -1,4 +1,4 @@
-"""Learning records, delivered by the course system (an account with the role instructor).
+"""Learning records, delivered by the course system (with a service key) or by an instructor.
 
 The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
 schema, because a 404 would mean that the course does not exist.

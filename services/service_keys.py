@@ -42,7 +42,10 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
 
 
 def load(key: str) -> Row[Any] | None:
-    """Return the row of a service key, expired or not, or None; store that it is used."""
+    """Return the row of a service key, expired or not, or None; store that it is used.
+
+    Commits the use by itself, because most requests with a key open no transaction.
+    """
     row = _KEY.one_or_none(digest=scopes.digest(key))
     now = clock.utcnow()
     if row and (row.last_used_at is None or row.last_used_at <= now - USE_INTERVAL):

@@ -21,7 +21,7 @@ from web.bodies import MAX_BODY
 from web.limits import By
 
 Json: TypeAlias = dict[str, Any]
-VERSION = "1.0.0"
+VERSION = "1.1.0-dev"
 
 DESCRIPTION = f"""
 Accounts and logins of a learning platform.

@@ -1,0 +1,124 @@
+"""The module in docs/browser.md, run as it stands in Chromium, by a page of another origin."""
+
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import jwt
+import pytest
+from helpers import SECRET
+from real_service import deployed, registration
+from sqlalchemy import URL
+
+from config import ROOT
+
+pytestmark = pytest.mark.browser
+
+PAGE = b"""<!doctype html><title>A front end</title><script type="module">
+import * as api from "/api.js";
+window.api = api;
+window.told = [];
+api.onOtherTab((user) => window.told.push(user?.username ?? null));
+</script>"""
+
+
+HOLD_THE_LOCK = """() => new Promise((held) => navigator.locks.request("accounts", () =>
+  new Promise((release) => { window.release = release; held(); })))"""
+
+
+class FrontEnd(BaseHTTPRequestHandler):
+    """Serves a page, and the module that it imports."""
+
+    files: dict[str, tuple[str, bytes]]
+
+    def do_GET(self):
+        kind, content = self.files.get(self.path, ("text/plain", b""))
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def front_end():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FrontEnd)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def service(front_end, mail_server, folder):
+    url = URL.create("sqlite", database=str(folder / "browser.db"))
+    log = folder / "browser.log"
+    with deployed(url, mail_server.port, log, CORS_ORIGINS=front_end) as service:
+        yield service
+
+
+@pytest.fixture
+def tabs(browser, front_end, service):
+    """Two tabs of one browser, with the front end in them."""
+    text = (ROOT / "docs/browser.md").read_text()
+    (module,) = re.findall(r"^```js\n(// api\.js: .*?)^```$", text, re.M | re.S)
+    assert module.count("https://accounts.example.org") == 1
+    module = module.replace("https://accounts.example.org", service.url)
+    FrontEnd.files = {"/": ("text/html", PAGE), "/api.js": ("text/javascript", module.encode())}
+    context = browser.new_context()
+    context.set_default_timeout(10_000)
+    one = context.new_page()
+    one.goto(front_end)
+    # Tabs that were opened otherwise may see what this one stores some milliseconds late.
+    with one.expect_popup() as opened:
+        one.evaluate("() => { window.open('/') }")
+    for tab in (one, opened.value):
+        tab.wait_for_function("window.api")
+    yield one, opened.value
+    context.close()
+
+
+def expired(token):
+    """Return the access token of the same session as it is after its life."""
+    claims = jwt.decode(token, options={"verify_signature": False})
+    past = int(time.time()) - 3600
+    claims.update(iat=past, nbf=past, exp=past + 900)
+    return jwt.encode(claims, SECRET, "HS256", headers=jwt.get_unverified_header(token))
+
+
+def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, service):
+    one, two = tabs
+    someone = registration("someone")
+    assert service.call("POST", "/api/auth/register", someone).status == 201
+    login = [someone["email"], someone["password"]]
+    wrong = "(login) => api.logIn(login[0], 'a wrong one').catch((error) => error.code)"
+    assert one.evaluate(wrong, login) == "invalid_credentials"
+    assert one.evaluate("(login) => api.logIn(...login)", login)["username"] == "someone"
+    two.wait_for_function("told.at(-1) === 'someone'")
+
+    # Both tabs hold the same expired token and wait for the lock, so neither is first.
+    stored = one.evaluate("JSON.parse(localStorage.accounts)")
+    stored["accessToken"] = expired(stored["accessToken"])
+    one.evaluate("(session) => { localStorage.accounts = JSON.stringify(session) }", stored)
+    refreshes = []
+    for tab in tabs:
+        tab.on("response", lambda each: refreshes.append(each) if "refresh" in each.url else None)
+    one.evaluate(HOLD_THE_LOCK)
+    for tab in tabs:
+        tab.evaluate("() => { window.answer = api.call('GET', '/auth/verify') }")
+    one.wait_for_function("async () => (await navigator.locks.query()).pending.length === 2")
+    one.evaluate("() => release()")
+    for tab in tabs:
+        assert tab.evaluate("answer")["user"]["username"] == "someone"
+    assert [(each.request.method, each.status) for each in refreshes] == [("POST", 200)]
+
+    two.evaluate("api.logOut()")
+    one.wait_for_function("told.at(-1) === null")
+    assert one.evaluate("api.user()") is None
+    body = {"refreshToken": stored["refreshToken"]}
+    assert service.call("POST", "/api/auth/refresh", body).code == "token_revoked"
