@@ -130,9 +130,9 @@ def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change the role of an account or whether it is active, or vouch for its e-mail address.
 
-    A new role or a deactivation ends all sessions of the account. `emailVerified: true` means that
-    you know that the e-mail address is the user's; it cannot be taken back. A service key can
-    neither change an admin nor give that role.
+    A new role or a deactivation ends all sessions of the account and, for good, all links to choose
+    a password. `emailVerified: true` means that you know that the e-mail address is the user's; it
+    cannot be taken back. A service key can neither change an admin nor give that role.
     """
     with transaction():
         before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())

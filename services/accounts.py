@@ -124,8 +124,8 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
 def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     """Store the time of a login and lock the account's row; return the row as it is now.
 
-    Raises InvalidCredentials if the password was changed or the account deactivated while the
-    password was being verified. Both end the sessions, so no new one may open.
+    Raises InvalidCredentials if the account's version has grown while the password was being
+    verified. What raises it ends the sessions, so no new one may open.
     """
     values: dict[str, object] = {"last_login_at": now}
     if found.fresh_hash:
@@ -236,7 +236,7 @@ def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,
-    or an admin may have deactivated the account, to keep an attacker out.
+    or an admin may have changed the role or deactivated the account, to keep an attacker out.
     """
     this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     return User.password_version == user.password_version, User.is_active, this_session

@@ -104,6 +104,7 @@ _NOBODY = SimpleNamespace(
     email="",
     language="",
     password_hash="",
+    password_version=0,
     is_active=False,
     email_verified_at=datetime.min.replace(tzinfo=UTC),
 )

@@ -50,9 +50,8 @@ def find_user(purpose: Purpose, token: str) -> UserRow:
 def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail `verifies` the e-mail address too. Raises InvalidToken if the
-    password or the address was changed after `user` was read; of parallel calls with one token,
-    one wins.
+    A token that came by e-mail `verifies` the e-mail address too. Raises InvalidToken if what the
+    token is bound to was changed after `user` was read; of parallel calls with one token, one wins.
     """
     verified_at = func.coalesce(User.email_verified_at, now if verifies else None)
     changed = change(
@@ -60,6 +59,7 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
         .where(
             User.id == user.id,
             User.password_hash == user.password_hash,
+            User.password_version == user.password_version,
             User.email == user.email,
             User.is_active,
         )

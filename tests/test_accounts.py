@@ -1,11 +1,20 @@
 """Registration and login."""
 
 import pytest
-from helpers import PASSWORD, connections_held, failure, login, race, registration, rows, success
-from sqlalchemy import update
+from helpers import (
+    PASSWORD,
+    SHUTTING_OUT,
+    alter,
+    connections_held,
+    failure,
+    login,
+    race,
+    registration,
+    rows,
+    success,
+)
 
 from core.passwords import Hasher
-from database import transaction
 from models import User
 
 REGISTRATION = registration("Ada.L-1", email="Ada@Example.org", firstName=" Ada ", lastName="L")
@@ -184,16 +193,12 @@ def test_plain_bcrypt_hash_of_another_system_is_taken_in(app, client, make_user)
     success(login(client, user, "correct horse"))
 
 
-@pytest.mark.parametrize("change", [{"password_version": 2}, {"is_active": False}])
-def test_login_is_refused_when_the_account_changed_during_the_hash(
-    client, make_user, during_the_hash, change
+@pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
+def test_login_is_refused_when_an_admin_changed_the_account_during_the_hash(
+    app, client, make_user, during_the_hash, changes
 ):
-    def act():
-        with transaction() as session:
-            session.execute(update(User).values(**change))
-
     user = make_user()
-    during_the_hash(act)
+    during_the_hash(lambda: alter(app, user, *changes))
     failure(login(client, user), 401, "invalid_credentials")
 
 

@@ -391,11 +391,24 @@ def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run
     assert run("users", "access-link", "gone")[1] == 1
 
 
-def test_links_of_a_deactivated_account_are_dead(app, client, create, outbox):
-    data = success(create(deliver="link"), 201)
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).where(User.id == data["user"]["id"]).values(is_active=False))
-    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
+@pytest.mark.parametrize(
+    "changes",
+    [[{"isActive": False}, {"isActive": True}], [{"role": "instructor"}], [{"role": "admin"}]],
+    ids=str,
+)
+def test_deactivation_and_a_new_role_end_all_ways_in_for_good(
+    client, admin, create, ask_link, make_user, outbox, changes
+):
+    invited, user = success(create(), 201)["user"]["id"], make_user()
+    tokens = [outbox.deliver_token()]
+    success(ask_link(user.id, "mail"))
+    tokens += [outbox.deliver_token(), token_of(success(ask_link(user.id))["link"])]
+    for user_id in (invited, user.id):
+        for change in changes:
+            url = f"/api/users/{user_id}"
+            success(client.patch(url, json=change, headers=admin.headers))
+    for token in tokens:
+        failure(choose(client, token), 400, "invalid_token")
 
 
 def test_links_die_with_the_address_that_they_were_made_for(app, client, create, outbox, ask_link):
