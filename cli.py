@@ -69,6 +69,11 @@ users = AppGroup("users", help="Manage accounts.")
 
 _role = click.Choice([role.value for role in Role])  # click would use the names of the members
 _account = click.argument("account", metavar="ACCOUNT")
+_replace_password = click.option(
+    "--replace-password",
+    is_flag=True,
+    help="Make the present password useless at once and end all sessions.",
+)
 
 
 @users.command("create")
@@ -124,12 +129,17 @@ def _load(schema: Schema, **body: str) -> Any:
 
 @users.command("access-link")
 @_account
+@_replace_password
 @_plain_errors()
-def make_access_link(account: str) -> None:
+def make_access_link(account: str, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
-    user_id = administration.find(account).id
+    user_id, now = administration.find(account).id, clock.utcnow()
     with transaction():
-        made = invitations.make_link(user_id, except_admins=False, now=clock.utcnow())
+        made = invitations.make_link(
+            user_id, except_admins=False, replace_password=replace_password, now=now
+        )
+    if replace_password:
+        audit.log("password_removed", user_id)
     audit.log("access_link_made", user_id)
     click.echo(made.link)
 
@@ -137,13 +147,16 @@ def make_access_link(account: str) -> None:
 @users.command("set-email")
 @_account
 @click.argument("address")
+@_replace_password
 @_plain_errors()
-def set_email(account: str, address: str) -> None:
+def set_email(account: str, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
     email = _load(schemas.Address(), email=address)["email"]
     user = administration.find(account)
     with transaction():
-        identity.set_email(user.id, email, now=clock.utcnow())
+        identity.set_email(user.id, email, replace_password=replace_password, now=clock.utcnow())
+    if replace_password:
+        audit.log("password_removed", user.id)
     audit.log("email_changed", user.id)
     click.echo(f"{user.username} has the e-mail address {email}.")
 

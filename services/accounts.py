@@ -15,6 +15,7 @@ from core.addresses import has_domain, normalise_email
 from core.roles import Role
 from database import change, change_one
 from extensions import db, hasher, settings
+from fields import INVALID_EMAIL
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
@@ -43,6 +44,10 @@ def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> 
 
 def check_domain(email: str, *, field: str) -> None:
     """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
+    if email.endswith(".invalid"):
+        # Nobody has such an address (RFC 6761). Operators and `identity.undo` give them to accounts,
+        # and a thief must not be able to take one before.
+        raise errors.InvalidRequest(fields={field: [INVALID_EMAIL]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
@@ -170,6 +175,19 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
     drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
+
+
+def remove_password(user_id: str) -> UserRow:
+    """Make an account's password useless at once, as against somebody who knows it; return its row.
+
+    All sessions end. From now on, this is an account without a password.
+    """
+    values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
+    removed = update(User).where(User.id == user_id).values(values)
+    user: UserRow = change_one(removed.returning(User.__table__))
+    drop_pending_email(user_id)
+    sessions.end_all(user_id)
+    return user
 
 
 def delete_own(user: UserRow, *, session_id: str) -> None:
