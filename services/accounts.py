@@ -45,8 +45,8 @@ def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> 
 def check_domain(email: str, *, field: str) -> None:
     """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
     if email.endswith(".invalid"):
-        # Nobody has such an address (RFC 6761). Operators and `identity.undo` give them to accounts,
-        # and a thief must not be able to take one before.
+        # Nobody has such an address (RFC 6761). `identity.undo` gives one to an account, which a
+        # thief must not take before.
         raise errors.InvalidRequest(fields={field: [INVALID_EMAIL]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):

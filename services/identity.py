@@ -12,9 +12,8 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids
-from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change, change_one, insert_into, one_statement, reading
-from extensions import db, settings, tokens
+from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
 from services import accounts, links, outbox, profiles, sessions
 from services.letters import MailKind
@@ -103,24 +102,30 @@ def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: date
         outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
 
 
-def undo(token: str, *, now: datetime) -> tuple[str, bool]:
-    """Restore an old address and remove the password; return the user's id and True.
+def old_email(user_id: str, change_id: str) -> str:
+    """Return the address that undoing a change restores. Raises InvalidToken if there is none."""
+    this = (EmailChange.user_id == user_id, EmailChange.id == change_id)
+    with reading() as connection:
+        found = connection.scalar(select(EmailChange.old_email).where(*this))
+    if found is None:
+        raise errors.InvalidToken
+    return found
+
+
+def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
+    """Restore the address from before a change and remove the password; return True.
 
     Return False if another account has the address by now: then this account is deactivated, even
     if it is that of the last admin, because a thief must not keep it. It also loses the thief's
     address, or a reset mail would go there once it is activated again. Raises InvalidToken.
     """
-    try:
-        claims = tokens.decode(Purpose.EMAIL_UNDO, token)
-    except (TokenInvalid, TokenExpired):
-        raise errors.InvalidToken from None
-    user = _lock(claims["sub"])
-    changes = delete(EmailChange).where(EmailChange.user_id == claims["sub"])
-    this = changes.where(EmailChange.id == claims["change"])
+    user = _lock(user_id)
+    changes = delete(EmailChange).where(EmailChange.user_id == user_id)
+    this = changes.where(EmailChange.id == change_id)
     undone = change_one(this.returning(EmailChange.old_email))
     if user is None or undone is None:
         raise errors.InvalidToken
-    change(changes.where(EmailChange.id > claims["change"]))
+    change(changes.where(EmailChange.id > change_id))
     accounts.remove_password(user.id)
     outbox.withdraw(user.email)
     try:
@@ -129,9 +134,9 @@ def undo(token: str, *, now: datetime) -> tuple[str, bool]:
     except IntegrityError:
         nobody = f"{user.id}@undone.invalid"
         profiles.store(user.id, is_active=False, email=nobody, email_verified_at=None)
-        return user.id, False
+        return False
     outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
-    return user.id, True
+    return True
 
 
 def set_email(user_id: str, new_email: str, *, replace_password: bool, now: datetime) -> None:
