@@ -23,7 +23,7 @@ import admin_schemas
 import errors
 import export_schemas
 import schemas
-from core import audit, clock
+from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from core.signing_keys import MISSING
@@ -42,6 +42,7 @@ from services import (
     pruning,
     samples,
     service_keys,
+    sessions,
 )
 
 # Accounts that `flask users list` reads per query.
@@ -82,16 +83,17 @@ _replace_password = click.option(
 @click.option("--first-name", prompt=True)
 @click.option("--last-name", prompt=True)
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
+@click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
 @click.option("--link", is_flag=True, help="Print a link to choose a password instead.")
 @_plain_errors()
-def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
+def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> None:
     """Create an account and prompt for missing options.
 
     The password is prompted for twice; if the input is not a terminal, it is the next line of the
     standard input. The e-mail address counts as verified, unless --invite lets the user prove it.
     """
-    sent = {schemas.camel_case(name): value for name, value in typed.items()}
+    sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
     if invite or link:
         if invite and link:
             raise click.UsageError("Give --invite or --link, not both.")
@@ -109,11 +111,15 @@ def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     body = _load(schemas.Register(), password=password, **sent)
-    password = body.pop("password")
+    password, language = body.pop("password"), body.pop("language", None)
     password_hash = accounts.hash_new_password(password, body.values(), field="password")
     with transaction():
         user = accounts.add(
-            password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
+            password_hash=password_hash,
+            role=role,
+            language=language,
+            verified_at=clock.utcnow(),
+            **body,
         )
     audit.log("registered", user.id)
     click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
@@ -180,6 +186,38 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
             click.echo("\t".join(line))
         if page * _PAGE >= total:
             break
+
+
+@users.command("show")
+@_account
+@_plain_errors()
+def show_user(account: str) -> None:
+    """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
+    user, now = administration.find(account), clock.utcnow()
+    why_not: list[str] = [*accounts.hindrances(user)]
+    lines = {
+        "id": user.id,
+        "username": user.username,
+        "e-mail address": user.email,
+        "e-mail address verified": _yes_or_no(user.email_verified_at),
+        "name": f"{user.first_name} {user.last_name}",
+        "role": user.role,
+        "active": _yes_or_no(user.is_active),
+        "password": _yes_or_no(passwords.is_usable(user.password_hash)),
+        "language": user.language,
+        "time zone": user.timezone,
+        "joined": clock.rfc3339(user.created_at),
+        "last login": clock.rfc3339(user.last_login_at) if user.last_login_at else "never",
+        "open sessions": len(sessions.list_open(user.id, current="", now=now)),
+        "pending e-mail address": _yes_or_no(identity.pending(user.id, now=now)["pending_email"]),
+        "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
+    }
+    for name, value in lines.items():
+        click.echo(f"{name}: {value}")
+
+
+def _yes_or_no(value: object) -> str:
+    return "yes" if value else "no"
 
 
 @users.command("set-role")

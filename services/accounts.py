@@ -1,8 +1,10 @@
 """Accounts: registration, password checks, login, password change and deletion."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
@@ -19,6 +21,17 @@ from fields import INVALID_EMAIL
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
+
+_log = logging.getLogger("accounts.login")
+
+
+class Hindrance(StrEnum):
+    """Why nobody can log in to an account, not even with its password."""
+
+    INACTIVE = "inactive"
+    UNVERIFIED = "e-mail address not verified"
+    NO_PASSWORD = "no password"
+    UNKNOWN_HASH = "stored hash of an unknown form"
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,19 @@ def _taken(user: User) -> errors.ApiError:
     return error(fields={field: [kind.message] for field, kind in taken.items()})
 
 
+def hindrances(user: UserRow) -> list[Hindrance]:
+    """Return why nobody can log in to this account; nothing if the right password is enough."""
+    has_password = passwords.is_usable(user.password_hash)
+    unverified = settings.require_verified_email and user.email_verified_at is None
+    rules = {
+        Hindrance.INACTIVE: not user.is_active,
+        Hindrance.UNVERIFIED: unverified,
+        Hindrance.NO_PASSWORD: not has_password,
+        Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
+    }
+    return [hindrance for hindrance, holds in rules.items() if holds]
+
+
 def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     """Return the user with this e-mail address and password; takes the time of one or two hashes.
 
@@ -114,13 +140,20 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     """
     user = profiles.read_user(User.email == normalise_email(raw_email))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
-    if user is None or not verdict.matches:
-        audit.log("login_failed", user.id if user else None)
+    if user is None:
+        audit.log("login_failed", reason="unknown_account")
         raise errors.InvalidCredentials
-    if not user.is_active:
+    hindered = hindrances(user)
+    if not verdict.matches:
+        reason = "no_password" if Hindrance.NO_PASSWORD in hindered else "wrong_password"
+        audit.log("login_failed", user.id, reason=reason)
+        if Hindrance.UNKNOWN_HASH in hindered:
+            _log.warning("the stored hash of account %s has an unknown form", user.id)
+        raise errors.InvalidCredentials
+    if Hindrance.INACTIVE in hindered:
         audit.log("login_refused_inactive", user.id)
         raise errors.AccountInactive
-    if settings.require_verified_email and user.email_verified_at is None:
+    if Hindrance.UNVERIFIED in hindered:
         audit.log("login_refused_unverified", user.id)
         raise errors.EmailUnverified
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
