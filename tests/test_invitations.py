@@ -150,6 +150,19 @@ def test_options_tell_what_a_form_must_know(make_app, settings, told):
     assert data == dict(zip([*names, "emailVerificationRequired"], told, strict=True))
 
 
+@pytest.mark.parametrize("registration", ["open", "closed"])
+@on_one_database
+def test_notice_of_a_deletion_does_not_invite_where_registration_is_closed(
+    make_app, make_user, run, outbox, registration
+):
+    make_user("leaver")
+    assert run("users", "delete", "leaver", "--yes")[1] == 0
+    outbox._app = make_app(registration=registration)
+    (mail,) = outbox.deliver()
+    text = mail.get_body(("plain",)).get_content()
+    assert ("create a new account" in text) == (registration == "open")
+
+
 # Accounts for others
 
 
