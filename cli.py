@@ -111,15 +111,12 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     body = _load(schemas.Register(), password=password, **sent)
-    password, language = body.pop("password"), body.pop("language", None)
-    password_hash = accounts.hash_new_password(password, body.values(), field="password")
+    password = body.pop("password")
+    names = [value for name, value in body.items() if name != "language"]
+    password_hash = accounts.hash_new_password(password, names, field="password")
     with transaction():
         user = accounts.add(
-            password_hash=password_hash,
-            role=role,
-            language=language,
-            verified_at=clock.utcnow(),
-            **body,
+            password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
         )
     audit.log("registered", user.id)
     click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
