@@ -34,6 +34,10 @@ class AccessLinkDelivery(Shape):
     )
 
 
+class AccessLinkRequest(AccessLinkDelivery):
+    replace_password = fields.Flag(load_default=False, metadata=example(False))
+
+
 class NewAccount(Person, AccessLinkDelivery):
     role = ma.String(
         load_default=Role.STUDENT.value,

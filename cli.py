@@ -23,7 +23,7 @@ import admin_schemas
 import errors
 import export_schemas
 import schemas
-from core import audit, clock
+from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from core.signing_keys import MISSING
@@ -42,6 +42,7 @@ from services import (
     pruning,
     samples,
     service_keys,
+    sessions,
 )
 from web import limits
 
@@ -70,6 +71,11 @@ users = AppGroup("users", help="Manage accounts.")
 
 _role = click.Choice([role.value for role in Role])  # click would use the names of the members
 _account = click.argument("account", metavar="ACCOUNT")
+_replace_password = click.option(
+    "--replace-password",
+    is_flag=True,
+    help="Make the present password useless at once and end all sessions.",
+)
 
 
 @users.command("create")
@@ -78,16 +84,17 @@ _account = click.argument("account", metavar="ACCOUNT")
 @click.option("--first-name", prompt=True)
 @click.option("--last-name", prompt=True)
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
+@click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
 @click.option("--link", is_flag=True, help="Print a link to choose a password instead.")
 @_plain_errors()
-def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
+def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> None:
     """Create an account and prompt for missing options.
 
     The password is prompted for twice; if the input is not a terminal, it is the next line of the
     standard input. The e-mail address counts as verified, unless --invite lets the user prove it.
     """
-    sent = {schemas.camel_case(name): value for name, value in typed.items()}
+    sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
     if invite or link:
         if invite and link:
             raise click.UsageError("Give --invite or --link, not both.")
@@ -106,7 +113,8 @@ def create_user(role: str, invite: bool, link: bool, **typed: str) -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     body = _load(schemas.Register(), password=password, **sent)
     password = body.pop("password")
-    password_hash = accounts.hash_new_password(password, body.values(), field="password")
+    names = [value for name, value in body.items() if name != "language"]
+    password_hash = accounts.hash_new_password(password, names, field="password")
     with transaction():
         user = accounts.add(
             password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
@@ -125,12 +133,17 @@ def _load(schema: Schema, **body: str) -> Any:
 
 @users.command("access-link")
 @_account
+@_replace_password
 @_plain_errors()
-def make_access_link(account: str) -> None:
+def make_access_link(account: str, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
-    user_id = administration.find(account).id
+    user_id, now = administration.find(account).id, clock.utcnow()
     with transaction():
-        made = invitations.make_link(user_id, except_admins=False, now=clock.utcnow())
+        made = invitations.make_link(
+            user_id, except_admins=False, replace_password=replace_password, now=now
+        )
+    if replace_password:
+        audit.log("password_removed", user_id)
     audit.log("access_link_made", user_id)
     click.echo(made.link)
 
@@ -138,13 +151,16 @@ def make_access_link(account: str) -> None:
 @users.command("set-email")
 @_account
 @click.argument("address")
+@_replace_password
 @_plain_errors()
-def set_email(account: str, address: str) -> None:
+def set_email(account: str, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
     email = _load(schemas.Address(), email=address)["email"]
     user = administration.find(account)
     with transaction():
-        identity.set_email(user.id, email, now=clock.utcnow())
+        identity.set_email(user.id, email, replace_password=replace_password, now=clock.utcnow())
+    if replace_password:
+        audit.log("password_removed", user.id)
     audit.log("email_changed", user.id)
     click.echo(f"{user.username} has the e-mail address {email}.")
 
@@ -168,6 +184,38 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
             click.echo("\t".join(line))
         if page * _PAGE >= total:
             break
+
+
+@users.command("show")
+@_account
+@_plain_errors()
+def show_user(account: str) -> None:
+    """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
+    user, now = administration.find(account), clock.utcnow()
+    why_not: list[str] = [*accounts.hindrances(user)]
+    lines = {
+        "id": user.id,
+        "username": user.username,
+        "e-mail address": user.email,
+        "e-mail address verified": _yes_or_no(user.email_verified_at),
+        "name": f"{user.first_name} {user.last_name}",
+        "role": user.role,
+        "active": _yes_or_no(user.is_active),
+        "password": _yes_or_no(passwords.is_usable(user.password_hash)),
+        "language": user.language,
+        "time zone": user.timezone,
+        "joined": clock.rfc3339(user.created_at),
+        "last login": clock.rfc3339(user.last_login_at) if user.last_login_at else "never",
+        "open sessions": len(sessions.list_open(user.id, current="", now=now)),
+        "pending e-mail address": _yes_or_no(identity.pending(user.id, now=now)["pending_email"]),
+        "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
+    }
+    for name, value in lines.items():
+        click.echo(f"{name}: {value}")
+
+
+def _yes_or_no(value: object) -> str:
+    return "yes" if value else "no"
 
 
 @users.command("set-role")

@@ -103,8 +103,9 @@ class User(Base):
     first_name: Mapped[str] = mapped_column(String(64))
     last_name: Mapped[str] = mapped_column(String(64))
     password_hash: Mapped[str] = mapped_column(String(255))
-    # Grows with each change of the password, but not when the same password is hashed again: a
-    # login that verified the old password cannot open a session after the change.
+    # The account's version, which nothing lowers. A new password (not the same one hashed again), a
+    # deactivation and a new role raise it: what was begun before cannot be completed afterwards,
+    # such as a login or the use of a link. It keeps its first name because old processes read it.
     password_version: Mapped[int] = mapped_column(default=1)
     role: Mapped[str] = mapped_column(String(16), default=Role.STUDENT.value)
     is_active: Mapped[bool] = mapped_column(default=True)

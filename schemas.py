@@ -125,6 +125,13 @@ class MailToken(Shape):
     token = fields.Text(**A_TOKEN, metadata=TOKEN | example("TOKEN_OF_THE_MAIL"))
 
 
+class CheckedLink(ResponseBody):
+    action = ma.String(metadata={"enum": ["choose_password", "verify_email", "undo_email_change"]})
+    username = ma.String(metadata={"description": "Empty for `verify_email`."})
+    email = ma.String(metadata={"description": "For `undo_email_change`, the one that comes back."})
+    expires_at = fields.Moment()
+
+
 class ResetPassword(MailToken):
     new_password = fields.NewPassword(required=True)
 

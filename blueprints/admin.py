@@ -88,31 +88,39 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     "POST",
     "/<user:user_id>/access-link",
     role=Role.ADMIN,
-    body=admin_schemas.AccessLinkDelivery,
+    body=admin_schemas.AccessLinkRequest,
     response=admin_schemas.AccessLink,
     message="The way in is ready.",
     errors=(errors.UserNotFound,),
     limits=(ACCESS_LINKS, INVITATIONS, RESET_MAILS),
 )
-def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
+def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Give another way in to a user who has none.
 
     With `deliver: "mail"`, the user gets an invitation, or a reset mail if the account has a
     password. With `"link"`, the response has a link to hand over; for an account without a password
-    it replaces all earlier links. For admins, use `flask users access-link`.
+    it replaces all earlier links. With `replacePassword: true`, the present password stops working
+    at once, all sessions end, and the account is one without a password: use it when somebody else
+    knows the password. For admins, use `flask users access-link`.
     """
-    now, link = clock.utcnow(), None
+    now, link, replace = clock.utcnow(), None, body["replace_password"]
     if body["deliver"] == "mail":
         user = invitations.find(user_id)
         kind, limit = MailKind.INVITATION, INVITATIONS
-        if passwords.is_usable(user.password_hash):
+        if passwords.is_usable(user.password_hash) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
+            if replace:
+                invitations.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
         with transaction():
-            link = invitations.make_link(user_id, except_admins=True, now=now)
+            link = invitations.make_link(
+                user_id, except_admins=True, replace_password=replace, now=now
+            )
+    if replace:
+        audit.log("password_removed", user_id, by=bearer.caller_id())
     audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
     return vars(link) if link else {}
 
@@ -131,9 +139,9 @@ def make_access_link(user_id: str, body: dict[str, str]) -> dict[str, object]:
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change the role of an account or whether it is active, or vouch for its e-mail address.
 
-    A new role or a deactivation ends all sessions of the account. `emailVerified: true` means that
-    you know that the e-mail address is the user's; it cannot be taken back. A service key can
-    neither change an admin nor give that role.
+    A new role or a deactivation ends all sessions of the account and, for good, all links to choose
+    a password. `emailVerified: true` means that you know that the e-mail address is the user's; it
+    cannot be taken back. A service key can neither change an admin nor give that role.
     """
     with transaction():
         before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())

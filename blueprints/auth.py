@@ -228,6 +228,23 @@ def forgot_password(body: dict[str, str]) -> None:
 @endpoint(
     bp,
     "POST",
+    "/check-link",
+    body=schemas.MailToken,
+    response=schemas.CheckedLink,
+    message="This link is valid.",
+    errors=(errors.InvalidToken,),
+)
+def check_link(body: dict[str, str]) -> dict[str, object]:
+    """Read what the token of a link does, and for whom. Changes nothing.
+
+    A token that the call for its `action` would refuse as `invalid_token` is refused here too.
+    """
+    return recovery.check(body["token"])
+
+
+@endpoint(
+    bp,
+    "POST",
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
@@ -242,8 +259,8 @@ def reset_password(body: dict[str, str]) -> None:
     The token works once. All sessions of the account end, and a notice is sent to its e-mail
     address.
     """
-    purpose, user = recovery.find_way_in(body["token"])
-    by_mail = purpose is not Purpose.ACCESS_LINK
+    found = recovery.find(body["token"], recovery.CHOOSE_PASSWORD)
+    user, by_mail = found.user, found.purpose is not Purpose.ACCESS_LINK
     personal = (user.username, user.email, user.first_name, user.last_name)
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
@@ -262,7 +279,7 @@ def reset_password(body: dict[str, str]) -> None:
 )
 def verify_email(body: dict[str, str]) -> None:
     """Confirm an e-mail address with the token from a verification e-mail, which works once."""
-    user = recovery.find_user(Purpose.EMAIL_VERIFICATION, body["token"])
+    user = recovery.find(body["token"], recovery.VERIFY_EMAIL).user
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     audit.log("email_verified", user.id)
@@ -282,15 +299,16 @@ def undo_email_change(body: dict[str, str]) -> None:
     The account has no password then; a reset mail goes to the restored address. Later changes are
     void. If another account has the address by now, the account is deactivated instead.
     """
+    found = recovery.find(body["token"], recovery.UNDO)
     with transaction():
-        user_id, restored = identity.undo(body["token"], now=clock.utcnow())
+        restored = identity.undo(found.user.id, found.change, now=clock.utcnow())
     if not restored:
-        audit.log("account_deactivated", user_id)
+        audit.log("account_deactivated", found.user.id)
         raise errors.EmailTaken(
             "Another account has this e-mail address by now, so your account was deactivated. Ask "
             "the operators of this service for help."
         )
-    audit.log("email_change_undone", user_id)
+    audit.log("email_change_undone", found.user.id)
 
 
 @endpoint(

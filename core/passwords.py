@@ -45,6 +45,11 @@ def is_usable(stored: str) -> bool:
     return not stored.startswith("!")
 
 
+def is_known(stored: str) -> bool:
+    """Return whether this is a hash of a form that `Hasher.verify` reads; others never match."""
+    return _form_of(stored) is not None
+
+
 class PasswordTooLong(ValueError):
     """The password has more than MAX_LENGTH characters."""
 
@@ -108,7 +113,7 @@ class Hasher:
         password and an unreadable hash take the same time and raise nothing. Only a hash of a
         higher cost than `rounds` takes longer, until its user logs in.
         """
-        account = _OURS.fullmatch(stored or "") or _PLAIN_BCRYPT.fullmatch(stored or "")
+        account = _form_of(stored or "")
         key = _key(raw_password, account)
         with self._turn():
             if account is None or key is None:
@@ -134,6 +139,10 @@ class Hasher:
                 yield
         finally:
             self._places.release()
+
+
+def _form_of(stored: str) -> re.Match[str] | None:
+    return _OURS.fullmatch(stored) or _PLAIN_BCRYPT.fullmatch(stored)
 
 
 def _key(raw_password: str, account: re.Match[str] | None) -> bytes | None:

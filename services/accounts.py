@@ -1,8 +1,10 @@
 """Accounts: registration, password checks, login, password change and deletion."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
@@ -15,9 +17,21 @@ from core.addresses import has_domain, normalise_email
 from core.roles import Role
 from database import change, change_one
 from extensions import db, hasher, settings
+from fields import INVALID_EMAIL
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
+
+_log = logging.getLogger("accounts.login")
+
+
+class Hindrance(StrEnum):
+    """Why nobody can log in to an account, not even with its password."""
+
+    INACTIVE = "inactive"
+    UNVERIFIED = "e-mail address not verified"
+    NO_PASSWORD = "no password"
+    UNKNOWN_HASH = "stored hash of an unknown form"
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,10 @@ def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> 
 
 def check_domain(email: str, *, field: str) -> None:
     """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
+    if email.endswith(".invalid"):
+        # Nobody has such an address (RFC 6761). `identity.undo` gives one to an account, which a
+        # thief must not take before.
+        raise errors.InvalidRequest(fields={field: [INVALID_EMAIL]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
@@ -101,6 +119,19 @@ def _taken(user: User) -> errors.ApiError:
     return error(fields={field: [kind.message] for field, kind in taken.items()})
 
 
+def hindrances(user: UserRow) -> list[Hindrance]:
+    """Return why nobody can log in to this account; nothing if the right password is enough."""
+    has_password = passwords.is_usable(user.password_hash)
+    unverified = settings.require_verified_email and user.email_verified_at is None
+    rules = {
+        Hindrance.INACTIVE: not user.is_active,
+        Hindrance.UNVERIFIED: unverified,
+        Hindrance.NO_PASSWORD: not has_password,
+        Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
+    }
+    return [hindrance for hindrance, holds in rules.items() if holds]
+
+
 def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     """Return the user with this e-mail address and password; takes the time of one or two hashes.
 
@@ -109,13 +140,20 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     """
     user = profiles.read_user(User.email == normalise_email(raw_email))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
-    if user is None or not verdict.matches:
-        audit.log("login_failed", user.id if user else None)
+    if user is None:
+        audit.log("login_failed", reason="unknown_account")
         raise errors.InvalidCredentials
-    if not user.is_active:
+    hindered = hindrances(user)
+    if not verdict.matches:
+        reason = "no_password" if Hindrance.NO_PASSWORD in hindered else "wrong_password"
+        audit.log("login_failed", user.id, reason=reason)
+        if Hindrance.UNKNOWN_HASH in hindered:
+            _log.warning("the stored hash of account %s has an unknown form", user.id)
+        raise errors.InvalidCredentials
+    if Hindrance.INACTIVE in hindered:
         audit.log("login_refused_inactive", user.id)
         raise errors.AccountInactive
-    if settings.require_verified_email and user.email_verified_at is None:
+    if Hindrance.UNVERIFIED in hindered:
         audit.log("login_refused_unverified", user.id)
         raise errors.EmailUnverified
     return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
@@ -124,8 +162,8 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
 def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     """Store the time of a login and lock the account's row; return the row as it is now.
 
-    Raises InvalidCredentials if the password was changed or the account deactivated while the
-    password was being verified. Both end the sessions, so no new one may open.
+    Raises InvalidCredentials if the account's version has grown while the password was being
+    verified. What raises it ends the sessions, so no new one may open.
     """
     values: dict[str, object] = {"last_login_at": now}
     if found.fresh_hash:
@@ -170,6 +208,19 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
     drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
+
+
+def remove_password(user_id: str) -> UserRow:
+    """Make an account's password useless at once, as against somebody who knows it; return its row.
+
+    All sessions end. From now on, this is an account without a password.
+    """
+    values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
+    removed = update(User).where(User.id == user_id).values(values)
+    user: UserRow = change_one(removed.returning(User.__table__))
+    drop_pending_email(user_id)
+    sessions.end_all(user_id)
+    return user
 
 
 def delete_own(user: UserRow, *, session_id: str) -> None:
@@ -236,7 +287,7 @@ def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,
-    or an admin may have deactivated the account, to keep an attacker out.
+    or an admin may have changed the role or deactivated the account, to keep an attacker out.
     """
     this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     return User.password_version == user.password_version, User.is_active, this_session

@@ -82,8 +82,8 @@ def alter(
     """Change an account's role, whether it is active, or mark its e-mail address as verified;
     return its row before and after.
 
-    A new role or a deactivation ends all its sessions. Raises UserNotFound, LastAdmin and
-    Forbidden.
+    A new role or a deactivation ends all its sessions, and for good all links to choose a password.
+    Raises UserNotFound, LastAdmin and Forbidden.
     """
     if except_admins and role == Role.ADMIN:
         raise errors.Forbidden
@@ -107,9 +107,12 @@ def alter(
         return before, before
     if admins == [user_id]:
         raise errors.LastAdmin
+    shuts_out = "role" in values or values.get("is_active") is False
+    if shuts_out:
+        values["password_version"] = before.password_version + 1
     altered = update(User).where(User.id == user_id).values(values).returning(User.__table__)
     after: UserRow = change_one(altered)
-    if "role" in values or not after.is_active:
+    if shuts_out:
         sessions.end_all(user_id)
     return before, after
 

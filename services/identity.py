@@ -11,10 +11,9 @@ from sqlalchemy import Row, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
-from core import codes, ids, passwords
-from core.tokens import Purpose, TokenExpired, TokenInvalid
+from core import codes, ids
 from database import change, change_one, insert_into, one_statement, reading
-from extensions import db, settings, tokens
+from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
 from services import accounts, links, outbox, profiles, sessions
 from services.letters import MailKind
@@ -102,44 +101,48 @@ def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: date
         outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
 
 
-def undo(token: str, *, now: datetime) -> tuple[str, bool]:
-    """Restore an old address and remove the password; return the user's id and True.
+def old_email(user_id: str, change_id: str) -> str:
+    """Return the address that undoing a change restores. Raises InvalidToken if there is none."""
+    this = (EmailChange.user_id == user_id, EmailChange.id == change_id)
+    with reading() as connection:
+        found = connection.scalar(select(EmailChange.old_email).where(*this))
+    if found is None:
+        raise errors.InvalidToken
+    return found
+
+
+def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
+    """Restore the address from before a change and remove the password; return True.
 
     Return False if another account has the address by now: then this account is deactivated, even
-    if it is that of the last admin, because a thief must not keep it. Raises InvalidToken.
+    if it is that of the last admin, because a thief must not keep it. It also loses the thief's
+    address, or a reset mail would go there once it is activated again. Raises InvalidToken.
     """
-    try:
-        claims = tokens.decode(Purpose.EMAIL_UNDO, token)
-    except (TokenInvalid, TokenExpired):
-        raise errors.InvalidToken from None
-    user = _lock(claims["sub"])
-    changes = delete(EmailChange).where(EmailChange.user_id == claims["sub"])
-    this = changes.where(EmailChange.id == claims["change"])
+    user = _lock(user_id)
+    changes = delete(EmailChange).where(EmailChange.user_id == user_id)
+    this = changes.where(EmailChange.id == change_id)
     undone = change_one(this.returning(EmailChange.old_email))
     if user is None or undone is None:
         raise errors.InvalidToken
-    change(changes.where(EmailChange.id > claims["change"]))
-    accounts.drop_pending_email(user.id)
-    shut = {"password_hash": passwords.unusable(), "password_version": user.password_version + 1}
+    change(changes.where(EmailChange.id > change_id))
+    accounts.remove_password(user.id)
+    outbox.withdraw(user.email)
     try:
         with db.session.begin_nested():
-            profiles.store(user.id, email=undone.old_email, email_verified_at=now, **shut)
-        restored = True
+            profiles.store(user.id, email=undone.old_email, email_verified_at=now)
     except IntegrityError:
-        profiles.store(user.id, is_active=False, **shut)
-        restored = False
-    sessions.end_all(user.id)
-    outbox.withdraw(user.email)
-    if restored:
-        outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
-    return user.id, restored
+        nobody = f"{user.id}@undone.invalid"
+        profiles.store(user.id, is_active=False, email=nobody, email_verified_at=None)
+        return False
+    outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
+    return True
 
 
-def set_email(user_id: str, new_email: str, *, now: datetime) -> None:
+def set_email(user_id: str, new_email: str, *, replace_password: bool, now: datetime) -> None:
     """Change an address that an operator vouches for, and end all sessions.
 
-    Links that undo earlier changes stop working: they could take the account away again. Raises
-    UserNotFound and EmailTaken.
+    Links that undo earlier changes stop working: they could take the account away again. With
+    `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
     user = _lock(user_id)
     if user is None:
@@ -148,6 +151,8 @@ def set_email(user_id: str, new_email: str, *, now: datetime) -> None:
         profiles.store(user_id, email=new_email, email_verified_at=now)
     except IntegrityError:
         raise _taken("email") from None
+    if replace_password:
+        accounts.remove_password(user_id)
     accounts.drop_pending_email(user_id)
     change(delete(EmailChange).where(EmailChange.user_id == user_id))
     sessions.end_all(user_id)

@@ -34,16 +34,23 @@ def find(user_id: str) -> UserRow:
     return _checked(user, except_admins=True)
 
 
-def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
+def remove_password(user_id: str) -> None:
+    """Make the password of an active user useless at once. Raises as `find` does."""
+    _lock(user_id, except_admins=True)
+    accounts.remove_password(user_id)
+
+
+def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
     """Return a link to be handed over, with which the user chooses a password.
 
-    For an account without a password, all earlier links stop working, also those in queued
-    e-mails. For one with a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound, also for an inactive user, and Forbidden for an admin if those are excepted.
+    With `replace_password`, the present one stops working at once. For an account without a
+    password, all earlier links stop working, also those in queued e-mails. For one with a password,
+    a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
+    user, and Forbidden for an admin if those are excepted.
     """
-    query = select(User.__table__).where(User.id == user_id, User.is_active)
-    found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
-    user = _checked(found, except_admins=except_admins)
+    user = _lock(user_id, except_admins=except_admins)
+    if replace_password:
+        user = accounts.remove_password(user_id)
     if not passwords.is_usable(user.password_hash):
         fresh = update(User).where(User.id == user_id).values(password_hash=passwords.unusable())
         user = cast("UserRow", change_one(fresh.returning(User.__table__)))
@@ -52,6 +59,12 @@ def make_link(user_id: str, *, except_admins: bool, now: datetime) -> Link:
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
     return links.make(Purpose.ACCESS_LINK, user, now=now)
+
+
+def _lock(user_id: str, *, except_admins: bool) -> UserRow:
+    query = select(User.__table__).where(User.id == user_id, User.is_active)
+    found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
+    return _checked(found, except_admins=except_admins)
 
 
 def _checked(user: UserRow | None, *, except_admins: bool) -> UserRow:

@@ -83,6 +83,8 @@ def compose(
         wanted = _read(PendingEmail, about) is not None
         code = codes.make(settings.secret_key, about, address)
         facts |= {"code": code, "life": links.CODE_LIFE}
+    elif kind is MailKind.ACCOUNT_DELETED:
+        facts["registration_open"] = settings.registration == "open"
     elif kind is MailKind.EMAIL_CHANGED:
         done = _read(EmailChange, about)
         wanted = done is not None
@@ -104,6 +106,7 @@ _NOBODY = SimpleNamespace(
     email="",
     language="",
     password_hash="",
+    password_version=0,
     is_active=False,
     email_verified_at=datetime.min.replace(tzinfo=UTC),
 )

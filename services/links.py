@@ -55,7 +55,7 @@ def bound_to(purpose: Purpose, user: User | SimpleNamespace) -> str:
     """Return a digest of what a token is bound to; it stops working when that changes."""
     if purpose is Purpose.EMAIL_VERIFICATION:
         return fingerprint(user.email)
-    return fingerprint(f"{user.password_hash}\0{user.email}")
+    return fingerprint(f"{user.password_hash}\0{user.email}\0{user.password_version}")
 
 
 def _life(purpose: Purpose, user: User | SimpleNamespace) -> timedelta:

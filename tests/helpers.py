@@ -15,6 +15,7 @@ from werkzeug.exceptions import HTTPException
 from database import DriverSelect, reading, transaction
 from extensions import db
 from models import User
+from services import administration
 from web.logs import StandardError
 from web.openapi import possible_errors, successes
 
@@ -130,6 +131,22 @@ def rows(app, model, **columns):
 def stored(app, user):
     """Return the row of a user, or None."""
     return next(iter(rows(app, User, id=user.id)), None)
+
+
+# What an admin does to keep somebody out, change by change.
+SHUTTING_OUT = (
+    [{"is_active": False}],
+    [{"is_active": False}, {"is_active": True}],
+    [{"role": "instructor"}],
+)
+
+
+def alter(app, user, *changes):
+    """Change an account as an admin does, one change after the other."""
+    with app.app_context():
+        for change in changes:
+            with transaction():
+                administration.alter(user.id, **change)
 
 
 def soon(condition, patience=60):

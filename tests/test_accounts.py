@@ -1,11 +1,24 @@
 """Registration and login."""
 
+import json
+
 import pytest
-from helpers import PASSWORD, connections_held, failure, login, race, registration, rows, success
-from sqlalchemy import update
+from helpers import (
+    PASSWORD,
+    SHUTTING_OUT,
+    Log,
+    alter,
+    connections_held,
+    failure,
+    login,
+    on_one_database,
+    race,
+    registration,
+    rows,
+    success,
+)
 
 from core.passwords import Hasher
-from database import transaction
 from models import User
 
 REGISTRATION = registration("Ada.L-1", email="Ada@Example.org", firstName=" Ada ", lastName="L")
@@ -134,6 +147,30 @@ def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, pas
     assert "WWW-Authenticate" not in response.headers
 
 
+@on_one_database
+def test_log_says_why_a_login_failed_and_not_what_was_typed(make_app, make_user):
+    client, log = make_app(log_format="json").test_client(), Log()
+    foreign = "pbkdf2_sha256$870000$salt$digest"
+    expected = [("unknown_account", "-")]
+    for name, stored_hash, reason in [
+        ("known", None, "wrong_password"),
+        ("invited", "!marker", "no_password"),
+        ("moved", foreign, "wrong_password"),
+    ]:
+        user = make_user(name, **({"password_hash": stored_hash} if stored_hash else {}))
+        expected.append((reason, user.id))
+    for name in ("nobody", "known", "invited", "moved"):
+        failure(login(client, f"{name}@example.org", "typed"), 401, "invalid_credentials")
+    text = log.text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    failed = [line for line in lines if line["message"] == "login_failed"]
+    assert [(line["reason"], line["user"]) for line in failed] == expected
+    (warning,) = (line for line in lines if line["level"] == "WARNING")
+    assert user.id in warning["message"]
+    assert "typed" not in text
+    assert foreign not in text
+
+
 def test_login_work_is_the_same_for_known_and_unknown_accounts(app, client, make_user, monkeypatch):
     make_user()
     asked = []
@@ -184,16 +221,12 @@ def test_plain_bcrypt_hash_of_another_system_is_taken_in(app, client, make_user)
     success(login(client, user, "correct horse"))
 
 
-@pytest.mark.parametrize("change", [{"password_version": 2}, {"is_active": False}])
-def test_login_is_refused_when_the_account_changed_during_the_hash(
-    client, make_user, during_the_hash, change
+@pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
+def test_login_is_refused_when_an_admin_changed_the_account_during_the_hash(
+    app, client, make_user, during_the_hash, changes
 ):
-    def act():
-        with transaction() as session:
-            session.execute(update(User).values(**change))
-
     user = make_user()
-    during_the_hash(act)
+    during_the_hash(lambda: alter(app, user, *changes))
     failure(login(client, user), 401, "invalid_credentials")
 
 

@@ -4,7 +4,6 @@ import functools
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import jwt
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
@@ -412,18 +411,6 @@ def test_events_name_the_account_and_the_admin(alter, remove, admin, make_user, 
     failure(alter(admin, role="student"), 409, "last_admin")
     failure(remove(admin), 409, "last_admin")
     assert events() == []
-
-
-def test_login_during_a_change_of_role_gets_the_new_role(
-    client, alter, make_user, log_in, during_the_hash
-):
-    user = make_user()
-    during_the_hash(lambda: success(alter(user, role="instructor")))
-    session = log_in(user)
-    assert session.data["user"]["role"] == "instructor"
-    claims = jwt.decode(session.access, options={"verify_signature": False})
-    assert claims["role"] == "instructor"
-    success(verify(client, session))
 
 
 # Deletion

@@ -109,6 +109,7 @@ def test_create_reads_one_line_whatever_ends_it(app, client, run):
         *(({"first_name": name}, {"firstName"}) for name in ("", "a\x1bb")),
         *(({"password": long}, {"password"}) for long in ("ab" * 64 + "c", "with\x00nul")),
         *(({"email": "ada"}, {"email"}), ({"last_name": "x" * 65}, {"lastName"})),
+        ({"language": "no tag"}, {"language"}),
         (
             {"username": "-", "email": "-", "first_name": " ", "last_name": "", "password": "\x07"},
             {"username", "email", "firstName", "lastName", "password"},
@@ -146,6 +147,13 @@ def test_create_refuses_a_weak_password_with_the_reason(app, run, password):
     assert re.fullmatch(r"Error: This password .+\.\n", output)
     assert not password or password not in output
     assert stored(app) is None
+
+
+@pytest.mark.parametrize("way", [[], ["--invite"], ["--link"]])
+@on_one_database
+def test_create_takes_the_language_of_the_mails(app, run, way):
+    assert create(run, "--language", "pt-br", *way)[1] == 0
+    assert stored(app).language == "pt-BR"
 
 
 def test_create_at_the_end_of_the_input_makes_nothing(app, run):
@@ -204,6 +212,52 @@ def test_list_is_whole_however_long_and_newest_first(app, run, monkeypatch, numb
     assert names_in(output) == [f"user{count}" for count in range(number, 0, -1)]
 
 
+# users show
+
+
+def test_show_tells_everything_about_a_login(run, client, make_user, log_in, clock):
+    joined = datetime(2026, 11, 20, 9, 31, tzinfo=UTC)
+    user = make_user("Ada", language="de", created_at=joined)
+    shown = {
+        "id": user.id,
+        "username": "Ada",
+        "e-mail address": "ada@example.org",
+        "e-mail address verified": "no",
+        "name": "First Last",
+        "role": "student",
+        "active": "yes",
+        "password": "yes",
+        "language": "de",
+        "time zone": "UTC",
+        "joined": "2026-11-20T09:31:00Z",
+        "last login": "never",
+        "open sessions": "0",
+        "pending e-mail address": "no",
+        "can log in": "yes",
+    }
+    assert run("show", "ADA") == ("".join(f"{name}: {shown[name]}\n" for name in shown), 0)
+    session = log_in(user)
+    body = {"newEmail": "new@example.org", "password": PASSWORD}
+    success(client.post("/api/users/email", json=body, headers=session.headers))
+    output, _ = run("show", user.id)
+    assert "last login: 20" in output
+    assert output.endswith("open sessions: 1\npending e-mail address: yes\ncan log in: yes\n")
+
+
+@on_one_database
+def test_show_gives_each_reason_why_a_user_cannot_log_in(make_app, make_user):
+    make_user("ada", is_active=False, password_hash="!marker")
+    make_user("bob", password_hash="md5:x", email_verified_at=datetime.now(UTC))
+    for strict, reasons in [(False, ""), (True, "e-mail address not verified, ")]:
+        runner = make_app(require_verified_email=strict).test_cli_runner()
+        for name, why in [
+            ("ada", f"no: inactive, {reasons}no password"),
+            ("bob", "no: stored hash of an unknown form"),
+        ]:
+            output = runner.invoke(args=["users", "show", name]).output
+            assert output.splitlines()[-1] == f"can log in: {why}"
+
+
 # users set-role, activate, deactivate, delete
 
 
@@ -229,7 +283,7 @@ def test_international_address_is_found_in_both_forms(app, run, make_user):
 
 
 @pytest.mark.parametrize(
-    "command", [["set-role", "admin"], ["activate"], ["deactivate"], ["delete", "--yes"]]
+    "command", [["show"], ["set-role", "admin"], ["activate"], ["deactivate"], ["delete", "--yes"]]
 )
 def test_unknown_account_is_told(app, run, make_user, command):
     before = make_user("ada").id

@@ -8,6 +8,7 @@ import pytest
 from helpers import (
     PASSWORD,
     Log,
+    alter,
     assert_ended,
     failure,
     login,
@@ -543,16 +544,23 @@ def test_undo_when_somebody_else_has_the_old_address_closes_the_account(
     success(client.post("/api/auth/register", json=registration(email=OLD)), 201)
     outbox.deliver()
     success(forgot(client, NEW))
+    # The hijacker cannot take what the account will get, to be in the way.
+    body = registration("other", email=f"{auth.user.id}@undone.invalid")
+    refused = client.post("/api/auth/register", json=body)
+    assert failure(refused, 400, "invalid_request").keys() == {"email"}
     failure(undo(token), 409, "email_taken")
     row = stored(app, auth.user)
-    assert (row.email, row.is_active) == (NEW, False)
+    assert (row.email, row.is_active) == (f"{row.id}@undone.invalid", False)
+    assert row.email_verified_at is None
     for session in (auth, hijacker):
         assert_ended(client, session)
-    success(forgot(client, NEW))
-    assert outbox.deliver() == []
     failure(login(client, NEW), 401, "invalid_credentials")
     success(login(client, OLD))
     failure(undo(token), 400, "invalid_token")
+    # An admin who only activates it does not hand it to the holder of the new address.
+    alter(app, auth.user, {"is_active": True})
+    success(forgot(client, NEW))
+    assert outbox.deliver() == []
 
 
 def test_undo_closes_even_the_account_of_the_last_admin(app, client, auth, move, undo, run):
@@ -564,6 +572,7 @@ def test_undo_closes_even_the_account_of_the_last_admin(app, client, auth, move,
     # The operator helps.
     assert run("users", "set-email", auth.user.id, "back@example.org")[1] == 0
     assert run("users", "activate", auth.user.id)[1] == 0
+    assert stored(app, auth.user).email_verified_at
 
 
 def test_undo_restores_an_inactive_account_and_does_not_reactivate_it(
@@ -701,6 +710,18 @@ def test_command_sets_an_address_and_ends_all_sessions(
     assert outbox.deliver() == []
     # Else an address of the hijacker could take the account back.
     failure(undo(earlier), 400, "invalid_token")
+
+
+def test_command_also_ends_the_password_that_a_hijacker_knows(app, client, auth, run, outbox):
+    log = Log()
+    assert run("users", "set-email", "student", NEW, "--replace-password")[1] == 0
+    assert f"password_removed user={auth.user.id}" in log.text()
+    failure(login(client, NEW), 401, "invalid_credentials")
+    assert_ended(client, auth)
+    success(forgot(client, NEW))
+    body = {"token": outbox.deliver_token(), "newPassword": NEW_PASSWORD}
+    success(client.post("/api/auth/reset-password", json=body))
+    success(login(client, NEW, NEW_PASSWORD))
 
 
 def test_command_refuses_what_is_taken_unknown_or_malformed(app, auth, make_user, run):

@@ -55,9 +55,9 @@ def create(client, admin):
 
 @pytest.fixture
 def ask_link(client, admin):
-    def ask_link(user_id, deliver="link"):
-        url = f"/api/users/{user_id}/access-link"
-        return client.post(url, json={"deliver": deliver}, headers=admin.headers)
+    def ask_link(user_id, deliver="link", **more):
+        url, body = f"/api/users/{user_id}/access-link", {"deliver": deliver, **more}
+        return client.post(url, json=body, headers=admin.headers)
 
     return ask_link
 
@@ -148,6 +148,19 @@ def test_options_tell_what_a_form_must_know(make_app, settings, told):
     data = success(client.get("/api/auth/options"))
     names = ["registration", "registrationDomains", "passwordMinLength"]
     assert data == dict(zip([*names, "emailVerificationRequired"], told, strict=True))
+
+
+@pytest.mark.parametrize("registration", ["open", "closed"])
+@on_one_database
+def test_notice_of_a_deletion_does_not_invite_where_registration_is_closed(
+    make_app, make_user, run, outbox, registration
+):
+    make_user("leaver")
+    assert run("users", "delete", "leaver", "--yes")[1] == 0
+    outbox._app = make_app(registration=registration)
+    (mail,) = outbox.deliver()
+    text = mail.get_body(("plain",)).get_content()
+    assert ("create a new account" in text) == (registration == "open")
 
 
 # Accounts for others
@@ -350,6 +363,41 @@ def test_link_for_an_account_with_a_password_lives_an_hour_beside_it(
     failure(choose(client, second, PASSWORD), 400, "invalid_token")
 
 
+@pytest.mark.parametrize("deliver", ["link", "mail"])
+def test_password_that_somebody_knows_is_replaced_at_once(
+    client, auth, log_in, ask_link, outbox, clock, deliver
+):
+    user, thief = auth.user, log_in(auth.user)
+    body = {"newEmail": "thief@example.org", "password": user.password}
+    success(client.post("/api/users/email", json=body, headers=thief.headers))
+    outbox.deliver()
+    earlier = token_of(success(ask_link(user.id))["link"])
+    data = success(ask_link(user.id, deliver, replacePassword=True))
+    failure(login(client, user), 401, "invalid_credentials")
+    for session in (auth, thief):
+        assert_ended(client, session)
+    failure(choose(client, earlier), 400, "invalid_token")
+    if deliver == "mail":
+        assert outbox.waiting() == [("invitation", user.email)]
+        token = outbox.deliver_token()
+    else:
+        left = parse_rfc3339(data["expiresAt"]) - clock.utcnow()
+        assert left > timedelta(days=6)
+        token = token_of(data["link"])
+    success(choose(client, token))
+    new = log_in(SimpleNamespace(email=user.email, password=NEW_PASSWORD))
+    state = success(client.get("/api/users/email", headers=new.headers))
+    assert (state["email"], state["pendingEmail"]) == (user.email, "")
+
+
+def test_login_that_began_before_the_password_was_replaced_opens_no_session(
+    app, client, make_user, ask_link, during_the_hash
+):
+    user = make_user()
+    during_the_hash(lambda: success(ask_link(user.id, replacePassword=True)))
+    failure(login(client, user), 401, "invalid_credentials")
+
+
 def test_mail_for_an_account_with_a_password_is_a_reset_mail(make_user, ask_link, outbox):
     user = make_user()
     assert success(ask_link(user.id, "mail")) == {}
@@ -373,12 +421,16 @@ def test_invitation_and_link_live_as_many_days_as_the_settings_say(
 def test_nobody_makes_a_link_for_an_admin_over_http(app, make_user, ask_link, outbox, run, client):
     other = make_user("other", role="admin")
     for deliver in ("link", "mail"):
-        failure(ask_link(other.id, deliver), 403, "forbidden")
+        failure(ask_link(other.id, deliver, replacePassword=True), 403, "forbidden")
     assert outbox.waiting() == []
+    success(login(client, other))
     log = Log()
-    printed, code = run("users", "access-link", "other")
+    printed, code = run("users", "access-link", "other", "--replace-password")
     assert code == 0
-    assert f"access_link_made user={other.id}" in log.text()
+    text = log.text()
+    for event in ("password_removed", "access_link_made"):
+        assert f"{event} user={other.id}" in text
+    failure(login(client, other), 401, "invalid_credentials")
     success(choose(client, token_of(printed.splitlines()[-1])))
 
 
@@ -391,11 +443,24 @@ def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run
     assert run("users", "access-link", "gone")[1] == 1
 
 
-def test_links_of_a_deactivated_account_are_dead(app, client, create, outbox):
-    data = success(create(deliver="link"), 201)
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).where(User.id == data["user"]["id"]).values(is_active=False))
-    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
+@pytest.mark.parametrize(
+    "changes",
+    [[{"isActive": False}, {"isActive": True}], [{"role": "instructor"}], [{"role": "admin"}]],
+    ids=str,
+)
+def test_deactivation_and_a_new_role_end_all_ways_in_for_good(
+    client, admin, create, ask_link, make_user, outbox, changes
+):
+    invited, user = success(create(), 201)["user"]["id"], make_user()
+    tokens = [outbox.deliver_token()]
+    success(ask_link(user.id, "mail"))
+    tokens += [outbox.deliver_token(), token_of(success(ask_link(user.id))["link"])]
+    for user_id in (invited, user.id):
+        for change in changes:
+            url = f"/api/users/{user_id}"
+            success(client.patch(url, json=change, headers=admin.headers))
+    for token in tokens:
+        failure(choose(client, token), 400, "invalid_token")
 
 
 def test_links_die_with_the_address_that_they_were_made_for(app, client, create, outbox, ask_link):
@@ -560,7 +625,8 @@ def test_events_say_who_did_it_and_hold_no_link(make_app, create, admin, client)
     data = success(create(app=app, deliver="link"), 201)
     user_id = data["user"]["id"]
     url = f"/api/users/{user_id}/access-link"
-    link = success(app.test_client().post(url, json={"deliver": "link"}, headers=admin.headers))
+    body = {"deliver": "link", "replacePassword": True}
+    link = success(app.test_client().post(url, json=body, headers=admin.headers))
     success(choose(app.test_client(), token_of(link["link"])))
     text = log.text()
     for made in (data, link):
@@ -568,6 +634,7 @@ def test_events_say_who_did_it_and_hold_no_link(make_app, create, admin, client)
         assert token_of(made["link"])[-20:] not in text
     for event, by in [
         ("account_created", admin.id),
+        ("password_removed", admin.id),
         ("access_link_made", admin.id),
         ("access_link_used", None),
     ]:

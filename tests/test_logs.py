@@ -276,6 +276,7 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     now = clock.utcnow()
     times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
     purposes = {
+        "auth.check_link": Purpose.ACCESS_LINK,
         "auth.reset_password": Purpose.PASSWORD_RESET,
         "auth.verify_email": Purpose.EMAIL_VERIFICATION,
         "auth.undo_email_change": Purpose.EMAIL_UNDO,

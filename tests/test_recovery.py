@@ -1,7 +1,18 @@
 """The forgotten password and the verified address, from the mail's token on."""
 
 import pytest
-from helpers import assert_ended, failure, login, race, registration, rows, success, verify
+from helpers import (
+    SHUTTING_OUT,
+    alter,
+    assert_ended,
+    failure,
+    login,
+    race,
+    registration,
+    rows,
+    success,
+    verify,
+)
 from sqlalchemy import delete, update
 
 from database import transaction
@@ -104,14 +115,11 @@ def test_login_that_began_before_the_reset_opens_no_session(
     failure(login(client, auth.user), 401, "invalid_credentials")
 
 
-def test_account_deactivated_during_the_hash_keeps_its_password(
-    client, auth, reset_token, during_the_hash
+@pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
+def test_account_that_an_admin_changed_during_the_hash_keeps_its_password(
+    app, client, auth, reset_token, during_the_hash, changes
 ):
-    def deactivate():
-        with transaction() as session:
-            session.execute(update(User).values(is_active=False))
-
-    during_the_hash(deactivate, "hash")
+    during_the_hash(lambda: alter(app, auth.user, *changes), "hash")
     failure(reset(client, reset_token), 400, "invalid_token")
 
 

@@ -26,6 +26,7 @@ LEAST_CALLER = {
         POST /api/auth/login
         POST /api/auth/refresh
         POST /api/auth/forgot-password
+        POST /api/auth/check-link
         POST /api/auth/reset-password
         POST /api/auth/verify-email
         POST /api/auth/resend-verification

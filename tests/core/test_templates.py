@@ -22,6 +22,7 @@ FACTS = {
     "code": "ABCD-EFGH",
     "life": timedelta(minutes=30),
     "happened_at": NOON,
+    "registration_open": True,
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
@@ -116,6 +117,17 @@ def test_a_mail_says_the_same_as_text_and_as_html(kind, language):
     assert ("href=" in html) == ("{{ link }}" in source("en", f"mail/{kind}.txt"))
     assert mail.text.endswith(".\n")
     assert "school.example" in mail.text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_notice_of_a_deletion_invites_where_registration_is_open(language):
+    facts = [FACTS | {"registration_open": is_open} for is_open in (True, False)]
+    write = Templates(None, "en").mail
+    invites, plain = (write("account_deleted", language, **each).text for each in facts)
+    words = {"de": "neues Konto", "en": "new account", "es": "otra cuenta", "fr": "nouveau compte"}
+    assert words[language] in invites
+    assert words[language] not in plain
+    assert len(invites.split("\n\n")) == len(plain.split("\n\n"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
