@@ -17,9 +17,10 @@ import pytest
 import yaml
 from real_service import MEMORY, PATIENCE, finish, free_port
 
-from config import ROOT, Settings
+from config import ROOT, Settings, load
 
 UNIT = ROOT / "deploy/accounts.service"
+COMPOSE = ROOT / "compose.yaml"
 SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
 DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
 # The name and the text of each instruction of the last stage, which becomes the image.
@@ -123,7 +124,7 @@ def test_image_holds_the_program_and_no_secrets():
 
 
 def test_compose_migrates_postgres_18_and_then_serves():
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name in ("accounts", "migrate"):
         assert services[name]["build"] == "."
         environ = services[name]["environment"]
@@ -137,6 +138,15 @@ def test_compose_migrates_postgres_18_and_then_serves():
     # No port is reachable from other machines.
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert [port.split(":")[0] for port in ports] == ["127.0.0.1"] * 2
+
+
+def test_compose_says_how_to_make_secrets_that_only_their_owner_can_read(tmp_path):
+    (steps,) = re.findall(r"^#   touch.*?^#   done$", COMPOSE.read_text(), re.M | re.S)
+    subprocess.run(["sh", "-euc", steps.replace("#   ", "")], cwd=tmp_path, check=True, timeout=60)
+    secrets = dict(line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines())
+    assert secrets.keys() == {"SECRET_KEY", "POSTGRES_PASSWORD"}
+    assert load({"SECRET_KEY": secrets["SECRET_KEY"]})
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
 
 
 def test_unit_runs_the_service_with_few_rights():
