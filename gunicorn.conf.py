@@ -62,8 +62,10 @@ logconfig_dict = {
     "loggers": {"gunicorn.error": {"level": settings.log_level, "propagate": True}},
 }
 
+# Browsers and proxies stay far below. The time that gunicorn needs grows with the square of a head.
 limit_request_line = 8190
-limit_request_field_size = 16380
+limit_request_field_size = 8190
+limit_request_fields = 50
 # No header sets the scheme or the path: links begin with PUBLIC_URL, and the application finds the
 # client IP by TRUSTED_PROXIES.
 forwarded_allow_ips = ""
