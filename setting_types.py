@@ -112,6 +112,18 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
     return parts
 
 
+def host(raw: str) -> str:
+    """Return an IP or a host name; an IPv6 address without the brackets that it has in URLs."""
+    bare = raw.removeprefix("[").removesuffix("]").lower()
+    url = f"http://[{bare}]" if ":" in bare else f"http://{bare}"
+    try:
+        if _split_url(url, "http").hostname != bare:
+            raise ValueError("more than a host")
+    except ValueError:
+        raise ValueError("must be an IP or a host name, without a port") from None
+    return bare
+
+
 def web_url(raw: str) -> str:
     try:
         parts = _split_url(raw, "http", "https")
