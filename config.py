@@ -234,10 +234,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
     if values.get("registration_domains") and not values.get("require_verified_email"):
-        problems.append(
-            "REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1: "
-            "without it, anybody can register with any e-mail address of these domains."
-        )
+        problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
     languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
     if values.get("default_language", templates.ENGLISH) not in languages:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")

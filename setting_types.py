@@ -113,15 +113,9 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
 
 
 def host(raw: str) -> str:
-    """Return an IP or a host name; an IPv6 address without the brackets that it has in URLs."""
-    bare = raw.removeprefix("[").removesuffix("]").lower()
-    url = f"http://[{bare}]" if ":" in bare else f"http://{bare}"
-    try:
-        if _split_url(url, "http").hostname != bare:
-            raise ValueError("more than a host")
-    except ValueError:
-        raise ValueError("must be an IP or a host name, without a port") from None
-    return bare
+    if not re.fullmatch(r"[\w.-]+|[0-9a-f:]+", raw, re.A | re.I):
+        raise ValueError("must be an IP or a host name, without port or brackets")
+    return raw
 
 
 def web_url(raw: str) -> str:

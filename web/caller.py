@@ -23,10 +23,9 @@ _log = logging.getLogger("accounts")
 def init_app(app: Flask, settings: Settings) -> None:
     """Find the client IP of each request before anything else is done with it.
 
-    With TRUSTED_PROXIES, it is the value that the first of these proxies added to X-Forwarded-For:
-    counted from the right, because a client can send any values on the left. Where that is no IP,
-    the client is unknown; the connection's IP would be that of a proxy. Without the header it is
-    the connection's: a health check, which does not come through the proxies.
+    With TRUSTED_PROXIES it is in X-Forwarded-For, counted from the right, because the client sent
+    what is on the left. Where that is no IP, the client is unknown: the connection's IP would be
+    that of a proxy. Without the header, as for a health check, it is the connection's.
     """
     inner, proxies, warned = app.wsgi_app, settings.trusted_proxies, False
 
