@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from flask import Flask
-from werkzeug.middleware.proxy_fix import ProxyFix
 
 import cli
 import config
@@ -19,7 +18,7 @@ from core.tokens import TokenCodec
 from extensions import Components
 from services import service_keys as keys
 from services import sessions
-from web import api, bearer, error_handlers, headers, logs, openapi
+from web import api, bearer, caller, error_handlers, headers, logs, openapi
 
 # How many threads of a process may wait for the hasher, and for a picture to be made. The others
 # stay free for requests that take a millisecond (`threads` in gunicorn.conf.py).
@@ -71,10 +70,7 @@ def create_app(
     headers.init_app(app, settings)
     bearer.init_app(app, parts)
     api.init_app(app)
-    if settings.trusted_proxies:
-        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
-            app.wsgi_app, x_for=settings.trusted_proxies, x_proto=0
-        )
+    caller.init_app(app, settings)
 
     # 4. Blueprints. The API is also available without its prefix; only `/api` is documented.
     for prefix, suffix in (("/api", ""), ("", "_bare")):

@@ -23,6 +23,7 @@ from core.smtp import MailServer
 ROOT = Path(__file__).parent
 YEAR = 365 * 24 * 60  # minutes
 DECADE = 3650  # days
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
 
 
 class ConfigError(Exception):
@@ -96,7 +97,7 @@ class Settings:
         types.domains,
         (),
         "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
-        "domain below it. Unset: any.",
+        "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
     )
     invitation_days: int = setting(
         types.whole(1, 30),
@@ -113,7 +114,7 @@ class Settings:
         "Days without refresh that end a session, up to `SESSION_DAYS`. 0: off.",
     )
     refresh_grace_seconds: int = setting(
-        types.whole(1, 86400), 30, "How long a spent refresh token still gets the same new pair."
+        types.whole(1, 300), 30, "How long a spent refresh token still gets the same new pair."
     )
     reset_token_minutes: int = setting(types.whole(1, YEAR), 30, "Lifetime of a reset link.")
     bcrypt_rounds: int = setting(
@@ -147,14 +148,23 @@ class Settings:
         types.one_of("text", "json"), "text", "`text` or `json`, one line per event."
     )
     web_concurrency: int = setting(types.whole(1, 256), 2, "Number of gunicorn's worker processes.")
-    port: int | None = setting(
-        types.whole(1, 65535), None, "gunicorn's port, on all interfaces. Unset: 127.0.0.1:5000."
+    port: int | None = setting(types.whole(1, 65535), None, "Port to listen on. Unset: 5000.")
+    host: str = setting(
+        types.host,
+        "",
+        "IP or host name to listen on. Unset: 127.0.0.1, or all interfaces where `PORT` is set.",
     )
 
     @property
     def embedded(self) -> bool:
         """Whether the service uses its own SQLite file, because no database is set."""
         return self.database_url is None
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """The host and port on which gunicorn listens."""
+        # Hosts that set PORT route requests from other machines.
+        return self.host or (EVERYWHERE[0] if self.port else "127.0.0.1"), self.port or 5000
 
     @property
     def hashes_at_once(self) -> int:
@@ -219,17 +229,29 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
             if not environ.get(name, "").strip():
                 problems.append(f"{name} is missing; with DATABASE_URL it is required.")
-    elif "port" in values:
+    else:
         # The links should work although nobody has set PUBLIC_URL.
-        values.setdefault("public_url", f"http://127.0.0.1:{values['port']}")
+        values.setdefault("public_url", local_url(*Settings(**values).listens))
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
+    if values.get("registration_domains") and not values.get("require_verified_email"):
+        problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
     languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
     if values.get("default_language", templates.ENGLISH) not in languages:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)
+
+
+def netloc(host: str, port: int) -> str:
+    """Return a host and a port as they are in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def local_url(host: str, port: int) -> str:
+    """Return the URL, on this machine, of a service that listens there."""
+    return "http://" + netloc("127.0.0.1" if host in EVERYWHERE else host, port)
 
 
 def _in_file(path: Path) -> dict[str, str]:

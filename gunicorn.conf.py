@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from config import ROOT, ConfigError, load
+from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
 from web.logs import formatter
 
 try:
@@ -16,8 +16,7 @@ except ConfigError as problem:
     sys.exit(str(problem))
 
 wsgi_app = "wsgi:app"
-# Hosts that set PORT route requests from other machines.
-bind = f"0.0.0.0:{settings.port}" if settings.port else "127.0.0.1:5000"
+bind = netloc(*settings.listens)
 
 worker_class = "web.worker.BoundedWorker"
 workers = settings.web_concurrency
@@ -62,8 +61,10 @@ logconfig_dict = {
     "loggers": {"gunicorn.error": {"level": settings.log_level, "propagate": True}},
 }
 
+# Browsers and proxies stay far below. The time that gunicorn needs grows with the square of a head.
 limit_request_line = 8190
-limit_request_field_size = 16380
+limit_request_field_size = 8190
+limit_request_fields = 50
 # No header sets the scheme or the path: links begin with PUBLIC_URL, and the application finds the
 # client IP by TRUSTED_PROXIES.
 forwarded_allow_ips = ""
@@ -81,21 +82,29 @@ def post_worker_init(worker: Any) -> None:
     from services import background  # noqa: PLC0415
 
     background.start(worker.app.wsgi())
-    if worker.age == 1 and settings.embedded and settings.log_format == "text":
-        print(FIRST_SCREEN, file=sys.stderr, flush=True)
+    # The options of gunicorn go before `bind`, and may name a socket in the file system.
+    bound = worker.cfg.address[0]
+    by_hand = settings.embedded and settings.log_format == "text" and isinstance(bound, tuple)
+    if worker.age == 1 and by_hand:
+        print(first_screen(*bound), file=sys.stderr, flush=True)
 
 
-_ADDRESS = f"http://127.0.0.1:{settings.port or 5000}"
-_MAILS = "" if settings.mail_url else "\n  E-mails are not sent but printed here.\n"
-FIRST_SCREEN = f"""
-  The service is at {_ADDRESS}, its documentation at {_ADDRESS}/docs
-
+def first_screen(host: str, port: int) -> str:
+    """Return what to do next with a service that listens there."""
+    url, reach, mails = local_url(host, port), "", ""
+    if host in EVERYWHERE:
+        reach = "\n  It listens on all network interfaces, so other machines can reach it too.\n"
+    if not settings.mail_url:
+        mails = "\n  E-mails are not sent but printed here.\n"
+    return f"""
+  The service is at {url}, its documentation at {url}/docs
+{reach}
   Register an account:
 
-    curl {_ADDRESS}/api/auth/register \\
+    curl {url}/api/auth/register \\
       -H 'Content-Type: application/json' \\
       -d '{{"username": "newcomer", "email": "newcomer@example.org",
            "password": "try something new", "firstName": "First", "lastName": "Last"}}'
-{_MAILS}
+{mails}
   The database and its secret are in {ROOT / "instance"}. Ctrl-C ends the service.
 """

@@ -112,6 +112,12 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
     return parts
 
 
+def host(raw: str) -> str:
+    if not re.fullmatch(r"[\w.-]+|[0-9a-f:]+", raw, re.A | re.I):
+        raise ValueError("must be an IP or a host name, without port or brackets")
+    return raw
+
+
 def web_url(raw: str) -> str:
     try:
         parts = _split_url(raw, "http", "https")

@@ -113,8 +113,9 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
         picture = avatars.make(file)
     except PictureInvalid as error:
         raise errors.InvalidImage(str(error), fields={"avatar": [str(error)]}) from None
+    session_id = bearer.claims()["sid"]
     with transaction():
-        return {"avatar": profiles.set_avatar(bearer.user(), picture)}
+        return {"avatar": profiles.set_avatar(bearer.user(), picture, session_id=session_id)}
 
 
 @endpoint(

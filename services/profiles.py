@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import ColumnExpressionArgument, delete, insert, select, update
+from sqlalchemy import ColumnExpressionArgument, delete, exists, insert, select, update
 
 import errors
 from config import ROOT
@@ -14,7 +14,7 @@ from core.addresses import search_key
 from core.roles import Role
 from database import change, change_one, reading
 from extensions import db, settings
-from models import Avatar, User, UserRow
+from models import Avatar, User, UserRow, UserSession
 from services import learning
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -73,11 +73,15 @@ def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
     return change_user(user.id, **flat) if flat else user
 
 
-def set_avatar(user: UserRow, picture: bytes) -> str:
-    """Replace a user's picture by this WebP file; return its URL. Raises TokenRevoked."""
+def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
+    """Replace a user's picture by this WebP file; return its URL.
+
+    Raises TokenRevoked, also if the session ended while the picture was made.
+    """
     digest = hashlib.sha256(picture).hexdigest()
+    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     # This also locks the user's row: parallel uploads must not insert two pictures.
-    change_user(user.id, avatar_digest=digest)
+    change_user(user.id, this_session, avatar_digest=digest)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
     return avatar_url(digest)
@@ -121,12 +125,15 @@ def store(
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
-def change_user(user_id: str, **values: object) -> UserRow:
+def change_user(
+    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
+) -> UserRow:
     """Change columns of an active user; return the whole row.
 
-    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated.
+    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated, or if a
+    condition does not hold.
     """
-    row = store(user_id, User.is_active, **values)
+    row = store(user_id, User.is_active, *conditions, **values)
     if row is None:
         raise errors.TokenRevoked
     return row

@@ -10,7 +10,7 @@ from test_bad_input import BrokenChunks, Chunks, announce
 
 from core.images import Avatars, PicturesBusy
 from database import transaction
-from models import Avatar, User
+from models import Avatar, User, UserSession
 
 PUBLIC_URL = "https://school.test"
 A_YEAR = "public, max-age=31536000, immutable"
@@ -353,12 +353,15 @@ def test_of_uploads_at_once_one_stays_and_is_shown(app, client, auth):
     assert len(rows(app, Avatar)) == 1
 
 
-def test_upload_for_an_account_that_goes_meanwhile_is_refused(app, upload, monkeypatch):
+@pytest.mark.parametrize("model", [User, UserSession])
+def test_upload_for_an_account_or_a_session_that_goes_meanwhile_is_refused(
+    app, upload, monkeypatch, model
+):
     make = Avatars.make
 
     def slow(self, file):
         with app.app_context(), transaction() as session:
-            session.execute(User.__table__.delete())
+            session.execute(model.__table__.delete())
         return make(self, file)
 
     monkeypatch.setattr(Avatars, "make", slow)

@@ -226,9 +226,25 @@ def test_a_bare_ip_address_is_no_mail_domain(host):
     assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"
 
 
-def test_links_follow_the_port_where_nobody_set_them():
+def test_links_follow_port_and_host_where_nobody_set_them():
     assert load({"PORT": "8000"}).public_url == "http://127.0.0.1:8000"
+    assert load({"HOST": "0.0.0.0"}).public_url == "http://127.0.0.1:5000"
+    assert load({"HOST": "::1", "PORT": "8000"}).public_url == "http://[::1]:8000"
     assert load({**PRODUCTION, "PORT": "8000"}).public_url == PRODUCTION["PUBLIC_URL"]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:80", "[::1]:80", "a b", "http://a", "a/b", "me@a", "unix:/run/a"]
+)
+def test_gunicorn_listens_on_a_host_alone(host):
+    assert "HOST must be an IP or a host name" in refusal(HOST=host)
+
+
+def test_a_list_of_domains_needs_verified_addresses():
+    domains = {"REGISTRATION_DOMAINS": "school.example"}
+    assert "REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1" in refusal(**domains)
+    found = load({**domains, "REQUIRE_VERIFIED_EMAIL": "1"})
+    assert found.registration_domains == ("school.example",)
 
 
 def test_origins_are_kept_as_browsers_send_them():
@@ -317,6 +333,10 @@ def test_an_idle_session_cannot_outlive_the_others():
 
 def test_the_cost_of_a_hash_is_4_to_16():
     assert "from 4 to 16" in refusal(BCRYPT_ROUNDS="3")
+
+
+def test_a_spent_refresh_token_works_for_five_minutes_at_most():
+    assert "from 1 to 300" in refusal(REFRESH_GRACE_SECONDS="301")
 
 
 def test_switches_and_choices_are_read_whatever_their_case():

@@ -1,6 +1,7 @@
 """The files for Docker, Compose, systemd and nginx, as far as they can be tested without these."""
 
 import configparser
+import http.client
 import json
 import os
 import re
@@ -10,16 +11,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
-from real_service import MEMORY, PATIENCE, finish, free_port
+from helpers import soon
+from real_service import MEMORY, PATIENCE, finish, free_port, read_answer
 
-from config import ROOT, Settings
+import errors
+from config import ROOT, Settings, load
 
 UNIT = ROOT / "deploy/accounts.service"
+(NGINX,) = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.S)
+COMPOSE = ROOT / "compose.yaml"
 SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
 DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
 # The name and the text of each instruction of the last stage, which becomes the image.
@@ -123,7 +129,7 @@ def test_image_holds_the_program_and_no_secrets():
 
 
 def test_compose_migrates_postgres_18_and_then_serves():
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name in ("accounts", "migrate"):
         assert services[name]["build"] == "."
         environ = services[name]["environment"]
@@ -137,6 +143,15 @@ def test_compose_migrates_postgres_18_and_then_serves():
     # No port is reachable from other machines.
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert [port.split(":")[0] for port in ports] == ["127.0.0.1"] * 2
+
+
+def test_compose_says_how_to_make_secrets_that_only_their_owner_can_read(tmp_path):
+    (steps,) = re.findall(r"^#   touch.*?^#   done$", COMPOSE.read_text(), re.M | re.S)
+    subprocess.run(["sh", "-euc", steps.replace("#   ", "")], cwd=tmp_path, check=True, timeout=60)
+    secrets = dict(line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines())
+    assert secrets.keys() == {"SECRET_KEY", "POSTGRES_PASSWORD"}
+    assert load({"SECRET_KEY": secrets["SECRET_KEY"]})
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
 
 
 def test_unit_runs_the_service_with_few_rights():
@@ -162,9 +177,56 @@ def test_systemd_knows_each_line_of_the_unit(tmp_path):
 
 
 def test_nginx_example_buffers_and_sets_the_header_that_the_service_trusts():
-    (example,) = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.S)
-    assert "proxy_request_buffering on;" in example
-    assert "proxy_buffering on;" in example
-    assert "proxy_set_header X-Forwarded-For $remote_addr;" in example
-    (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", example)
+    assert "proxy_request_buffering on;" in NGINX
+    assert "proxy_buffering on;" in NGINX
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in NGINX
+    (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", NGINX)
     assert int(megabytes) * 2**20 > Settings().max_avatar_bytes + 64 * 1024
+
+
+def test_nginx_example_has_the_words_of_the_service():
+    bodies = re.findall(r"^    (\d+) '(.+)';$", NGINX, re.M)
+    assert len(bodies) == 3
+    for error in (errors.TooLarge, errors.TooManyRequests, errors.Unavailable):
+        content = {"success": False, "message": error.message, "error": {"code": error.code}}
+        assert json.loads(dict(bodies)[str(error.status)]) == content
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="needs nginx")
+def test_errors_of_nginx_are_json_that_pages_of_allowed_origins_can_read(tmp_path):
+    port, example = free_port(), re.sub(r"^ *ssl_.*\n", "", NGINX, flags=re.M)
+    # Nobody is the service.
+    for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", free_port())):
+        example = example.replace(f" {there};", f" 127.0.0.1:{here};")
+    modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
+    config, log = tmp_path / "nginx.conf", tmp_path / "log"
+    config.write_text(
+        f"daemon off; pid {tmp_path}/pid; events {{}} http {{ access_log off; {folders}{example} }}"
+    )
+    nginx = subprocess.Popen(["nginx", "-e", log, "-c", config])
+
+    def ask(origin, length):
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            headers = {"Origin": origin, "Content-Length": str(length)}
+            connection.request("POST", "/api/auth/login", headers=headers)
+            return read_answer(connection)
+
+    def answers():
+        assert nginx.poll() is None, log.read_text()
+        try:
+            return ask("https://evil.example.org", 0)
+        except ConnectionError:
+            return None
+
+    try:
+        soon(answers)
+        for length, status, code in ((0, 503, "unavailable"), (7_000_000, 413, "too_large")):
+            answer = ask("https://app.example.org", length)
+            assert (answer.status, answer.code) == (status, code)
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example.org"
+            assert answer.headers["Retry-After"] == ("5" if status == 503 else None)
+        assert "Access-Control-Allow-Origin" not in answers().headers
+    finally:
+        nginx.terminate()
+        nginx.wait(PATIENCE)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from flask import session
-from helpers import UNREACHABLE, bearer, failure, success
+from helpers import UNREACHABLE, Log, bearer, failure, success
 from PIL import Image
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -325,8 +325,12 @@ def address_of(make_app, make_user):
         (2, "198.51.100.7, 10.0.0.1", "198.51.100.7"),
         (2, "203.0.113.5, 198.51.100.7, 10.0.0.1", "198.51.100.7"),
         # Fewer entries than proxies: somebody came around one of them.
-        (2, "198.51.100.7", "192.0.2.1"),
+        (2, "198.51.100.7", ""),
         (1, "2001:DB8:0:0::7", "2001:db8::7"),
+        # What a client sends does not hide what the proxy adds, in a line of its own or not.
+        (1, '", 198.51.100.7', "198.51.100.7"),
+        (1, '"a, b",198.51.100.7', "198.51.100.7"),
+        (1, "203.0.113.5, ", ""),
     ],
 )
 def test_client_address_is_what_the_trusted_proxies_say(
@@ -340,8 +344,33 @@ def test_client_address_is_what_the_trusted_proxies_say(
 )
 def test_garbage_in_place_of_an_address_is_not_stored(address_of, garbage):
     for trusted_proxies in (1, 2):
-        assert address_of(trusted_proxies, garbage) in ("", "192.0.2.1")
-        assert address_of(trusted_proxies, f"{garbage}, {garbage}") in ("", "192.0.2.1")
+        assert address_of(trusted_proxies, garbage) == ""
+        assert address_of(trusted_proxies, f"{garbage}, {garbage}") == ""
+
+
+def test_clients_whose_address_is_unknown_count_as_one(make_app):
+    client = make_app(ratelimit_enabled=True, trusted_proxies=2).test_client()
+
+    def log_in(number):
+        body = {"email": "student@example.org", "password": "wrong"}
+        headers = {"X-Forwarded-For": f"198.51.100.{number}"}
+        proxy = {"REMOTE_ADDR": f"10.0.0.{number}"}
+        response = client.post(
+            "/api/auth/login", json=body, headers=headers, environ_overrides=proxy
+        )
+        return response.status_code
+
+    assert [log_in(number) for number in range(11)] == [401] * 10 + [429]
+
+
+def test_a_proxy_that_nobody_has_set_is_a_warning_once(make_app):
+    client, log = make_app(trusted_proxies=0).test_client(), Log()
+    client.get("/healthz")
+    assert "WARNING" not in log.text()
+    for forwarded in ("198.51.100.7", "198.51.100.8"):
+        client.get("/healthz", headers={"X-Forwarded-For": forwarded})
+    (line,) = (line for line in log.lines() if "WARNING" in line)
+    assert "TRUSTED_PROXIES" in line
 
 
 def test_address_is_stored_in_its_plain_form(address_of):

@@ -51,7 +51,10 @@ def test_a_registration_may_name_a_language(register):
 
 @pytest.mark.parametrize(
     ("header", "language"),
-    [("de-AT, en;q=0.5", "de"), ("pt, es;q=0.1", "es"), ("pt", "en"), (None, "en"), ("*", "en")],
+    [
+        *(("de-AT, en;q=0.5", "de"), ("pt, es;q=0.1", "es"), ("pt", "en"), (None, "en")),
+        *(("*", "en"), ("pt," * 400 + "de", "en")),  # a longer list is not read to its end
+    ],
 )
 def test_a_registration_without_a_language_takes_the_one_of_the_browser(register, header, language):
     assert register(header) == language

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 from gunicorn.config import Config
@@ -258,15 +259,37 @@ assert allowed == hard or allowed > found["worker_connections"] + found["threads
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environ, check=True, timeout=60)
 
 
-def test_gunicorn_is_reachable_from_outside_only_where_a_port_is_set(monkeypatch):
+def test_gunicorn_is_reachable_from_outside_only_where_a_port_or_a_host_is_set(monkeypatch):
     assert gunicorn_conf(monkeypatch)["bind"] == "127.0.0.1:5000"
     assert gunicorn_conf(monkeypatch, PORT="8000")["bind"] == "0.0.0.0:8000"
+    assert gunicorn_conf(monkeypatch, PORT="8000", HOST="::1")["bind"] == "[::1]:8000"
+    assert gunicorn_conf(monkeypatch, HOST="localhost")["bind"] == "localhost:5000"
 
 
 def test_the_first_screen_tells_how_to_register(monkeypatch, client):
-    screen = gunicorn_conf(monkeypatch, PORT="8000")["FIRST_SCREEN"]
+    screen = gunicorn_conf(monkeypatch)["first_screen"]("0.0.0.0", 8000)
     path, body = re.findall(r"curl http://127.0.0.1:8000(\S+) .*-d '(.*?)'", screen, re.S)[0]
     assert client.post(path, json=json.loads(body)).status_code == 201
     assert client.get("/docs").status_code == 200
     assert "E-mails are not sent but printed here." in screen
-    assert "mails" not in gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["FIRST_SCREEN"]
+    screen = gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["first_screen"]("::1", 8000)
+    assert "mails" not in screen
+
+
+def test_the_first_screen_tells_where_the_service_listens(monkeypatch, capsys):
+    server = Config()
+
+    def screen(*bind):
+        server.set("bind", bind)
+        worker = SimpleNamespace(age=1, cfg=server, app=SimpleNamespace(wsgi=lambda: None))
+        gunicorn_conf(monkeypatch)["post_worker_init"](worker)
+        return capsys.readouterr().err
+
+    monkeypatch.setattr("services.background.start", lambda _app: None)
+    everywhere = "It listens on all network interfaces"
+    for bind in ("0.0.0.0:8000", "[::]:8000"):
+        assert "at http://127.0.0.1:8000," in (shown := screen(bind))
+        assert everywhere in shown
+    assert "at http://[::1]:8000," in (shown := screen("[::1]:8000"))
+    assert everywhere not in shown
+    assert screen("unix:/run/accounts") == ""

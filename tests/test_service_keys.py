@@ -1,6 +1,8 @@
 """Service keys: what other services send instead of a person's token. See test_roles.py for which
 key may call what."""
 
+import io
+import json
 import re
 from datetime import timedelta
 from types import SimpleNamespace
@@ -298,18 +300,35 @@ def test_nothing_happens_after_the_answer_to_the_revocation(app, admin, client, 
     failure(list_users(client, key), 401, "token_invalid")
 
 
-def test_slow_body_does_not_outlive_the_key(app, client, make_key, make_user, monkeypatch):
-    key, user = make_key("learning:write"), make_user()
-    monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
-    success(deliver(client, key, user.id), 201)
+class SlowBody(io.BytesIO):
+    """A body during which all keys are revoked."""
 
-    def revoke_meanwhile():
+    def readinto(self, buffer, /):
         with transaction() as session:
             session.execute(ServiceKey.__table__.delete())
-        return COURSE
+        return super().readinto(buffer)
 
-    monkeypatch.setattr("web.bodies.json_object", revoke_meanwhile)
-    failure(deliver(client, key, user.id), 401, "token_invalid")
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/courses/python-101"), ("DELETE", ""), ("GET", ""), ("HEAD", "")],
+)
+def test_slow_body_does_not_outlive_the_key(
+    app, client, make_key, make_user, monkeypatch, method, path
+):
+    user, before = make_user(), rows(app, User)
+    monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
+    body = json.dumps(COURSE).encode()
+    response = client.open(
+        f"/api/users/{user.id}{path}",
+        method=method,
+        headers=bearer(make_key(*Scope)),
+        input_stream=SlowBody(body),
+        content_type="application/json",
+        content_length=len(body),
+    )
+    assert response.status_code == 401
+    assert (rows(app, User), rows(app, Course)) == (before, [])
 
 
 # What a key may see and change

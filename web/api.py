@@ -107,11 +107,7 @@ class Operation:
                 arguments |= _load(self.path_shape, sent)
             if self.query:
                 arguments["query"] = _load(self.query, _query())
-            if self.body or self.upload:
-                return _with_body(self, act, arguments)
-            if self.method != "GET":
-                bodies.discard()
-            return _envelope(self, act(**arguments))
+            return _with_body(self, act, arguments)
 
         handle.operation = self  # type: ignore[attr-defined]
         self.blueprint.add_url_rule(self.url, view_func=handle, methods=[self.method])
@@ -122,13 +118,16 @@ endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…
 
 
 def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
+    """Read the body to its end, also where the endpoint uses none, and call the view."""
     start, name = time.monotonic(), operation.upload
     upload = bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
     with upload as file:
         if operation.body:
             arguments["body"] = _load(operation.body, bodies.json_object())
-        if operation.upload:
+        elif operation.upload:
             arguments["file"] = file
+        else:
+            bodies.discard()
         # While a slow body arrives, the caller's session may end: check the token again.
         if operation.role and time.monotonic() - start > STALE_AFTER:
             bearer.require(operation.role, operation.scope)

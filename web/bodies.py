@@ -47,7 +47,8 @@ def discard() -> None:
 
     Raises TooLarge, and InvalidRequest when it is cut off.
     """
-    if request.content_length or "HTTP_TRANSFER_ENCODING" in request.environ:
+    environ = request.environ
+    if environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ:
         _raw()
 
 

@@ -2,28 +2,64 @@
 
 import functools
 import ipaddress
+import logging
+from typing import Any, cast
 from wsgiref.types import WSGIEnvironment
 
-from flask import request
+from flask import Flask, request
+from werkzeug.datastructures import LanguageAccept
+from werkzeug.http import parse_accept_header
 
+from config import Settings
 from core import locales
 from extensions import settings, templates
 from models import USER_AGENT_LENGTH
 
+# Characters of Accept-Language that are parsed; thousands of tags would cost a page 75 ms.
+_LANGUAGES_LENGTH = 1024
+_log = logging.getLogger("accounts")
+
+
+def init_app(app: Flask, settings: Settings) -> None:
+    """Find the client IP of each request before anything else is done with it.
+
+    With TRUSTED_PROXIES it is in X-Forwarded-For, counted from the right, because the client sent
+    what is on the left. Where that is no IP, the client is unknown: the connection's IP would be
+    that of a proxy. Without the header, as for a health check, it is the connection's.
+    """
+    inner, proxies, warned = app.wsgi_app, settings.trusted_proxies, False
+
+    def identify(environ: WSGIEnvironment, start_response: Any) -> Any:
+        nonlocal warned
+        sent, forwarded = environ.get("REMOTE_ADDR"), environ.get("HTTP_X_FORWARDED_FOR")
+        if forwarded is not None and proxies:
+            values = forwarded.rsplit(",", proxies)
+            sent = values[-proxies] if len(values) >= proxies else ""
+        elif forwarded is not None and not warned:
+            warned = True
+            _log.warning(
+                "A request has X-Forwarded-For and TRUSTED_PROXIES is 0: "
+                "if it came through a proxy, all its clients count as one."
+            )
+        environ["accounts.ip"] = _valid_ip(sent or "")
+        return inner(environ, start_response)
+
+    app.wsgi_app = identify  # type: ignore[method-assign]
+
 
 def ip_address(environ: WSGIEnvironment | None = None) -> str:
-    """Return the client IP of a request, by default the current one; "" if it is not known.
-
-    With TRUSTED_PROXIES it comes from a header, so only a valid IP is returned. A port, which some
-    proxies add, is cut off, and so is the zone of an IPv6 address, which may be any text.
-    """
-    environ = request.environ if environ is None else environ
-    return _valid_ip(environ.get("REMOTE_ADDR") or "")
+    """Return the client IP of a request, by default the current one; "" if it is not known."""
+    return cast("str", (request.environ if environ is None else environ)["accounts.ip"])
 
 
 @functools.lru_cache(maxsize=1024)
 def _valid_ip(sent: str) -> str:
-    sent = sent.partition("%")[0]
+    """Return an IP in its plain form, "" for anything else.
+
+    A port, which some proxies add, is cut off, and so is the zone of an IPv6 address, which may be
+    any text.
+    """
+    sent = sent.strip().partition("%")[0]
     if sent.startswith("["):
         sent = sent[1:].partition("]")[0]
     elif sent.count(":") == 1:
@@ -52,4 +88,6 @@ def user_agent() -> str:
 
 def language() -> str:
     """Return the language that the client wants most among those of our templates."""
-    return locales.choose(request.accept_languages, templates.languages, settings.default_language)
+    sent = request.headers.get("Accept-Language", "")[:_LANGUAGES_LENGTH]
+    accepted = parse_accept_header(sent, LanguageAccept)
+    return locales.choose(accepted, templates.languages, settings.default_language)

@@ -70,13 +70,15 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, object] = {
             "time": _rfc3339(int(record.created)),
             "level": record.levelname,
             "logger": record.name,
             "message": _printable(record.getMessage(), keep="\n"),
-            **_fields(record),
         }
+        for name, value in _fields(record).items():
+            # JSON allows characters that some readers and terminals obey, such as U+2028 and CSI.
+            line[name] = _printable(value) if isinstance(value, str) else value
         if record.exc_info and record.exc_info[1]:
             line["traceback"] = _printable(_trace(record.exc_info[1]), keep="\n")
         return orjson.dumps(line, default=str).decode()

@@ -156,13 +156,10 @@ def successes(operation: Operation) -> list[int]:
 
 def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     """Return all errors that an endpoint can return, declared ones and those of its kind."""
-    kinds = [*operation.errors]
+    # Each endpoint refuses a body that is cut off or too large, also where it uses none.
+    kinds = [*operation.errors, errors.TooLarge, errors.InvalidRequest]
     if operation.body or operation.upload:
         kinds.append(errors.UnsupportedMediaType)
-    if operation.method != "GET":  # a body that is cut off or too large, also where none is used
-        kinds += [errors.TooLarge, errors.InvalidRequest]
-    if operation.path_shape or operation.query:
-        kinds.append(errors.InvalidRequest)
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]

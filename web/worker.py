@@ -70,6 +70,13 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         # gunicorn would wait for the client in the thread that accepts connections.
         return conn.close(graceful=True)
 
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        if req.version == (1, 1) and not any(name == "HOST" for name, _ in req.headers):
+            # RFC 9112, section 3.2, asks for a 400.
+            self.handle_error(None, conn.sock, conn.client, unread.InvalidHeader("HOST"))
+            return False
+        return super().handle_request(req, conn)
+
     def handle_error(self, req: object, client: socket.socket, addr: Any, exc: Exception) -> None:
         """Answer a request that cannot be read as HTTP, or an error outside the application."""
         ours = req is not None or not isinstance(exc, unread.ParseException)

@@ -38,6 +38,7 @@ def test_a_school_gets_a_class_without_mail_through_a_year(service, mail_server,
     for token, status in ((handed_out["mia"], 400), (second, 400)):
         body = {"token": token, "newPassword": NEW_PASSWORD}
         assert service.call("POST", "/api/auth/reset-password", body).status == status
+    assert (tmp_path / "mia.json").stat().st_mode & 0o777 == 0o600
     exported = json.loads((tmp_path / "mia.json").read_text())
     assert exported["account"]["email"] == "mia@pupils.school.example"
     listed = [line.split("\t") for line in printed.splitlines() if line.count("\t") == 5]
