@@ -224,7 +224,10 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
     languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
-    if values.get("default_language", templates.ENGLISH) not in languages:
+    language = values.get("default_language", templates.ENGLISH)
+    # The languages of a folder that is refused are unknown.
+    refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
+    if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
