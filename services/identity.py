@@ -7,7 +7,7 @@ the mail to a mistyped address can do nothing with a code.
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Row, case, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -98,7 +98,10 @@ def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: date
     outbox.withdraw(user.email)
     done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
     db.session.add(done)
+    # The user's row is locked by its UPDATE, so each change gets a number of its own.
+    last = select(func.coalesce(func.max(EmailChange.number), 0)).filter_by(user_id=user.id)
     if user.email_verified_at:
+    done.number = last.scalar_subquery() + 1
         about, language = proven.id, user.language
         outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
 
@@ -116,10 +119,13 @@ def undo(token: str, *, now: datetime) -> tuple[str, bool]:
     user = _lock(claims["sub"])
     changes = delete(EmailChange).where(EmailChange.user_id == claims["sub"])
     this = changes.where(EmailChange.id == claims["change"])
-    undone = change_one(this.returning(EmailChange.old_email))
+    undone = change_one(this.returning(EmailChange.old_email, EmailChange.number))
     if user is None or undone is None:
         raise errors.InvalidToken
-    change(changes.where(EmailChange.id > claims["change"]))
+    # A process of the version before left 0 during the upgrade; then the ids must tell the order.
+    unknown = EmailChange.number * undone.number == 0
+    newer_id, newer = EmailChange.id > claims["change"], EmailChange.number > undone.number
+    change(changes.where(case((unknown, newer_id), else_=newer)))
     accounts.drop_pending_email(user.id)
     shut = {"password_hash": passwords.unusable(), "password_version": user.password_version + 1}
     try:
