@@ -316,12 +316,20 @@ def is_unavailable(error: BaseException) -> bool:
     return not names.isdisjoint(_UNAVAILABLE)
 
 
-def schema_is_current() -> bool:
-    """Whether the schema of the database is the one that this code needs."""
+def ended_statement(error: BaseException) -> bool:
+    """Return whether a working database has ended a statement, at a time limit or a deadlock."""
+    if not isinstance(error, DBAPIError) or error.connection_invalidated:
+        return False
+    return error.statement is not None
+
+
+def schema_is_ready() -> bool:
+    """Return whether the schema of the database is the one that this code needs or a newer one,
+    with which this code works too."""
     try:
         with reading() as connection:
-            found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
-            return found.all() == [SCHEMA_REVISION]
+            found = connection.scalars(text("SELECT version_num FROM alembic_version"))
+            return list(found) >= [SCHEMA_REVISION]  # the revisions are numbers of four digits
     except DBAPIError as error:
         if is_unavailable(error):
             raise

@@ -13,7 +13,7 @@ import time
 from flask import Flask
 
 from core import clock
-from database import is_unavailable, schema_is_current
+from database import ended_statement, is_unavailable, schema_is_ready
 from extensions import components
 from services import outbox, pruning
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("accounts.background")
 
 
 class SchemaMissing(Exception):
-    """The database's schema is not current."""
+    """The database's schema is missing or older than this code needs."""
 
 
 class BackgroundThread:
@@ -78,7 +78,7 @@ class BackgroundThread:
                 self._failing = False
 
     def _work(self) -> None:
-        self._migrated = self._migrated or schema_is_current()
+        self._migrated = self._migrated or schema_is_ready()
         if not self._migrated:
             raise SchemaMissing
         now = time.monotonic()
