@@ -20,7 +20,7 @@ import sqlite3
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,7 +105,7 @@ def init_app(app: Flask) -> None:
     with app.app_context():
         engine = db.engine
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "do_connect", _refuse_read_only)
+        event.listen(engine, "do_connect", _prepare_file)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_to_write)
     else:
@@ -114,11 +114,15 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "checkout", _refuse_dead)
 
 
-def _refuse_read_only(dialect: Dialect, _record: Any, arguments: Any, _options: Any) -> None:
+def _prepare_file(dialect: Dialect, _record: Any, arguments: Any, _options: Any) -> None:
+    path = arguments[0]
+    if not os.path.exists(path):
+        # Only the owner may read it. SQLite gives its other files the same mode.
+        with suppress(OSError):  # SQLite fails next, with an error that callers expect
+            Path(path).touch(mode=0o600)
     # SQLite would open a write-protected file read-only, and this process could not write to it
     # on any connection, even after the protection is gone.
-    path = arguments[0]
-    if os.path.exists(path) and not os.access(path, os.W_OK):
+    elif not os.access(path, os.W_OK):
         raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
 
 

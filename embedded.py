@@ -52,8 +52,6 @@ def secret_key(folder: Path) -> str:
 def bring_up_schema(app: Flask, folder: Path) -> None:
     """Migrate the embedded database to the schema of this code, unless its schema is newer."""
     with _lock(folder):
-        # Only the owner may read it. SQLite gives its other files the same mode.
-        (folder / DATABASE).touch(mode=0o600)
         with app.app_context():
             ready = database.schema_is_ready()
         if not ready:
