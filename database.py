@@ -151,8 +151,9 @@ def _connector(driver: Any) -> Callable[..., object]:
                 return super().wait(*arguments, **options)
             try:
                 return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
-            except driver.OperationalError:
-                self.close()  # or a late response would be read as that of the next statement
+            except driver.OperationalError as error:
+                if error.sqlstate is None:  # no response yet
+                    self.close()  # or a late one would be read as that of the next statement
                 raise
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
