@@ -61,8 +61,12 @@ def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
 
 
 def require_user(user_id: str, *, except_admins: bool = False) -> None:
-    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin."""
-    role = db.session.scalar(select(User.role).where(User.id == user_id))
+    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin, and let nobody make
+    the user an admin before the transaction ends.
+    """
+    query = select(User.role).where(User.id == user_id)
+    # Deliveries share this lock. A weaker one would not hold back a change of the role.
+    role = db.session.scalar(query.with_for_update(read=True) if except_admins else query)
     if role is None:
         raise errors.UserNotFound
     if except_admins and role == Role.ADMIN:
@@ -98,7 +102,8 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]
             "total_courses": len(taken),
             "completed_courses": sum(course.completed >= course.lessons for course in taken),
             "total_lessons": sum(course.lessons for course in taken),
-            "completed_lessons": sum(course.completed for course in taken),
+            # A course that was delivered again may have fewer lessons than were completed.
+            "completed_lessons": sum(min(course.completed, course.lessons) for course in taken),
             "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
             "achievements": connection.execute(achievements).all(),
             "current_streak": days,
