@@ -28,8 +28,8 @@ from flask import Flask, has_request_context
 from sqlalchemy import URL, Connection, CursorResult, Delete, Select, Table, Update, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect, ExceptionContext
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
-from sqlalchemy.orm import scoped_session
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidatePoolError, TimeoutError
+from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 
 from extensions import db
 
@@ -252,8 +252,12 @@ class DriverSelect:
 def transaction() -> Iterator[scoped_session[Any]]:
     """Run one use case: commit at the end, roll back on an exception.
 
-    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time.
+    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time; and
+    RuntimeError inside another transaction, or after a read with `db.session` outside of one.
     """
+    if db.session().in_transaction():
+        # That one's connection would be used as it is: in autocommit, a rollback undoes nothing.
+        raise RuntimeError("db.session is in use: end its transaction, or read with reading()")
     with _write_lock():
         try:
             level = _LEVELS[db.engine.dialect.name]
@@ -303,6 +307,21 @@ def _write_lock() -> Iterator[None]:
             _sqlite_writers.release()
     else:
         raise WriteQueueFull("other writers of this process are too slow")
+
+
+def is_taken(error: IntegrityError, *columns: InstrumentedAttribute[str]) -> bool:
+    """Return whether a row was refused because another has its value in one of these columns."""
+    original: Any = error.orig
+    names = [str(column.expression) for column in columns]  # such as "users.email"
+    if isinstance(original, sqlite3.Error):
+        return str(original).removeprefix("UNIQUE constraint failed: ") in names
+    return original.diag.constraint_name in [f"uq_{name.replace('.', '_')}" for name in names]
+
+
+def lacks_parent(error: IntegrityError) -> bool:
+    """Return whether a row was refused because the row that a foreign key names is not there."""
+    name = getattr(error.orig, "sqlite_errorname", type(error.orig).__name__)
+    return name in ("SQLITE_CONSTRAINT_FOREIGNKEY", "ForeignKeyViolation")
 
 
 def is_unavailable(error: BaseException) -> bool:

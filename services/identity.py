@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 import errors
 from core import codes, ids, passwords
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import change, change_one, insert_into, one_statement, reading
+from database import change, change_one, insert_into, is_taken, one_statement, reading
 from extensions import db, settings, tokens
 from models import EmailChange, PendingEmail, User, UserRow
 from services import accounts, links, outbox, profiles, sessions
@@ -89,19 +89,21 @@ def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: date
     unchanged = (User.email == user.email, *accounts.unchanged(user, session_id))
     try:
         changed = profiles.store(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         raise _taken("code") from None
     # A change that has replaced the proven one has a code that was not seen.
     if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
         raise errors.InvalidToken(_NO_CHANGE)
     sessions.end_all(user.id, keep=session_id)
     outbox.withdraw(user.email)
-    done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
-    db.session.add(done)
     # The user's row is locked by its UPDATE, so each change gets a number of its own.
     last = select(func.coalesce(func.max(EmailChange.number), 0)).filter_by(user_id=user.id)
-    if user.email_verified_at:
+    done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
     done.number = last.scalar_subquery() + 1
+    db.session.add(done)
+    if user.email_verified_at:
         about, language = proven.id, user.language
         outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
 
@@ -132,7 +134,9 @@ def undo(token: str, *, now: datetime) -> tuple[str, bool]:
         with db.session.begin_nested():
             profiles.store(user.id, email=undone.old_email, email_verified_at=now, **shut)
         restored = True
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         profiles.store(user.id, is_active=False, **shut)
         restored = False
     sessions.end_all(user.id)
@@ -153,7 +157,9 @@ def set_email(user_id: str, new_email: str, *, now: datetime) -> None:
         raise errors.UserNotFound
     try:
         profiles.store(user_id, email=new_email, email_verified_at=now)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         raise _taken("email") from None
     accounts.drop_pending_email(user_id)
     change(delete(EmailChange).where(EmailChange.user_id == user_id))
@@ -169,7 +175,9 @@ def rename(user: UserRow, username: str) -> UserRow:
     names = {"username": username, "username_key": username.lower()}
     try:
         renamed = profiles.change_user(user.id, **names)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.username_key):
+            raise
         reason = errors.UsernameTaken.message
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)

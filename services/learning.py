@@ -15,7 +15,7 @@ import errors
 from core import locales
 from core.roles import Role
 from core.streaks import streak
-from database import change, insert_into, reading
+from database import change, insert_into, lacks_parent, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User
 
@@ -41,7 +41,9 @@ def put(
         try:
             with db.session.begin_nested():
                 row = db.session.execute(insert).one_or_none()
-        except IntegrityError:
+        except IntegrityError as error:
+            if not lacks_parent(error):
+                raise
             require_user(user_id)
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
