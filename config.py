@@ -237,7 +237,10 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     if values.get("registration_domains") and not values.get("require_verified_email"):
         problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
     languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
-    if values.get("default_language", templates.ENGLISH) not in languages:
+    language = values.get("default_language", templates.ENGLISH)
+    # The languages of a folder that is refused are unknown.
+    refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
+    if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))

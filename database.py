@@ -20,7 +20,7 @@ import sqlite3
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,13 +28,13 @@ from flask import Flask, has_request_context
 from sqlalchemy import URL, Connection, CursorResult, Delete, Select, Table, Update, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect, ExceptionContext
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError
-from sqlalchemy.orm import scoped_session
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidatePoolError, TimeoutError
+from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 
 from extensions import db
 
 # The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
 POOL_SIZE = 8
@@ -105,7 +105,7 @@ def init_app(app: Flask) -> None:
     with app.app_context():
         engine = db.engine
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "do_connect", _refuse_read_only)
+        event.listen(engine, "do_connect", _prepare_file)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_to_write)
     else:
@@ -114,11 +114,15 @@ def init_app(app: Flask) -> None:
         event.listen(engine, "checkout", _refuse_dead)
 
 
-def _refuse_read_only(dialect: Dialect, _record: Any, arguments: Any, _options: Any) -> None:
+def _prepare_file(dialect: Dialect, _record: Any, arguments: Any, _options: Any) -> None:
+    path = arguments[0]
+    if not os.path.exists(path):
+        # Only the owner may read it. SQLite gives its other files the same mode.
+        with suppress(OSError):  # SQLite fails next, with an error that callers expect
+            Path(path).touch(mode=0o600)
     # SQLite would open a write-protected file read-only, and this process could not write to it
     # on any connection, even after the protection is gone.
-    path = arguments[0]
-    if os.path.exists(path) and not os.access(path, os.W_OK):
+    elif not os.access(path, os.W_OK):
         raise dialect.loaded_dbapi.OperationalError("the database's file is write-protected")
 
 
@@ -147,8 +151,9 @@ def _connector(driver: Any) -> Callable[..., object]:
                 return super().wait(*arguments, **options)
             try:
                 return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
-            except driver.OperationalError:
-                self.close()  # or a late response would be read as that of the next statement
+            except driver.OperationalError as error:
+                if error.sqlstate is None:  # no response yet
+                    self.close()  # or a late one would be read as that of the next statement
                 raise
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
@@ -247,8 +252,12 @@ class DriverSelect:
 def transaction() -> Iterator[scoped_session[Any]]:
     """Run one use case: commit at the end, roll back on an exception.
 
-    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time.
+    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time; and
+    RuntimeError inside another transaction, or after a read with `db.session` outside of one.
     """
+    if db.session().in_transaction():
+        # That one's connection would be used as it is: in autocommit, a rollback undoes nothing.
+        raise RuntimeError("db.session is in use: end its transaction, or read with reading()")
     with _write_lock():
         try:
             level = _LEVELS[db.engine.dialect.name]
@@ -300,6 +309,21 @@ def _write_lock() -> Iterator[None]:
         raise WriteQueueFull("other writers of this process are too slow")
 
 
+def is_taken(error: IntegrityError, *columns: InstrumentedAttribute[str]) -> bool:
+    """Return whether a row was refused because another has its value in one of these columns."""
+    original: Any = error.orig
+    names = [str(column.expression) for column in columns]  # such as "users.email"
+    if isinstance(original, sqlite3.Error):
+        return str(original).removeprefix("UNIQUE constraint failed: ") in names
+    return original.diag.constraint_name in [f"uq_{name.replace('.', '_')}" for name in names]
+
+
+def lacks_parent(error: IntegrityError) -> bool:
+    """Return whether a row was refused because the row that a foreign key names is not there."""
+    name = getattr(error.orig, "sqlite_errorname", type(error.orig).__name__)
+    return name in ("SQLITE_CONSTRAINT_FOREIGNKEY", "ForeignKeyViolation")
+
+
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now; a mistake in our SQL is not that."""
     if isinstance(error, WriteQueueFull | TimeoutError):
@@ -316,12 +340,20 @@ def is_unavailable(error: BaseException) -> bool:
     return not names.isdisjoint(_UNAVAILABLE)
 
 
-def schema_is_current() -> bool:
-    """Whether the schema of the database is the one that this code needs."""
+def ended_statement(error: BaseException) -> bool:
+    """Return whether a working database has ended a statement, at a time limit or a deadlock."""
+    if not isinstance(error, DBAPIError) or error.connection_invalidated:
+        return False
+    return error.statement is not None
+
+
+def schema_is_ready() -> bool:
+    """Return whether the schema of the database is the one that this code needs or a newer one,
+    with which this code works too."""
     try:
         with reading() as connection:
-            found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars()
-            return found.all() == [SCHEMA_REVISION]
+            found = connection.scalars(text("SELECT version_num FROM alembic_version"))
+            return list(found) >= [SCHEMA_REVISION]  # the revisions are numbers of four digits
     except DBAPIError as error:
         if is_unavailable(error):
             raise

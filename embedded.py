@@ -50,13 +50,11 @@ def secret_key(folder: Path) -> str:
 
 
 def bring_up_schema(app: Flask, folder: Path) -> None:
-    """Migrate the embedded database to the newest schema if it is not current."""
+    """Migrate the embedded database to the schema of this code, unless its schema is newer."""
     with _lock(folder):
-        # Only the owner may read it. SQLite gives its other files the same mode.
-        (folder / DATABASE).touch(mode=0o600)
         with app.app_context():
-            current = database.schema_is_current()
-        if not current:
+            ready = database.schema_is_ready()
+        if not ready:
             database.upgrade(app)
         with app.app_context():
             # With `gunicorn --preload`, workers would inherit this process's connection.

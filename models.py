@@ -198,12 +198,14 @@ class PendingEmail(Base):
 
 
 class EmailChange(Base):
-    """A change of an e-mail address that the old address can undo. Ids are ordered by time."""
+    """A change of an e-mail address that the old address can undo."""
 
     __tablename__ = "email_changes"
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    # Counts the changes of a user. Ids follow the clocks of several machines, which differ.
+    number: Mapped[int] = mapped_column(server_default="0")
     old_email: Mapped[str] = mapped_column(String(254))
     changed_at: Mapped[datetime] = mapped_column(UTCDateTime)
 
@@ -236,7 +238,10 @@ class Counter(Base):
     __tablename__ = "counters"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    key: Mapped[str] = mapped_column(String(160), primary_key=True)
+    # Ordered by bytes, as on SQLite, so that the index finds all keys with the same beginning.
+    key: Mapped[str] = mapped_column(
+        String(160).with_variant(String(160, collation="C"), "postgresql"), primary_key=True
+    )
     hits: Mapped[int]
     # The end of the window. A later hit starts a new one.
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)

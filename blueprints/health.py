@@ -3,7 +3,7 @@
 from flask import Blueprint
 
 import errors
-from database import schema_is_current
+from database import schema_is_ready
 from web.api import endpoint
 
 bp = Blueprint("health", __name__)
@@ -16,6 +16,6 @@ def healthz() -> None:
 
 @endpoint(bp, "GET", "/readyz", message="The service is ready.", errors=(errors.Unavailable,))
 def readyz() -> None:
-    """Succeed if the database is reachable and its schema is current; for a load balancer."""
-    if not schema_is_current():
+    """Succeed if the database is reachable and its schema new enough; for a load balancer."""
+    if not schema_is_ready():
         raise errors.Unavailable("The database's schema is not current. Run: flask db upgrade")

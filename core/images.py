@@ -6,6 +6,7 @@ growth of a process under 200 MB, however many uploads arrive at once.
 """
 
 import io
+import logging
 import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 SIDE = 512  # pixels
+_log = logging.getLogger("accounts.images")
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 
 # Decoding takes up to 9 bytes of memory for each pixel, 18 for WebP. A JPEG with several scans
@@ -50,6 +52,9 @@ _UPRIGHT = {  # by EXIF orientation
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+# What decoders raise for damaged files (seen with a million of them).
+_DAMAGES = (OSError, SyntaxError, ValueError, AssertionError)
 
 _UNKNOWN = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."
 _DAMAGED = "The picture is damaged or incomplete. Send the original file, or save it again."
@@ -125,8 +130,10 @@ def _make(file: BinaryIO) -> bytes:
             problem = _UNKNOWN
         except Image.DecompressionBombError:
             problem = _TOO_LARGE
-        except Exception:  # Decoders raise errors of many kinds for a damaged file.
+        except Exception as error:
             problem = _DAMAGED
+            if not isinstance(error, _DAMAGES):
+                _log.exception("A picture is refused as damaged because of an unexpected error")
         else:
             return _encode(picture, orientation)
     # Raised outside the handlers: a chained exception would keep the decoded picture in memory

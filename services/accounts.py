@@ -15,7 +15,7 @@ import errors
 from core import audit, guessable, passwords
 from core.addresses import has_domain, normalise_email
 from core.roles import Role
-from database import change, change_one
+from database import change, change_one, is_taken
 from extensions import db, hasher, settings
 from fields import INVALID_EMAIL
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
@@ -99,7 +99,9 @@ def add(
     try:
         with db.session.begin_nested():
             db.session.add(user)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.username_key, User.email):
+            raise
         raise _taken(user) from None
     return user
 

@@ -13,7 +13,7 @@ import time
 from flask import Flask
 
 from core import clock
-from database import is_unavailable, schema_is_current
+from database import ended_statement, is_unavailable, schema_is_ready
 from extensions import components
 from services import outbox, pruning
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("accounts.background")
 
 
 class SchemaMissing(Exception):
-    """The database's schema is not current."""
+    """The database's schema is missing or older than this code needs."""
 
 
 class BackgroundThread:
@@ -40,7 +40,8 @@ class BackgroundThread:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._resume_at = self._prune_at = time.monotonic()
-        self._failing = self._migrated = False
+        self._migrated = False
+        self._failing: type[Exception] | None = None  # what kind of failure was logged last
         self._thread = threading.Thread(target=self._run, name="accounts-background", daemon=True)
         self._thread.start()
 
@@ -63,22 +64,23 @@ class BackgroundThread:
                 with self._app.app_context():
                     self._work()
             except Exception as error:
-                if self._failing:
+                if self._failing is type(error):
                     continue  # log once per outage
-                self._failing = True
+                self._failing = type(error)
                 if isinstance(error, SchemaMissing):
                     _log.warning("Background work needs the schema. Run: flask db upgrade")
                 elif is_unavailable(error):
-                    _log.warning("The database is unreachable, background work waits.")
+                    trace = error if ended_statement(error) else None
+                    _log.warning("Background work waits for the database.", exc_info=trace)
                 else:
                     _log.exception("Background work failed; it will be tried again.")
             else:
                 if self._failing:
                     _log.info("Background work continues.")
-                self._failing = False
+                self._failing = None
 
     def _work(self) -> None:
-        self._migrated = self._migrated or schema_is_current()
+        self._migrated = self._migrated or schema_is_ready()
         if not self._migrated:
             raise SchemaMissing
         now = time.monotonic()

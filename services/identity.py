@@ -7,12 +7,12 @@ the mail to a mistyped address can do nothing with a code.
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Row, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids
-from database import change, change_one, insert_into, one_statement, reading
+from database import change, change_one, insert_into, is_taken, one_statement, reading
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
 from services import accounts, links, outbox, profiles, sessions
@@ -87,14 +87,19 @@ def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: date
     unchanged = (User.email == user.email, *accounts.unchanged(user, session_id))
     try:
         changed = profiles.store(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         raise _taken("code") from None
     # A change that has replaced the proven one has a code that was not seen.
     if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
         raise errors.InvalidToken(_NO_CHANGE)
     sessions.end_all(user.id, keep=session_id)
     outbox.withdraw(user.email)
+    # The user's row is locked by its UPDATE, so each change gets a number of its own.
+    last = select(func.coalesce(func.max(EmailChange.number), 0)).filter_by(user_id=user.id)
     done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
+    done.number = last.scalar_subquery() + 1
     db.session.add(done)
     if user.email_verified_at:
         about, language = proven.id, user.language
@@ -121,16 +126,18 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     user = _lock(user_id)
     changes = delete(EmailChange).where(EmailChange.user_id == user_id)
     this = changes.where(EmailChange.id == change_id)
-    undone = change_one(this.returning(EmailChange.old_email))
+    undone = change_one(this.returning(EmailChange.old_email, EmailChange.number))
     if user is None or undone is None:
         raise errors.InvalidToken
-    change(changes.where(EmailChange.id > change_id))
+    change(changes.where(EmailChange.number > undone.number))
     accounts.remove_password(user.id)
     outbox.withdraw(user.email)
     try:
         with db.session.begin_nested():
             profiles.store(user.id, email=undone.old_email, email_verified_at=now)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         nobody = f"{user.id}@undone.invalid"
         profiles.store(user.id, is_active=False, email=nobody, email_verified_at=None)
         return False
@@ -149,7 +156,9 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
         raise errors.UserNotFound
     try:
         profiles.store(user_id, email=new_email, email_verified_at=now)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.email):
+            raise
         raise _taken("email") from None
     if replace_password:
         accounts.remove_password(user_id)
@@ -167,7 +176,9 @@ def rename(user: UserRow, username: str) -> UserRow:
     names = {"username": username, "username_key": username.lower()}
     try:
         renamed = profiles.change_user(user.id, **names)
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, User.username_key):
+            raise
         reason = errors.UsernameTaken.message
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)

@@ -15,7 +15,7 @@ import errors
 from core import locales
 from core.roles import Role
 from core.streaks import streak
-from database import change, insert_into, reading
+from database import change, insert_into, lacks_parent, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User
 
@@ -41,7 +41,9 @@ def put(
         try:
             with db.session.begin_nested():
                 row = db.session.execute(insert).one_or_none()
-        except IntegrityError:
+        except IntegrityError as error:
+            if not lacks_parent(error):
+                raise
             require_user(user_id)
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
@@ -61,8 +63,12 @@ def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
 
 
 def require_user(user_id: str, *, except_admins: bool = False) -> None:
-    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin."""
-    role = db.session.scalar(select(User.role).where(User.id == user_id))
+    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin, and let nobody make
+    the user an admin before the transaction ends.
+    """
+    query = select(User.role).where(User.id == user_id)
+    # Deliveries share this lock. A weaker one would not hold back a change of the role.
+    role = db.session.scalar(query.with_for_update(read=True) if except_admins else query)
     if role is None:
         raise errors.UserNotFound
     if except_admins and role == Role.ADMIN:
@@ -98,7 +104,8 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]
             "total_courses": len(taken),
             "completed_courses": sum(course.completed >= course.lessons for course in taken),
             "total_lessons": sum(course.lessons for course in taken),
-            "completed_lessons": sum(course.completed for course in taken),
+            # A course that was delivered again may have fewer lessons than were completed.
+            "completed_lessons": sum(min(course.completed, course.lessons) for course in taken),
             "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
             "achievements": connection.execute(achievements).all(),
             "current_streak": days,

@@ -70,7 +70,8 @@ def withdraw(address: str, *changes: str) -> None:
 
 @listens_for(db.session, "after_commit")
 def _wake_thread(session: Session) -> None:
-    if _WAKE in session.info:
+    # SQLAlchemy also calls this when a savepoint is released, before others see the e-mail.
+    if _WAKE in session.info and not session.in_nested_transaction():
         session.info.pop(_WAKE)()
 
 

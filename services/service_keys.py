@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 import errors
 from core import clock, scopes
 from core.scopes import Scope
-from database import DriverSelect, change_one, is_unavailable, one_statement, reading
+from database import DriverSelect, change_one, is_taken, is_unavailable, one_statement, reading
 from extensions import db
 from models import ServiceKey
 
@@ -35,7 +35,9 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     db.session.add(row)
     try:
         db.session.flush()
-    except IntegrityError:
+    except IntegrityError as error:
+        if not is_taken(error, ServiceKey.name):
+            raise
         taken = "There is a service key with this name already."
         raise errors.InvalidRequest(fields={"name": [taken]}) from None
     return row.id, key

@@ -27,7 +27,7 @@ from sqlalchemy import update
 import errors
 from core.clock import rfc3339
 from database import transaction
-from models import DeniedSession, User
+from models import Course, DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
 FIELDS |= {"isActive", "emailVerified", "hasPassword", "joinDate", "lastLogin"}
@@ -563,6 +563,17 @@ def test_service_key_waits_for_a_promotion_and_then_leaves_the_admin_alone(
     response = meanwhile(user, {"role": "admin"}, lambda: call(headers=headers, **options))
     failure(response, 403, "forbidden")
     assert stored(app, user).is_active
+
+
+@on_postgres
+def test_delivery_of_a_service_key_waits_for_a_promotion_and_is_refused(
+    app, make_user, make_key, meanwhile
+):
+    user, headers = make_user(), bearer(make_key("learning:write"))
+    url, course = f"/api/users/{user.id}/courses/python", {"name": "Python", "lessons": 2}
+    put = functools.partial(app.test_client().put, url, json=course, headers=headers)
+    failure(meanwhile(user, {"role": "admin"}, put), 403, "forbidden")
+    assert rows(app, Course) == []
 
 
 @on_postgres

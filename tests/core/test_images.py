@@ -450,7 +450,7 @@ def test_truncated_pictures_are_refused(refusal, kind):
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind):
+def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind, caplog):
     chance = random.Random(kind)
     for _ in range(300):
         data = bytearray(SAMPLES[kind])
@@ -468,15 +468,21 @@ def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind):
                 case 4:
                     data[place:place] = data[place // 2 : place // 2 + chance.randrange(40)]
         refusal(bytes(data))
+    assert caplog.records == []
 
 
-@pytest.mark.parametrize("error", [OSError, SyntaxError, IndexError, struct.error, RuntimeError])
-def test_whatever_a_decoder_raises_the_picture_is_at_fault(refusal, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [*((error, False) for error in (OSError, SyntaxError, ValueError)), (AttributeError, True)],
+)
+def test_only_an_unusual_error_of_a_decoder_is_logged(refusal, monkeypatch, caplog, error, logged):
     def broken(*args, **options):
         raise error
 
     monkeypatch.setattr("PIL.Image.open", broken)
     assert DAMAGED in refusal(SAMPLES["png"])
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * logged
+    assert all(record.exc_info[0] is error for record in caplog.records)
 
 
 def test_a_refusal_keeps_nothing_of_the_picture(avatars):

@@ -58,7 +58,7 @@ def test_commit_wakes_the_thread(app, server):
 
 
 @pytest.mark.usefixtures("never_polls", "thread")
-def test_rollback_does_not(app, monkeypatch):
+def test_rollback_and_savepoint_do_not(app, monkeypatch):
     woken = threading.Event()
     monkeypatch.setattr(components(app).background, "wake", woken.set)
     with app.app_context():
@@ -66,8 +66,9 @@ def test_rollback_does_not(app, monkeypatch):
             outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
             raise RuntimeError
         assert not woken.is_set()
-        with transaction():
+        with transaction() as session:
             outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+            session.begin_nested().commit()
             assert not woken.is_set()
         assert woken.is_set()
 
@@ -120,6 +121,24 @@ def test_thread_survives_what_nobody_thought_of(app, server, monkeypatch, caplog
     said = [r for r in caplog.records if r.name == "accounts.background"]
     assert [(r.levelname, r.exc_info is not None) for r in said][:1] == [("ERROR", True)]
     assert sum(r.levelname == "ERROR" for r in said) == 1
+
+
+@pytest.mark.usefixtures("polls_at_once")
+def test_each_kind_of_failure_is_logged(app, monkeypatch, caplog, request):
+    gone = OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
+    failures = [gone, gone, TypeError("a mistake"), TypeError("a mistake")]
+
+    def broken(stopping):
+        if not failures:
+            return outbox.Tally()
+        raise failures.pop(0)
+
+    monkeypatch.setattr(outbox, "deliver_due", broken)
+    with caplog.at_level(logging.INFO, "accounts.background"):
+        request.getfixturevalue("thread")
+        soon(lambda: "continues" in caplog.text)
+    said = [r.levelname for r in caplog.records if r.name == "accounts.background"]
+    assert said == ["WARNING", "ERROR", "INFO"]
 
 
 @pytest.mark.usefixtures("polls_at_once")
