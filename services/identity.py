@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids, passwords
+from core.reasons import Reason
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change, change_one, insert_into, one_statement, reading
 from extensions import db, settings, tokens
@@ -76,7 +77,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
-        raise errors.WrongCode(fields={"code": [errors.WrongCode.message]})
+        raise errors.WrongCode(fields={"code": [Reason("wrong", errors.WrongCode.message)]})
     return found
 
 
@@ -164,7 +165,7 @@ def rename(user: UserRow, username: str) -> UserRow:
     try:
         renamed = profiles.change_user(user.id, **names)
     except IntegrityError:
-        reason = errors.UsernameTaken.message
+        reason = Reason("taken", errors.UsernameTaken.message)
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
@@ -177,4 +178,4 @@ def _lock(user_id: str) -> UserRow | None:
 
 
 def _taken(field: str) -> errors.EmailTaken:
-    return errors.EmailTaken(fields={field: [errors.EmailTaken.message]})
+    return errors.EmailTaken(fields={field: [Reason("taken", errors.EmailTaken.message)]})

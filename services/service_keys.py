@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import clock, scopes
+from core.reasons import Reason
 from core.scopes import Scope
 from database import DriverSelect, change_one, is_unavailable, one_statement, reading
 from extensions import db
@@ -36,7 +37,7 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     try:
         db.session.flush()
     except IntegrityError:
-        taken = "There is a service key with this name already."
+        taken = Reason("taken", "There is a service key with this name already.")
         raise errors.InvalidRequest(fields={"name": [taken]}) from None
     return row.id, key
 

@@ -4,14 +4,16 @@
 
 const TIMEOUT = 30000; // milliseconds
 
-// The page has the words in its language, by the code of an error or the API's reason for a field.
+// The page has the words in its language: error_<code>, field_<word> and field_<name>_<word>.
 const texts = new Map(
   [...document.getElementById("texts").content.children].map((text) => [
     text.dataset.for,
     text.textContent,
   ]),
 );
-const textOf = (code) => texts.get(code) ?? texts.get("internal_error");
+const textOf = (code) => texts.get(`error_${code}`) ?? texts.get("error_internal_error");
+const problemOf = (name, word) =>
+  texts.get(`field_${name}_${word}`) ?? texts.get(`field_${word}`) ?? texts.get("field_invalid");
 
 let token = null;
 
@@ -56,12 +58,11 @@ async function post(url, body) {
   return { success: false, error: { code: "unavailable" } };
 }
 
-function showProblem(form, message, fields) {
-  form.querySelector("[role=alert]").textContent = message;
+// Shows one message for each mistake: at its field, else above the button.
+function showProblem(form, message, reasons) {
   let first = null;
   for (const input of form.querySelectorAll("input[name]")) {
-    const reasons = fields[input.name] ?? [];
-    const problems = reasons.map((reason) => texts.get(reason) ?? texts.get("invalid_field"));
+    const problems = (reasons[input.name] ?? []).map((word) => problemOf(input.name, word));
     document.getElementById(`${input.id}-error`).textContent = problems.join(" ");
     if (problems.length) {
       input.setAttribute("aria-invalid", "true");
@@ -70,6 +71,7 @@ function showProblem(form, message, fields) {
       input.removeAttribute("aria-invalid");
     }
   }
+  form.querySelector("[role=alert]").textContent = first ? "" : message;
   first?.focus();
 }
 
@@ -84,20 +86,20 @@ async function send(event) {
 
   showProblem(form, "", {});
   button.ariaDisabled = "true";
-  form.querySelector("[role=status]").textContent = textOf("wait");
+  form.querySelector("[role=status]").textContent = texts.get("wait");
   const result = await post(form.dataset.post, body);
   button.ariaDisabled = "false";
   form.querySelector("[role=status]").textContent = "";
 
-  const fields = result.error?.fields ?? {};
+  const reasons = result.error?.reasons ?? {};
   if (result.success) {
     form.reset();
     show(form.dataset.next).focus();
-  } else if (result.error.code === "invalid_token" || fields.token) {
+  } else if (result.error.code === "invalid_token" || reasons.token) {
     token = null;
     show("again", textOf("invalid_token")).focus();
   } else {
-    showProblem(form, textOf(result.error.code), fields);
+    showProblem(form, textOf(result.error.code), reasons);
   }
 }
 

@@ -2,8 +2,6 @@
 
 from flask import request
 
-from core import guessable
-
 OPENAPI = {
     "openapi": "3.1.0",
     "info": {"title": "Accounts", "version": "1"},
@@ -39,8 +37,7 @@ class FakeApi:
 
     def _reset(self, body):
         if len(body["newPassword"]) < 8:
-            reason = guessable.REASONS["too_short"].format(min_length=8)
-            return bad("weak_password", "This password is too easy.", newPassword=[reason])
+            return bad("weak_password", "This password is too easy.", newPassword=["too_short"])
         if body["token"] not in self.live_tokens:
             return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
         self.live_tokens.remove(body["token"])
@@ -63,6 +60,7 @@ def good(message):
     return {"success": True, "message": message, "data": {}}
 
 
-def bad(code, message, status=400, **fields):
-    error = {"code": code, **({"fields": fields} if fields else {})}
+def bad(code, message, status=400, **reasons):
+    fields = {name: ["Some sentence." for _ in words] for name, words in reasons.items()}
+    error = {"code": code, **({"fields": fields, "reasons": reasons} if reasons else {})}
     return {"success": False, "message": message, "error": error}, status

@@ -72,10 +72,11 @@ def test_a_weak_password_is_refused_beside_its_field(page, base_url, fake_api):
     page.get_by_role("button", name="Save the password").click()
 
     reason = "Use 8 or more characters."
-    expect(page.get_by_role("alert")).to_contain_text("This password is too easy to guess.")
     expect(field).to_be_focused()
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_have_accessible_description(re.compile(f"At least 8 .*{re.escape(reason)}"))
+    # One mistake, one message.
+    expect(page.get_by_role("alert")).to_be_empty()
 
     field.fill(PASSPHRASE)
     field.press("Enter")
@@ -89,7 +90,6 @@ def test_no_text_of_an_answer_is_shown(page, base_url, fake_api):
     open_link(page, base_url, "reset-password")
     page.get_by_label("New password").fill(PASSPHRASE)
     page.get_by_role("button").click()
-    expect(page.get_by_role("alert")).to_contain_text("too easy to guess")
     expect(page.locator("#new-password-error")).to_have_text("This is not valid.")
     assert page.locator("img").count() == 1
 
@@ -172,8 +172,7 @@ def test_an_address_is_restored_only_by_the_button(page, base_url, fake_api):
 
 
 def test_a_refused_e_mail_address_is_named_beside_its_field(page, base_url, fake_api):
-    reason = "Not a valid email address."
-    fake_api.instead = bad("invalid_request", "Some fields are not valid.", email=[reason])
+    fake_api.instead = bad("invalid_request", "Some fields are not valid.", email=["invalid"])
     page.goto(f"{base_url}/reset-password")
     page.get_by_label("E-mail address").fill("lee@example")
     page.get_by_role("button").click()
@@ -351,7 +350,6 @@ def test_a_page_says_all_in_its_language(page, base_url, fake_api):
     button = page.get_by_role("button", name="Passwort speichern")
     field.fill("short")
     button.click()
-    expect(page.get_by_role("alert")).to_contain_text("zu leicht zu erraten")
     expect(field).to_be_focused()
     expect(field).to_have_accessible_description(
         re.compile("Mindestens 8 Zeichen.*Verwenden Sie mindestens 8 Zeichen")
