@@ -43,8 +43,6 @@ class NewAccount(Person, AccessLinkDelivery):
         validate=fields.OneOf([*Role]),
         metadata=example("student"),
     )
-    language = fields.Language()
-    timezone = fields.Zone()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 
 

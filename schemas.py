@@ -87,6 +87,7 @@ class Person(Shape):
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
     language = fields.Language()
+    timezone = fields.Zone()
 
 
 class Register(Person):

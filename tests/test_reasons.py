@@ -4,7 +4,7 @@ import io
 
 import pytest
 from endpoints import API
-from helpers import PASSWORD, failure, on_one_database, registration, words
+from helpers import PASSWORD, failure, login, on_one_database, registration, success, words
 from marshmallow import ValidationError
 
 import admin_schemas
@@ -57,6 +57,7 @@ def test_no_sentence_about_a_field_is_without_its_word(shape):
         ("Register", "firstName", " ", "too_short"),
         ("Register", "password", "x" * 129, "too_long"),
         ("Register", "language", "english please", "invalid"),
+        ("Register", "timezone", "europe/berlin", "invalid"),
         ("ProfileChanges", "bio", "a\tb", "invalid"),
         ("ProfileChanges", "bio", "x" * 501, "too_long"),
         ("ProfileChanges", "website", "a.bc", "invalid"),
@@ -141,3 +142,18 @@ def test_an_upload_is_refused_in_words(client, auth):
     assert words(response) == {"avatar": ["type"], "other": ["unknown"]}
     assert words(upload(other=(io.BytesIO(b"a"), "a")))["avatar"] == ["required"]
     assert words(upload(avatar=(io.BytesIO(b"no picture"), "a"))) == {"avatar": ["invalid"]}
+
+
+@on_one_database
+def test_registration_takes_a_time_zone(client):
+    success(client.post("/api/auth/register", json=registration(timezone="Asia/Tokyo")), 201)
+    token = success(login(client, "newcomer@example.org"))["accessToken"]
+    settings = client.get("/api/users/settings", headers={"Authorization": f"Bearer {token}"})
+    assert success(settings)["timezone"] == "Asia/Tokyo"
+
+
+@on_one_database
+def test_a_time_zone_is_nothing_personal(client):
+    # The password is made of the zone's name, and of nothing that is the user's own.
+    body = registration(timezone="Europe/Berlin", password="europe.berlin")
+    success(client.post("/api/auth/register", json=body), 201)
