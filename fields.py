@@ -4,6 +4,7 @@ They convert nothing that is of another JSON type, and they say in a sentence wh
 """
 
 import re
+import unicodedata
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,10 @@ _URI = rf"https?://{_HOST}(:[0-9]+)?(/|[/?#][!#-;=?-\[\]_a-z~]+)?"
 _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?")
 _INVALID_URL = Reason("invalid", "Not a valid URL.")
 _check_link = validate.URL(schemes={"http", "https"}, error=_INVALID_URL)
+# Marks that reverse the text after them, so that a name looks like another one (UAX 9).
+_DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+# Letters and signs that are drawn as nothing.
+_FILLERS = r"\u115f\u1160\u2800\u3164\uffa0"
 
 
 def example(value: object) -> dict[str, object]:
@@ -95,9 +100,19 @@ class Text(ma.String):
 
 
 class FilledText(Text):
-    """A text that is not empty when it is trimmed."""
+    """A text that can be seen, and whose characters stand in their own order."""
 
-    described = {"pattern": f"^[^{_CONTROLS}]*[^{SPACES}{_CONTROLS}][^{_CONTROLS}]*$"}
+    _never = f"{_CONTROLS}{_DIRECTIONS}"
+    forbidden = re.compile(f"[{_never}]")
+    # Of what cannot be seen, this knows only the usual.
+    _alone = rf"{_never}{SPACES}{_FILLERS}\u00ad\u200b-\u200d\u2060-\u2064\ufeff"
+    described = {"pattern": f"^[^{_never}]*[^{_alone}][^{_never}]*$"}
+
+    def converted(self, text: str) -> str:
+        rest = re.sub(f"[{_FILLERS}]", "", text)
+        if text and all(unicodedata.category(char)[0] in "CZ" for char in rest):
+            raise ValidationError(Reason("invalid", "This has no visible character."))
+        return text
 
 
 class Email(Text):

@@ -194,6 +194,7 @@ SAMPLES = [
         for text in ("", " ", "\u3000", "a", " a ", "a\u2003", "a\nb")
     ),
     *(("Register", "firstName", text) for text in ("\x1c", "\x1ca", "a\x85b", "é\ufeff")),
+    *(("Register", "firstName", text) for text in ("\u200b", "\u3164", "a\u202eb", "a\u200cb")),
     *(("Register", "username", text) for text in ("Ann Lee", "_ann", "a", "ann_lee", "x" * 33)),
     *(("Username", "username", text) for text in ("Ann Lee", "\u00e4nn", "ann-lee.2")),
     *(("Register", "password", text) for text in ("Tr4vel\tMug", "Tr4vel-Mug-Blue-42 ", "\x7f")),

@@ -144,6 +144,34 @@ def test_an_upload_is_refused_in_words(client, auth):
     assert words(upload(avatar=(io.BytesIO(b"no picture"), "a"))) == {"avatar": ["invalid"]}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("\u200b", "\u2060\ufeff", "\u3164", "\u115f\u1160", "\u2800\uffa0", "\U000e0041"),
+        *("\uffff", "\ue000", "nimda\u202e", "\u200fa", "\u2066a\u2069"),
+    ],
+)
+def test_a_name_can_be_seen_and_reads_as_it_stands(name):
+    for shape, field in ((schemas.Register, "firstName"), (schemas.CourseDelivery, "name")):
+        ((reason,),) = shape().validate({field: name}, partial=True).values()
+        assert reason.word == "invalid"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "O\u2019Brien-Smith",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with a non-joiner
+        "\u0d28\u0d4d\u200d",  # Malayalam, with a joiner
+        "\U0001f469\u200d\U0001f680",
+        "\u674e",
+        "\ud64d\uae38\ub3d9",
+    ],
+)
+def test_a_name_in_any_script_is_taken(name):
+    assert schemas.Register().validate({"firstName": name}, partial=True) == {}
+
+
 @on_one_database
 def test_registration_takes_a_time_zone(client):
     success(client.post("/api/auth/register", json=registration(timezone="Asia/Tokyo")), 201)
