@@ -1,6 +1,7 @@
-// The script of the pages that links in e-mails open. A page shows one of its steps: act (the form
-// for users with a link), done, again (without a valid link), sent (a new one is on its way). The
-// attributes of each form name the URL that it is sent to and the next step.
+// The script of the pages that links in e-mails open. A page shows one of its steps: check (the API
+// is asked for whom the link is), act (the form for users with a link), done, again (without a valid
+// link), sent (a new one is on its way). The attributes of each form name the URL that it is sent to
+// and the next step.
 
 const TIMEOUT = 30000; // milliseconds
 
@@ -32,8 +33,20 @@ function show(step, message) {
 function start() {
   token = new URLSearchParams(location.hash.slice(1)).get("token");
   history.replaceState(null, "", location.pathname + location.search);
-  if (token) show("act");
-  else show("again", textOf("no_link"));
+  if (!token) {
+    show("again", textOf("no_link"));
+    return;
+  }
+  show("check");
+  document.querySelector("#check form").requestSubmit();
+}
+
+// Says for whom the link is.
+function showAccount({ username, email }) {
+  for (const place of document.querySelectorAll("[data-account]")) {
+    // The default value, because a form that was sent is reset.
+    place[place.matches("input") ? "defaultValue" : "textContent"] = username || email;
+  }
 }
 
 // Returns the API's response body, or one of the same shape if there is none.
@@ -91,14 +104,20 @@ async function send(event) {
   button.ariaDisabled = "false";
   form.querySelector("[role=status]").textContent = "";
 
+  const { action, next } = form.dataset;
   const reasons = result.error?.reasons ?? {};
-  if (result.success) {
-    form.reset();
-    show(form.dataset.next).focus();
-  } else if (result.error.code === "invalid_token" || reasons.token) {
+  const isDead = result.success
+    ? action && result.data?.action !== action // the link of another page
+    : result.error.code === "invalid_token" || reasons.token;
+  if (isDead) {
     token = null;
     show("again", textOf("invalid_token")).focus();
+  } else if (result.success) {
+    if (action) showAccount(result.data);
+    form.reset();
+    show(next).focus();
   } else {
+    button.hidden = false;
     showProblem(form, textOf(result.error.code), reasons);
   }
 }
@@ -108,6 +127,6 @@ for (const box of document.querySelectorAll("[data-reveals]")) {
   const input = document.getElementById(box.dataset.reveals);
   box.addEventListener("change", () => (input.type = box.checked ? "text" : "password"));
 }
-// Pasting another link into the location bar of this page does not reload it.
-addEventListener("hashchange", start);
+// Pasting another link into the location bar of this page does not reload it by itself.
+addEventListener("hashchange", () => location.reload());
 start();
