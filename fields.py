@@ -16,6 +16,7 @@ from core.addresses import SPACES, WHITE_SPACE, normalise_email
 from core.reasons import REQUIRED, Reason
 
 TIME: dict[str, object] = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
+INVALID_EMAIL = Reason("invalid", "This is not a valid e-mail address.")
 CLOCK_TOLERANCE = timedelta(minutes=5)  # how far the clock of a client may be ahead of ours
 
 # Sets of characters, for regular expressions of Python and of JavaScript (in the OpenAPI document).
@@ -124,7 +125,7 @@ class Email(Text):
     def converted(self, text: str) -> str:
         address = normalise_email(text)
         if address is None:
-            raise ValidationError(Reason("invalid", "This is not a valid e-mail address."))
+            raise ValidationError(INVALID_EMAIL)
         return address
 
 
