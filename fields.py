@@ -77,7 +77,7 @@ class OneOf(validate.OneOf):
 class Text(ma.String):
     """A trimmed string without control characters."""
 
-    # Characters, of what is checked by more than its length.
+    # Characters. For what is parsed: a validator would see only the result.
     longest: int | None = None
     trimmed = WHITE_SPACE
     forbidden = _CONTROL
@@ -105,7 +105,7 @@ class FilledText(Text):
 
     _never = f"{_CONTROLS}{_DIRECTIONS}"
     forbidden = re.compile(f"[{_never}]")
-    # Of what cannot be seen, this knows only the usual.
+    # The pattern knows only the most usual characters that cannot be seen.
     _alone = rf"{_never}{SPACES}{_FILLERS}\u00ad\u200b-\u200d\u2060-\u2064\ufeff"
     described = {"pattern": f"^[^{_never}]*[^{_alone}][^{_never}]*$"}
 

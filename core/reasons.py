@@ -2,24 +2,12 @@
 
 from typing import Literal, Self, get_args
 
+_OfForm = Literal["required", "unknown", "type", "invalid"]
+_OfBounds = Literal["too_short", "too_long", "too_small", "too_large", "future"]
+_OfState = Literal["taken", "wrong"]
+_OfPasswords = Literal["common", "personal", "sequence", "repeated"]
 # docs/errors.md explains them. They are stable: clients translate them.
-Word = Literal[
-    "required",
-    "unknown",
-    "type",
-    "invalid",
-    "too_short",
-    "too_long",
-    "too_small",
-    "too_large",
-    "future",
-    "taken",
-    "wrong",
-    "common",
-    "personal",
-    "sequence",
-    "repeated",
-]
+Word = Literal[_OfForm, _OfBounds, _OfState, _OfPasswords]
 WORDS: tuple[Word, ...] = get_args(Word)
 
 
