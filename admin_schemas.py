@@ -4,33 +4,36 @@ from marshmallow import fields as ma
 from marshmallow import validate
 
 import fields
+from core.reasons import Reason
 from core.roles import Role
 from fields import example
 from schemas import NAME, USERNAME, Identity, Person, ResponseBody, Shape
 
+ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
+
 
 class AccountQuery(Shape):
     search = fields.Text(
-        validate=validate.Length(max=254),
+        validate=fields.Length(max=254),
         metadata={"description": "Part of a username, an address or a name, whatever its case."},
     )
     email = fields.Email()
     username = fields.Text(**USERNAME)
-    role = ma.String(validate=validate.OneOf([*Role]))
+    role = ma.String(validate=fields.OneOf([*Role]))
     is_active = fields.FlagInQuery()
-    page = fields.NumberInQuery(load_default=1, validate=validate.Range(1, 1_000_000_000))
-    per_page = fields.NumberInQuery(load_default=20, validate=validate.Range(1, 100))
+    page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
+    per_page = fields.NumberInQuery(load_default=20, validate=fields.Range(1, 100))
 
 
 class AccountChanges(Shape):
-    role = ma.String(validate=validate.OneOf([*Role]), metadata=example("instructor"))
+    role = ma.String(validate=fields.OneOf([*Role]), metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
-    email_verified = fields.Flag(validate=validate.Equal(True), metadata=example(True))
+    email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
 
 
 class AccessLinkDelivery(Shape):
     deliver = ma.String(
-        load_default="mail", validate=validate.OneOf(["mail", "link"]), metadata=example("mail")
+        load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
     )
 
 
@@ -41,11 +44,9 @@ class AccessLinkRequest(AccessLinkDelivery):
 class NewAccount(Person, AccessLinkDelivery):
     role = ma.String(
         load_default=Role.STUDENT.value,
-        validate=validate.OneOf([*Role]),
+        validate=fields.OneOf([*Role]),
         metadata=example("student"),
     )
-    language = fields.Language()
-    timezone = fields.Zone()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 
 

@@ -4,7 +4,13 @@ Each has a status, a stable code for programs and a message for people. docs/err
 same list with what a client should do; a test compares the two.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, TypeAlias, Union
+
+from core.reasons import Reason
+
+# What is wrong with fields, by their names; with those of an object, by the names in it.
+Fields: TypeAlias = Mapping[str, Union[list[Reason], "Fields"]]
 
 
 class ApiError(Exception):
@@ -22,7 +28,7 @@ class ApiError(Exception):
         self,
         message: str | None = None,
         *,
-        fields: dict[str, Any] | None = None,
+        fields: Fields | None = None,
         retry_after: int | None = None,
     ) -> None:
         super().__init__(message or self.message)

@@ -10,6 +10,7 @@ from marshmallow import EXCLUDE, Schema, validate
 from marshmallow import fields as ma
 
 import fields
+from core.reasons import UNKNOWN, Reason
 from core.roles import Role
 from fields import example
 
@@ -30,8 +31,14 @@ def camel_case(name: str) -> str:
 class Shape(Schema):
     """Names are snake_case in Python and camelCase on the wire."""
 
+    error_messages: dict[str, str] = {
+        "unknown": UNKNOWN,
+        "type": Reason("type", "Not a JSON object."),
+    }
+
     def on_bind_field(self, field_name: str, field_obj: ma.Field[Any]) -> None:
         field_obj.data_key = camel_case(field_name)
+        field_obj.error_messages = fields.with_words(field_obj.error_messages)
 
 
 class ResponseBody(Shape):
@@ -52,35 +59,36 @@ class ResponseBody(Shape):
         return obj.get(attr, default) if isinstance(obj, dict) else getattr(obj, attr, default)
 
 
-NAME: dict[str, Any] = {"validate": validate.Length(1, 64)}
-TITLE: dict[str, Any] = {"required": True, "validate": validate.Length(1, 200)}
-A_TOKEN: dict[str, Any] = {"required": True, "validate": validate.Length(max=TOKEN_LENGTH)}
+NAME: dict[str, Any] = {"validate": fields.Length(1, 64)}
+TITLE: dict[str, Any] = {"required": True, "validate": fields.Length(1, 200)}
+A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=TOKEN_LENGTH)}
 PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
     "required": True,
-    "validate": validate.Length(max=LOGIN_LENGTH),
+    "validate": fields.Length(max=LOGIN_LENGTH),
     "metadata": {"format": "password", **example("try something new")},
 }
 
 
+_USERNAME = "^([A-Za-z0-9][A-Za-z0-9_.-]*)?$"
+_USERNAME_HAS = "Use letters, digits, _, - and . only, and a letter or a digit first."
 USERNAME: dict[str, Any] = {
     "validate": [
-        validate.Length(3, 32),
-        validate.Regexp(
-            r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
-            error="Only letters, digits, _, - and ., and a letter or a digit first.",
-        ),
-    ]
+        fields.Length(3, 32),
+        validate.Regexp(_USERNAME, error=Reason("invalid", _USERNAME_HAS)),
+    ],
+    "metadata": {"pattern": _USERNAME, **example("newcomer")},
 }
 
 
 class Person(Shape):
-    username = fields.Text(required=True, **USERNAME, metadata=example("newcomer"))
+    username = fields.Text(required=True, **USERNAME)
     email = fields.Email(required=True)
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
     language = fields.Language()
+    timezone = fields.Zone()
 
 
 class Register(Person):
@@ -96,7 +104,7 @@ class Registered(ResponseBody):
 class Login(Shape):
     email = ma.String(
         required=True,
-        validate=validate.Length(max=LOGIN_LENGTH),
+        validate=fields.Length(max=LOGIN_LENGTH),
         metadata=example("me@example.org"),
     )
     password = ma.String(**A_PASSWORD)
@@ -184,7 +192,7 @@ class DeleteAccount(Shape):
     password = ma.String(**A_PASSWORD)
     confirmation = fields.Text(
         required=True,
-        validate=validate.OneOf(["DELETE_MY_ACCOUNT"]),
+        validate=fields.OneOf(["DELETE_MY_ACCOUNT"]),
         metadata=example("DELETE_MY_ACCOUNT"),
     )
 
@@ -192,8 +200,8 @@ class DeleteAccount(Shape):
 class ProfileChanges(Shape):
     first_name = fields.FilledText(**NAME, metadata=example("First"))
     last_name = fields.FilledText(**NAME, metadata=example("Last"))
-    bio = fields.Prose(validate=validate.Length(max=500), metadata=example("I learn\nby doing."))
-    location = fields.Text(validate=validate.Length(max=100), metadata=example("Lisbon"))
+    bio = fields.Prose(validate=fields.Length(max=500), metadata=example("I learn\nby doing."))
+    location = fields.Text(validate=fields.Length(max=100), metadata=example("Lisbon"))
     website = fields.Link()
 
 
@@ -204,9 +212,7 @@ class EmailRequest(Shape):
 
 
 class EmailCode(Shape):
-    code = fields.Text(
-        required=True, validate=validate.Length(max=64), metadata=example("0000-0000")
-    )
+    code = fields.Text(required=True, validate=fields.Length(max=64), metadata=example("0000-0000"))
 
 
 class ConfirmedEmail(ResponseBody):
@@ -224,7 +230,7 @@ class EmailState(PendingEmail):
 
 
 class Username(Shape):
-    username = fields.Text(required=True, **USERNAME, metadata=example("newcomer"))
+    username = fields.Text(required=True, **USERNAME)
 
 
 class PublicFields(ResponseBody):
@@ -304,9 +310,7 @@ class PrivacyChanges(Shape):
 
 
 class SettingsChanges(Shape):
-    theme = ma.String(
-        validate=validate.OneOf(["light", "dark", "system"]), metadata=example("dark")
-    )
+    theme = ma.String(validate=fields.OneOf(["light", "dark", "system"]), metadata=example("dark"))
     language = fields.Language()
     timezone = fields.Zone()
     email_notifications = fields.Flag(metadata=example(False))
@@ -330,10 +334,13 @@ class Certificates(ResponseBody):
 # The ids that the course system chooses. In a path they are not trimmed: a newline is refused.
 RECORD_ID: dict[str, Any] = {
     "required": True,
-    "validate": validate.Regexp(
-        r"^[A-Za-z0-9._~-]{1,64}\Z", error="1 to 64 letters, digits, and . _ ~ - only."
-    ),
-    "metadata": {"pattern": "^[A-Za-z0-9._~-]{1,64}$", "maxLength": 64, **example("python-101")},
+    "validate": [
+        fields.Length(1, 64),
+        validate.Regexp(
+            r"^[A-Za-z0-9._~-]*\Z", error=Reason("invalid", "Use letters, digits, . _ ~ - only.")
+        ),
+    ],
+    "metadata": {"pattern": "^[A-Za-z0-9._~-]{1,64}$", **example("python-101")},
 }
 
 
@@ -355,12 +362,12 @@ class CertificatePath(Shape):
 
 class CourseDelivery(Shape):
     name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
-    lessons = ma.Integer(**A_NUMBER, validate=validate.Range(1, 10_000), metadata=example(12))
+    lessons = ma.Integer(**A_NUMBER, validate=fields.Range(1, 10_000), metadata=example(12))
 
 
 class LessonDelivery(Shape):
     completed_at = fields.Time(past=True)
-    minutes = ma.Integer(**A_NUMBER, validate=validate.Range(0, 1440), metadata=example(25))
+    minutes = ma.Integer(**A_NUMBER, validate=fields.Range(0, 1440), metadata=example(25))
 
 
 class AchievementDelivery(Shape):

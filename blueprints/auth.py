@@ -73,13 +73,14 @@ def register(body: dict[str, Any]) -> dict[str, object]:
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
     rejected with the reason; no kinds of characters are required. E-mails are written in
-    `language`, by default the one that `Accept-Language` chooses.
+    `language`, by default the one that `Accept-Language` chooses. `timezone` is UTC by default.
     """
     if settings.registration == "closed":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
     password, language = body.pop("password"), body.pop("language", None) or caller.language()
-    password_hash = accounts.hash_new_password(password, body.values(), field="password")
+    personal = [value for name, value in body.items() if name != "timezone"]
+    password_hash = accounts.hash_new_password(password, personal, field="password")
     with transaction():
         user = accounts.register(password_hash=password_hash, language=language, **body)
     audit.log("registered", user.id)

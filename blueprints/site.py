@@ -13,8 +13,6 @@ from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
-import fields
-from core import guessable
 from extensions import settings, templates
 from web import caller
 
@@ -83,15 +81,11 @@ def docs() -> Response:
 
 
 def _page(name: str, language: str) -> Response:
-    shortest = settings.password_min_length
-    # The API's English reasons, by which the page's script finds those in the page's language.
-    reasons = {name: text.format(min_length=shortest) for name, text in guessable.REASONS.items()}
     tag, html = templates.page(
         name,
         language,
         site=settings.site,
-        min_length=shortest,
-        reasons=reasons | {"email": fields.INVALID_EMAIL},
+        min_length=settings.password_min_length,
         swagger_version=_swagger.version,
     )
     response = Response(html, headers={"Content-Language": tag})

@@ -9,6 +9,7 @@ import export_schemas
 import schemas
 from core import audit, clock
 from core.images import PictureInvalid
+from core.reasons import Reason
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
@@ -112,7 +113,8 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     try:
         picture = avatars.make(file)
     except PictureInvalid as error:
-        raise errors.InvalidImage(str(error), fields={"avatar": [str(error)]}) from None
+        reason = Reason("invalid", str(error))
+        raise errors.InvalidImage(reason, fields={"avatar": [reason]}) from None
     session_id = bearer.claims()["sid"]
     with transaction():
         return {"avatar": profiles.set_avatar(bearer.user(), picture, session_id=session_id)}

@@ -13,6 +13,8 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 
+from core.reasons import Reason
+
 _LIST = Path(__file__).with_name("common_passwords.txt")
 
 # Similar characters become one letter on both sides, so one lookup finds all spellings.
@@ -46,41 +48,42 @@ _UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 
 _ADVICE = "Use several unrelated words."
 # Why a password is refused, and what would help. templates/*/pages.txt have the translations.
-REASONS = {
-    "too_short": "This password is too short. Use {min_length} or more characters.",
-    "repeats": f"This password repeats the same characters. {_ADVICE}",
-    "personal": (
-        "This password consists of your own username, e-mail address or name. "
-        "Use words that have nothing to do with you."
-    ),
-    "sequence": f"This password follows the alphabet, the digits or the keyboard. {_ADVICE}",
-    "common": f"This password is a common one, or very similar to one. {_ADVICE}",
-}
+_TOO_SHORT = Reason("too_short", "This password is too short. Use {min_length} or more characters.")
+_REPEATED = Reason("repeated", f"This password repeats the same characters. {_ADVICE}")
+_PERSONAL = Reason(
+    "personal",
+    "This password consists of your own username, e-mail address or name. "
+    "Use words that have nothing to do with you.",
+)
+_ROW = Reason(
+    "sequence", f"This password follows the alphabet, the digits or the keyboard. {_ADVICE}"
+)
+_COMMON = Reason("common", f"This password is a common one, or very similar to one. {_ADVICE}")
 
 # Digits and signs that may follow a common password, or surround a name (a date fits).
 _FEW = 6
 _FEW_AROUND_NAME = 12
 
 
-def why_guessable(password: str, personal: Iterable[str], min_length: int) -> str | None:
+def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Reason | None:
     """Return None for a good password, else the reason and what to do, for the user to read.
 
     `password` is normalised (`core.passwords.normalise`), `personal` are the user's username,
     e-mail address and names, `min_length` counts characters. The reason never has the password.
     """
     if len(password) < min_length:
-        return REASONS["too_short"].format(min_length=min_length)
+        return _TOO_SHORT.format(min_length=min_length)
     text = _fold(password)
     unit = _repeated_unit(text)
     if len(unit) <= 3 and unit != text:
-        return REASONS["repeats"]
+        return _REPEATED
     if _is_made_of(text, _parts(personal)):
-        return REASONS["personal"]
+        return _PERSONAL
     for base in (unit, *_bases(text)):
         if _is_row(base):
-            return REASONS["sequence"]
+            return _ROW
         if _skeleton(base) in _common():
-            return REASONS["common"]
+            return _COMMON
     return None
 
 

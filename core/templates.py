@@ -23,7 +23,8 @@ _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "link", "code", "swagger_version"), "x"),
     "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
-    **{"min_length": 8, "reasons": {}, "registration_open": True},
+    "min_length": 8,
+    "registration_open": True,
 }
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 import errors
 from core import audit, guessable, passwords
 from core.addresses import has_domain, normalise_email
+from core.reasons import Reason
 from core.roles import Role
 from database import change, change_one, is_taken
 from extensions import db, hasher, settings
@@ -64,7 +65,7 @@ def check_domain(email: str, *, field: str) -> None:
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
-        raise errors.InvalidRequest(fields={field: [reason]})
+        raise errors.InvalidRequest(fields={field: [Reason("invalid", reason)]})
 
 
 def register(*, password_hash: str, **details: Any) -> User:
@@ -118,7 +119,7 @@ def _taken(user: User) -> errors.ApiError:
     }
     # The other account may be deleted by now; then the same request would succeed.
     error = next(iter(taken.values()), errors.Unavailable)
-    return error(fields={field: [kind.message] for field, kind in taken.items()})
+    return error(fields={field: [Reason("taken", kind.message)] for field, kind in taken.items()})
 
 
 def hindrances(user: UserRow) -> list[Hindrance]:
@@ -192,7 +193,8 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
     """
     if not hasher.verify(raw_password, user.password_hash):
         audit.log("wrong_password", user.id)
-        raise errors.WrongPassword(fields={field: [errors.WrongPassword.message]})
+        reason = Reason("wrong", errors.WrongPassword.message)
+        raise errors.WrongPassword(fields={field: [reason]})
 
 
 def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:

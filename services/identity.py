@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids
+from core.reasons import Reason
 from database import change, change_one, insert_into, is_taken, one_statement, reading
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
@@ -74,7 +75,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
-        raise errors.WrongCode(fields={"code": [errors.WrongCode.message]})
+        raise errors.WrongCode(fields={"code": [Reason("wrong", errors.WrongCode.message)]})
     return found
 
 
@@ -179,7 +180,7 @@ def rename(user: UserRow, username: str) -> UserRow:
     except IntegrityError as error:
         if not is_taken(error, User.username_key):
             raise
-        reason = errors.UsernameTaken.message
+        reason = Reason("taken", errors.UsernameTaken.message)
         raise errors.UsernameTaken(fields={"username": [reason]}) from None
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
@@ -192,4 +193,4 @@ def _lock(user_id: str) -> UserRow | None:
 
 
 def _taken(field: str) -> errors.EmailTaken:
-    return errors.EmailTaken(fields={field: [errors.EmailTaken.message]})
+    return errors.EmailTaken(fields={field: [Reason("taken", errors.EmailTaken.message)]})

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import clock, scopes
+from core.reasons import Reason
 from core.scopes import Scope
 from database import DriverSelect, change_one, is_taken, is_unavailable, one_statement, reading
 from extensions import db
@@ -38,7 +39,7 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     except IntegrityError as error:
         if not is_taken(error, ServiceKey.name):
             raise
-        taken = "There is a service key with this name already."
+        taken = Reason("taken", "There is a service key with this name already.")
         raise errors.InvalidRequest(fields={"name": [taken]}) from None
     return row.id, key
 

@@ -1,17 +1,20 @@
-// The script of the pages that links in e-mails open. A page shows one of its steps: act (the form
-// for users with a link), done, again (without a valid link), sent (a new one is on its way). The
-// attributes of each form name the URL that it is sent to and the next step.
+// The script of the pages that links in e-mails open. A page shows one of its steps: check (the API
+// is asked for whom the link is), act (the form for users with a link), done, again (without a valid
+// link), sent (a new one is on its way). The attributes of each form name the URL that it is sent to
+// and the next step.
 
 const TIMEOUT = 30000; // milliseconds
 
-// The page has the words in its language, by the code of an error or the API's reason for a field.
+// The page has the words in its language: error_<code>, field_<word> and field_<name>_<word>.
 const texts = new Map(
   [...document.getElementById("texts").content.children].map((text) => [
     text.dataset.for,
     text.textContent,
   ]),
 );
-const textOf = (code) => texts.get(code) ?? texts.get("internal_error");
+const textOf = (code) => texts.get(`error_${code}`) ?? texts.get("error_internal_error");
+const problemOf = (name, word) =>
+  texts.get(`field_${name}_${word}`) ?? texts.get(`field_${word}`) ?? texts.get("field_invalid");
 
 let token = null;
 
@@ -30,8 +33,20 @@ function show(step, message) {
 function start() {
   token = new URLSearchParams(location.hash.slice(1)).get("token");
   history.replaceState(null, "", location.pathname + location.search);
-  if (token) show("act");
-  else show("again", textOf("no_link"));
+  if (!token) {
+    show("again", textOf("no_link"));
+    return;
+  }
+  show("check");
+  document.querySelector("#check form").requestSubmit();
+}
+
+// Says for whom the link is.
+function showAccount({ username, email }) {
+  for (const place of document.querySelectorAll("[data-account]")) {
+    // The default value, because a form that was sent is reset.
+    place[place.matches("input") ? "defaultValue" : "textContent"] = username || email;
+  }
 }
 
 // Returns the API's response body, or one of the same shape if there is none.
@@ -56,12 +71,11 @@ async function post(url, body) {
   return { success: false, error: { code: "unavailable" } };
 }
 
-function showProblem(form, message, fields) {
-  form.querySelector("[role=alert]").textContent = message;
+// Shows one message for each mistake: at its field, else above the button.
+function showProblem(form, message, reasons) {
   let first = null;
   for (const input of form.querySelectorAll("input[name]")) {
-    const reasons = fields[input.name] ?? [];
-    const problems = reasons.map((reason) => texts.get(reason) ?? texts.get("invalid_field"));
+    const problems = (reasons[input.name] ?? []).map((word) => problemOf(input.name, word));
     document.getElementById(`${input.id}-error`).textContent = problems.join(" ");
     if (problems.length) {
       input.setAttribute("aria-invalid", "true");
@@ -70,6 +84,7 @@ function showProblem(form, message, fields) {
       input.removeAttribute("aria-invalid");
     }
   }
+  form.querySelector("[role=alert]").textContent = first ? "" : message;
   first?.focus();
 }
 
@@ -84,20 +99,26 @@ async function send(event) {
 
   showProblem(form, "", {});
   button.ariaDisabled = "true";
-  form.querySelector("[role=status]").textContent = textOf("wait");
+  form.querySelector("[role=status]").textContent = texts.get("wait");
   const result = await post(form.dataset.post, body);
   button.ariaDisabled = "false";
   form.querySelector("[role=status]").textContent = "";
 
-  const fields = result.error?.fields ?? {};
-  if (result.success) {
-    form.reset();
-    show(form.dataset.next).focus();
-  } else if (result.error.code === "invalid_token" || fields.token) {
+  const { action, next } = form.dataset;
+  const reasons = result.error?.reasons ?? {};
+  const isDead = result.success
+    ? action && result.data?.action !== action // the link of another page
+    : result.error.code === "invalid_token" || reasons.token;
+  if (isDead) {
     token = null;
     show("again", textOf("invalid_token")).focus();
+  } else if (result.success) {
+    if (action) showAccount(result.data);
+    form.reset();
+    show(next).focus();
   } else {
-    showProblem(form, textOf(result.error.code), fields);
+    button.hidden = false;
+    showProblem(form, textOf(result.error.code), reasons);
   }
 }
 
@@ -106,6 +127,6 @@ for (const box of document.querySelectorAll("[data-reveals]")) {
   const input = document.getElementById(box.dataset.reveals);
   box.addEventListener("change", () => (input.type = box.checked ? "text" : "password"));
 }
-// Pasting another link into the location bar of this page does not reload it.
-addEventListener("hashchange", start);
+// Pasting another link into the location bar of this page does not reload it by itself.
+addEventListener("hashchange", () => location.reload());
 start();

@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import event, insert, make_url, select, text
 from werkzeug.exceptions import HTTPException
 
+from core.reasons import WORDS
 from database import DriverSelect, reading, transaction
 from extensions import db
 from models import User
@@ -74,9 +75,28 @@ def failure(response, status, code):
     assert content.keys() == {"success", "message", "error"}
     assert content["success"] is False
     assert isinstance(content["message"], str)
-    assert content["error"].keys() <= {"code", "fields"}
+    assert content["error"].keys() - {"fields", "reasons"} == {"code"}
     assert content["error"]["code"] == code, response.text
-    return content["error"].get("fields", {})
+    fields = content["error"].get("fields", {})
+    check_reasons(fields, content["error"].get("reasons", {}))
+    return fields
+
+
+def check_reasons(fields, reasons):
+    """Assert that there is a word beside each sentence."""
+    assert fields.keys() == reasons.keys()
+    for name, found in fields.items():
+        if isinstance(found, dict):
+            check_reasons(found, reasons[name])
+        else:
+            assert len(found) == len(reasons[name]), reasons
+            assert {*reasons[name]} <= {*WORDS}, reasons
+
+
+def words(response):
+    """Return the reasons of an error that is about fields, as words."""
+    failure(response, 400, response.get_json()["error"]["code"])
+    return response.get_json()["error"]["reasons"]
 
 
 def _check_headers(response):

@@ -339,7 +339,7 @@ CREATE = "create --username ada --email a@example.org --last-name L --first-name
 @pytest.mark.parametrize("command", ["list --search", "deactivate", "delete --yes", CREATE])
 def test_bytes_that_are_no_text_are_told(run, command):
     # As Python hands on what is not UTF-8.
-    output, code = run(*command.split(), "\udcff", typed=f"{PASSWORD}\n")
+    output, code = run(*command.split(), "a\udcff", typed=f"{PASSWORD}\n")
     assert (code, output.splitlines()[-1]) == (2, "Error: The input is not valid UTF-8.")
 
 

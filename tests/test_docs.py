@@ -11,6 +11,7 @@ from endpoints import API
 from helpers import on_one_database, success
 
 import errors
+from core.reasons import WORDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
@@ -22,6 +23,11 @@ def test_every_error_is_in_the_docs_with_its_status():
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/errors.md").read_text(), re.M)
     listed = [(int(status), code) for status, code in rows]
     assert listed == [(error.status, error.code) for error in errors.all_errors()]
+
+
+def test_every_word_about_a_field_is_in_the_docs():
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs/errors.md").read_text(), re.M)
+    assert re.findall(r"\w+", " ".join(cells)) == [*WORDS]
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -10,7 +10,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 import errors
 import schemas
+from core.reasons import WORDS
 from core.roles import Role
+from web.bodies import NOT_MULTIPART
 from web.openapi import possible_errors, successes
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -148,6 +150,20 @@ def test_all_errors_are_one_named_schema_in_named_responses(document):
     assert detail["properties"]["code"]["enum"] == [kind.code for kind in errors.all_errors()]
 
 
+def test_a_client_knows_the_type_of_what_is_wrong_with_a_field(document, client, auth):
+    detail = document["components"]["schemas"]["ErrorDetail"]
+    for name, text in (("fields", {}), ("reasons", {"enum": [*WORDS]})):
+        texts = {"type": "array", "items": {"type": "string", **text}}
+        assert detail["properties"][name]["additionalProperties"] == texts
+        assert detail["properties"][name]["properties"]["privacy"]["anyOf"][0] == texts
+    for privacy in (7, {"profileVisible": 7}):
+        body = {"theme": 7, "privacy": privacy}
+        answer = client.put("/api/users/settings", json=body, headers=auth.headers)
+        error = answer.get_json()["error"]
+        assert error["reasons"]["privacy"]
+        Draft202012Validator(detail).validate(error)
+
+
 def test_error_answers_tell_status_codes_and_headers(document):
     for endpoint in ENDPOINTS:
         answers = operation_of(document, endpoint)["responses"]
@@ -155,7 +171,9 @@ def test_error_answers_tell_status_codes_and_headers(document):
         for kind in possible:
             answer = resolve(document, answers[str(kind.status)])
             assert codes_of(answer) == {one.code for one in possible if one.status == kind.status}
-            assert kind.message in answer["description"]
+            other_type = kind is errors.UnsupportedMediaType and endpoint.operation.upload
+            message = NOT_MULTIPART if other_type else kind.message
+            assert f"`{kind.code}`: {message}" in answer["description"]
             assert ("Retry-After" in answer["headers"]) >= (kind.retry_after is not None)
             assert resolve(document, answer["headers"]["X-Request-ID"])["required"]
         without_database = endpoint.rule in ("/healthz", "/api/auth/options")
@@ -176,6 +194,9 @@ SAMPLES = [
         for text in ("", " ", "\u3000", "a", " a ", "a\u2003", "a\nb")
     ),
     *(("Register", "firstName", text) for text in ("\x1c", "\x1ca", "a\x85b", "é\ufeff")),
+    *(("Register", "firstName", text) for text in ("\u200b", "\u3164", "a\u202eb", "a\u200cb")),
+    *(("Register", "username", text) for text in ("Ann Lee", "_ann", "a", "ann_lee", "x" * 33)),
+    *(("Username", "username", text) for text in ("Ann Lee", "\u00e4nn", "ann-lee.2")),
     *(("Register", "password", text) for text in ("Tr4vel\tMug", "Tr4vel-Mug-Blue-42 ", "\x7f")),
     *(("ProfileChanges", "location", text) for text in ("", " ", "a\tb", "\x7fa", "Lisbon\x00")),
     *(("ProfileChanges", "bio", text) for text in ("", "a\nb", "a\r\nb", "a\tb", "\n", "\x1f")),

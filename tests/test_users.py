@@ -265,7 +265,7 @@ def test_what_is_wrong_within_privacy_is_named_there(put, name, value):
 
 def test_privacy_is_an_object(put):
     fields = failure(put("settings", privacy=[]), 400, "invalid_request")
-    assert fields == {"privacy": ["Invalid input type."]}
+    assert fields == {"privacy": ["Not a JSON object."]}
 
 
 def test_language_is_kept_in_its_standard_form(put):

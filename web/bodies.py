@@ -13,6 +13,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 
 import errors
+from core.reasons import REQUIRED, UNKNOWN, Reason
 
 # Bytes of a JSON body, and of what may surround an uploaded file.
 MAX_BODY = 64 * 1024
@@ -21,6 +22,7 @@ MAX_PARTS = 10
 # How much of a refused body is read before the response.
 DRAIN_BYTES = 16 * 1024 * 1024
 DRAIN_SECONDS = 5
+NOT_MULTIPART = "Send the file as multipart/form-data."
 CUT_OFF = "The body could not be read to its end."
 
 
@@ -69,19 +71,19 @@ def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:
     Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
     """
     if request.mimetype != "multipart/form-data":
-        raise errors.UnsupportedMediaType("Send the file as multipart/form-data.")
+        raise errors.UnsupportedMediaType(NOT_MULTIPART)
     request.max_content_length = max_bytes + MAX_BODY
     parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
     kind, parameters = request.mimetype, request.mimetype_params
     with _reading():
         _, texts, files = parser.parse(request.stream, kind, None, parameters)
-    wrong = {str(other): ["Unknown field."] for other in {*texts, *files} - {name}}
+    wrong = {str(other): [UNKNOWN] for other in {*texts, *files} - {name}}
     if name in texts:
-        wrong[name] = ["Not a file."]
+        wrong[name] = [Reason("type", "Not a file.")]
     elif name not in files:
-        wrong[name] = ["Missing data for required field."]
+        wrong[name] = [REQUIRED]
     elif len(files.getlist(name)) > 1:
-        wrong[name] = ["More than one file."]
+        wrong[name] = [Reason("type", "More than one file.")]
     if wrong:
         raise errors.InvalidRequest(fields=wrong)
     _check_end(request.stream.tell())

@@ -36,13 +36,22 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
     """Return the response for an error, with its status and headers."""
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
-        detail["fields"] = error.fields
+        detail |= {"fields": error.fields, "reasons": _words(error.fields)}
     content = {"success": False, "message": str(error), "error": detail}
     response = json_response(content, error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     response.headers.update(headers or {})
     return response
+
+
+def _words(fields: errors.Fields) -> dict[str, object]:
+    return {
+        name: _words(found)
+        if isinstance(found, Mapping)
+        else [getattr(reason, "word", "invalid") for reason in found]
+        for name, found in fields.items()
+    }
 
 
 def _from_http(error: HTTPException) -> AnyResponse:

@@ -14,10 +14,11 @@ from werkzeug.exceptions import default_exceptions
 
 import errors
 from core.ids import ROW_ID
+from core.reasons import WORDS
 from core.roles import Role
 from schemas import camel_case
 from web.api import Operation
-from web.bodies import MAX_BODY
+from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
 
 Json: TypeAlias = dict[str, Any]
@@ -27,7 +28,8 @@ DESCRIPTION = f"""
 Accounts and logins of a learning platform.
 
 A successful response has `success`, `data`, and often a `message` for people. An error has a
-`message` too, and `error` with a stable `code`; `fields` in it names the fields that are wrong.
+`message` too, and `error` with a stable `code`; `fields` in it names the fields that are wrong, and
+`reasons` says the same in stable words.
 Ids are UUIDs, times are RFC 3339 in UTC. JSON bodies are objects of at most {MAX_BODY // 1024} KiB
 without unknown fields. Space around texts is removed, but not around passwords. Every response has
 an `X-Request-ID`. The same API is also available without the prefix `/api`.
@@ -145,7 +147,10 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
     for status in sorted({kind.status for kind in possible}):
         # The description beside a reference replaces the one of the named response.
         reference = _ref(_failure(spec, operation, status), "responses")
-        responses[str(status)] = {**reference, "description": _codes(possible, status)}
+        text = _codes(possible, status)
+        if operation.upload:
+            text = text.replace(errors.UnsupportedMediaType.message, NOT_MULTIPART)
+        responses[str(status)] = {**reference, "description": text}
     return responses
 
 
@@ -201,12 +206,20 @@ def _failure(spec: APISpec, operation: Operation, status: int) -> str:
 
 def _add_error(spec: APISpec) -> None:
     """Add the schema of all errors."""
-    text = "What is wrong with single fields: lists of sentences by name."
     code = {"type": "string", "enum": [kind.code for kind in errors.all_errors()]}
-    detail = {"code": code, "fields": {"type": "object", "description": text}}
+    fields = _by_field({}, "What is wrong with single fields: lists of sentences by name.")
+    reasons = _by_field({"enum": [*WORDS]}, "The same in words for programs.")
+    detail = {"code": code, "fields": fields, "reasons": reasons}
     spec.components.schema("ErrorDetail", _object(detail) | {"required": ["code"]})
     envelope = {"success": {"const": False}, "message": {"type": "string"}}
     spec.components.schema("Error", _object({**envelope, "error": _ref("ErrorDetail")}))
+
+
+def _by_field(text: Json, description: str) -> Json:
+    texts = {"type": "array", "items": {"type": "string", **text}}
+    by_name = {"type": "object", "additionalProperties": texts}
+    nested = {"privacy": {"anyOf": [texts, by_name]}}  # the only object in a body
+    return {**by_name, "properties": nested, "description": description}
 
 
 def _codes(kinds: list[type[errors.ApiError]], status: int) -> str:

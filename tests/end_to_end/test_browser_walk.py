@@ -35,6 +35,7 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     link = link_in(mail_server.wait_for(user["email"], "Choose a new password"))
 
     page.goto(link)
+    expect(page.get_by_text(f"Account: {user['username']}")).to_be_visible()
     field = page.get_by_label("New password")
     save = page.get_by_role("button", name="Save the password")
     field.fill("password1")
@@ -54,8 +55,6 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     # The same link again, as from the mail: it worked once, and offers a new one.
     page.goto("about:blank")
     page.goto(link)
-    field.fill(NEW_PASSWORD)
-    save.click()
     expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
     page.get_by_label("E-mail address").fill(user["email"])
     page.get_by_role("button", name="Send a new link").click()
@@ -89,7 +88,6 @@ def test_a_forgotten_password_is_replaced_in_german_on_a_phone(page, service, ma
     save = page.get_by_role("button", name="Passwort speichern")
     field.fill(user["username"])
     save.click()
-    expect(page.get_by_role("alert")).to_contain_text("zu leicht zu erraten")
     expect(field).to_be_focused()
     expect(field).to_have_accessible_description(re.compile("besteht aus Ihrem Benutzernamen"))
     field.fill(NEW_PASSWORD)
@@ -130,7 +128,6 @@ def test_a_stolen_account_is_taken_back_in_german(page, service, mail_server, us
     assert service.call("GET", "/api/auth/verify", token=token).code == "token_revoked"
     page.goto("about:blank")
     page.goto(link)
-    page.get_by_role("button", name="Änderung rückgängig machen").click()
     expect(page.get_by_role("heading", name="wurde nicht rückgängig gemacht")).to_be_focused()
     expect(page.locator("main")).to_contain_text("Dieser Link ist nicht mehr gültig.")
     expect(page.get_by_label("E-Mail-Adresse")).to_have_count(0)
