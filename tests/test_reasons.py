@@ -33,13 +33,13 @@ def leaves(messages):
         yield from leaves(found) if isinstance(found, dict) else found
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_no_sentence_about_a_field_is_without_its_word(shape):
-    made = shape()
-    bodies = [{field.data_key: value} for field in made.fields.values() for value in VALUES]
-    for body in [{}, {"surprise": 1}, *bodies]:
-        for reason in leaves(made.validate(body)):
-            assert isinstance(reason, Reason), (body, reason)
+def test_no_sentence_about_a_field_is_without_its_word():
+    for shape in SHAPES:
+        made = shape()
+        bodies = [{field.data_key: value} for field in made.fields.values() for value in VALUES]
+        for body in [{}, {"surprise": 1}, *bodies]:
+            for reason in leaves(made.validate(body)):
+                assert isinstance(reason, Reason), (shape, body, reason)
 
 
 @pytest.mark.parametrize(
