@@ -17,22 +17,13 @@ from services import administration, invitations, links, outbox
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
-from web.limits import RESET_MAILS, By, Counts, Limit, allowance, mails_to_one
+from web.limits import RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
 
 bp = Blueprint("admin", __name__)
 
 INVITATIONS = mails_to_one("invitations")
-NEW_ACCOUNTS = Limit(
-    "new-accounts",
-    1000,
-    "hour",
-    "accounts made by one admin or service key",
-    By.CALLER,
-    Counts.SUCCESSES,
-)
-ACCESS_LINKS = Limit(
-    "access-links", 200, "hour", "access links made by one admin", By.CALLER, Counts.SUCCESSES
-)
+NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
+ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SUCCESSES)
 
 
 @endpoint(

@@ -15,43 +15,29 @@ from services import accounts, identity, outbox, recovery, sessions
 from services.letters import MailKind
 from web import bearer, caller
 from web.api import endpoint
-from web.limits import GUESSES, RESET_MAILS, By, Counts, Limit, allowance, forgive, mails_to_one
+from web.limits import (
+    GUESSES,
+    RESET_MAILS,
+    SUCCESSES,
+    By,
+    Limit,
+    allowance,
+    forgive,
+    mails_to_one,
+)
 
 bp = Blueprint("auth", __name__)
 
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
 # deleted and registered again, because each registration sends an e-mail.
 REGISTRATIONS = (
-    Limit(
-        "registrations",
-        lambda: settings.registrations_per_hour,
-        "hour",
-        "registrations",
-        By.IP,
-        Counts.SUCCESSES,
-    ),
-    Limit(
-        "registration-tries",
-        lambda: 10 * settings.registrations_per_hour,
-        "hour",
-        "calls of register",
-        By.IP,
-    ),
-    Limit(
-        "registrations-of-one",
-        10,
-        "hour",
-        "registrations with one e-mail address",
-        By.ACCOUNT,
-        Counts.SUCCESSES,
-    ),
+    Limit(lambda: settings.registrations_per_hour, "hour", "registrations", By.IP, SUCCESSES),
+    Limit(lambda: 10 * settings.registrations_per_hour, "hour", "calls of register", By.IP),
+    Limit(10, "hour", "registrations with one e-mail address", By.ACCOUNT, SUCCESSES),
 )
+LOGINS = Limit(lambda: settings.logins_per_minute, "minute", "logins", By.IP)
+RESETS = Limit(lambda: settings.logins_per_minute, "minute", "password resets", By.IP)
 VERIFICATION_MAILS = mails_to_one("verification mails")
-
-
-def _requests(mails: Limit) -> tuple[Limit, Limit]:
-    things = mails.name.replace("-", " ")
-    return Limit(f"{mails.name}-by-client", 60, "hour", f"requests for {things}", By.IP), mails
 
 
 @endpoint(
@@ -107,10 +93,7 @@ def options() -> object:
     response=schemas.LoggedIn,
     message="You are logged in.",
     errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
-    limits=(
-        *GUESSES,
-        Limit("logins", lambda: settings.logins_per_minute, "minute", "logins", By.IP),
-    ),
+    limits=(*GUESSES, LOGINS),
 )
 def login(body: dict[str, str]) -> dict[str, object]:
     """Log in with e-mail address and password; opens a session.
@@ -214,7 +197,7 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.Address,
     message="If an active account has this e-mail address, we have sent it a link.",
-    limits=_requests(RESET_MAILS),
+    limits=(Limit(60, "hour", "requests for reset mails", By.IP), RESET_MAILS),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Send an e-mail with a link to set a new password.
@@ -250,9 +233,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WeakPassword),
-    limits=(
-        Limit("resets", lambda: settings.logins_per_minute, "minute", "password resets", By.IP),
-    ),
+    limits=(RESETS,),
 )
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a reset mail, an invitation or an access link.
@@ -318,7 +299,7 @@ def undo_email_change(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",
-    limits=_requests(VERIFICATION_MAILS),
+    limits=(Limit(60, "hour", "requests for verification mails", By.IP), VERIFICATION_MAILS),
 )
 def resend_verification(body: dict[str, str]) -> None:
     """Send another verification e-mail. The response is the same for every e-mail address."""

@@ -17,36 +17,20 @@ from extensions import avatars
 from services import accounts, export, identity, learning, profiles
 from web import bearer
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, By, Counts, Limit
+from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
 
 bp = Blueprint("users", __name__)
 
 # By the user's id, because the counts of an e-mail address end when it changes.
-CHANGES = Limit(
-    "password-changes", 20, "hour", "password changes of a user", By.CALLER, Counts.SUCCESSES
-)
+CHANGES = Limit(20, "hour", "password changes", By.CALLER, SUCCESSES)
 EMAIL_CHANGES = (
-    Limit(
-        "email-changes",
-        5,
-        "hour",
-        "requests of a user to change the e-mail address",
-        By.CALLER,
-        Counts.RIGHT_PASSWORDS,
-    ),
+    Limit(5, "hour", "requests to change the e-mail address", By.CALLER, RIGHT_PASSWORDS),
     # Two limits, or anybody could use up the codes that others need for an e-mail address.
-    Limit(
-        "codes",
-        3,
-        "hour",
-        "codes from a user to an e-mail address",
-        By.CALLER | By.NEW_EMAIL,
-        Counts.SUCCESSES,
-    ),
-    Limit("codes-of-all", 10, "hour", "codes to an e-mail address", By.NEW_EMAIL, Counts.SUCCESSES),
+    Limit(3, "hour", "codes from a user to an address", By.CALLER | By.NEW_EMAIL, SUCCESSES),
+    Limit(10, "hour", "codes to an e-mail address", By.NEW_EMAIL, SUCCESSES),
 )
-TRIES = Limit("email-codes", 20, "hour", "codes that a user tries", By.CALLER)
-RENAMES = Limit("renames", 5, "day", "changes of a username", By.CALLER, Counts.SUCCESSES)
+TRIES = Limit(20, "hour", "codes that a user tries", By.CALLER)
+RENAMES = Limit(5, "day", "changes of a username", By.CALLER, SUCCESSES)
 
 
 @endpoint(bp, "GET", "/profile", role=Role.STUDENT, response=schemas.Profile)
@@ -175,7 +159,7 @@ def list_certificates() -> dict[str, object]:
     "/export",
     role=Role.STUDENT,
     response=export_schemas.Export,
-    limits=(Limit("exports", 10, "hour", "exports of a user's data", By.CALLER),),
+    limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
 )
 def export_data() -> dict[str, object]:
     """Read everything that is stored about the caller, as a file to keep."""

@@ -595,7 +595,7 @@ def test_accounts_are_counted_by_admin_and_by_key(make_app, create, make_key, ap
     success(create("one", app=limited, key=key), 201)
     failure(create("one", app=limited, key=key), 409, "username_taken")  # which does not count
     with app.app_context(), transaction() as session:
-        accounts = update(Counter).where(Counter.key.contains("new-accounts"))
+        accounts = update(Counter).where(Counter.key.contains("/accounts made"))
         session.execute(accounts.values(hits=Counter.hits + 998))
     success(create("two", app=limited, key=key), 201)
     failure(create("three", app=limited, key=key), 429, "too_many_requests")
@@ -610,7 +610,7 @@ def test_access_links_of_an_admin_have_a_limit(make_app, make_user, log_in, admi
     failure(client.post(unknown, json={}, headers=admin.headers), 404, "user_not_found")
     success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
     with app.app_context(), transaction() as session:
-        links = update(Counter).where(Counter.key.contains("/access-links/"))
+        links = update(Counter).where(Counter.key.contains("/access links made"))
         session.execute(links.values(hits=199))
     success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
     response = client.post(url, json={"deliver": "link"}, headers=admin.headers)

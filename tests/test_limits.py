@@ -159,7 +159,7 @@ def test_a_hundred_registrations_an_hour_from_one_client_ip_and_failures_do_not_
 
 def test_tries_to_register_have_a_limit_too(limited, register):
     assert register("taken") == 201
-    count_up(limited, "/registration-tries/", to=998)
+    count_up(limited, "/calls of register/", to=998)
     assert [register(name) for name in ("taken", "x", "taken", "taken")] == [409, 400, 409, 429]
 
 
@@ -297,7 +297,7 @@ def test_right_passwords_do_not_count(limited, make_user, log_in_with):
     make_user()
     for _ in range(12):
         success(log_in_with(PASSWORD))
-    assert {row.hits for row in counters(limited) if "/guesses" in row.key} == {0}
+    assert {row.hits for row in counters(limited) if "/wrong passwords" in row.key} == {0}
 
 
 def test_a_right_password_that_does_not_open_the_account_counts_for_right(
@@ -373,7 +373,7 @@ def test_right_current_passwords_have_a_limit_whatever_comes_of_them(
 
     failure(change(PASSWORD), 400, "weak_password")
     failure(change("wrong"), 400, "wrong_password")  # which is counted elsewhere
-    count_up(limited, "/confirmations/", to=59)
+    count_up(limited, "/right current passwords/", to=59)
     failure(change(PASSWORD), 400, "weak_password")
     assert refused(change(PASSWORD), 3600)
     assert refused(delete(PASSWORD), 3600)
@@ -396,7 +396,7 @@ def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
     original = Hasher.verify
 
     def verify(*arguments):
-        seen.append([row.hits for row in counters(limited) if "/guesses" in row.key])
+        seen.append([row.hits for row in counters(limited) if "/wrong passwords" in row.key])
         return original(*arguments)
 
     monkeypatch.setattr(Hasher, "verify", verify)
@@ -548,7 +548,7 @@ def test_counters_name_nobody_and_leave_when_they_are_over(
     rows = counters(limited)
     assert len(rows) == 5
     for row in rows:
-        assert re.fullmatch(r"([0-9a-f]{32})?/[a-z-]+/[0-9a-f]{32}", row.key)
+        assert re.fullmatch(r"([0-9a-f]{32})?/[a-zIP -]+/[0-9a-f]{32}", row.key)
     with limited.app_context():
         assert pruning.prune(clock.utcnow())["counters"] == 0
         clock.move(minutes=16)
@@ -658,7 +658,7 @@ def test_the_last_limit_that_refuses_logins_says_when_it_ends(
         for _ in range(10):
             log_in_with("wrong")
         assert locked_until("student@example.org") > end
-        count_up(limited, "/guesses-everywhere/", to=100)
+        count_up(limited, "/wrong passwords from all client IPs/", to=100)
         assert locked_until("student@example.org") > end + timedelta(minutes=30)
         clock.move(minutes=61)
         assert locked_until("student@example.org") is None

@@ -58,6 +58,9 @@ class Counts(Enum):
     RIGHT_PASSWORDS = auto()
 
 
+SUCCESSES, RIGHT_PASSWORDS = Counts.SUCCESSES, Counts.RIGHT_PASSWORDS
+
+
 @dataclass(frozen=True)
 class Limit:
     """How many calls are allowed in a window, which begins with the first. The next one gets a 429.
@@ -65,10 +68,9 @@ class Limit:
     At a `silent` limit, which a view counts by `allowance`, the response is the usual one.
     """
 
-    name: str
     calls: int | Callable[[], int]  # called where it is a setting
     window: str
-    things: str  # what the documentation says is counted
+    things: str  # what is counted, for the documentation and the keys of the counters
     by: By
     counts: Counts = Counts.ALL
     silent: bool = False
@@ -83,37 +85,22 @@ class Limit:
 
 
 # For views that check a password.
-_WRONG = "wrong passwords for an account"
+_WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
 GUESSES = (
-    Limit("guesses", 10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
-    Limit(
-        "guesses-everywhere",
-        100,
-        "hour",
-        f"{_WRONG} from all client IPs",
-        By.ACCOUNT,
-        Counts.WRONG_PASSWORDS,
-    ),
+    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
+    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
 )
 # For views that check the password of a signed-in caller. Hashes are what logins wait for.
 CONFIRMATIONS = (
     *GUESSES,
-    Limit(
-        "confirmations",
-        60,
-        "hour",
-        "right current passwords of a user",
-        By.CALLER,
-        Counts.RIGHT_PASSWORDS,
-    ),
+    Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS),
 )
 
 
 def mails_to_one(kind: str) -> Limit:
     """Return the limit of mails of a kind that one e-mail address gets."""
-    words = f"{kind} to an e-mail address"
-    name = kind.replace(" ", "-")
-    return Limit(name, 3, "hour", words, By.ACCOUNT, Counts.SUCCESSES, silent=True)
+    things = f"{kind} to an e-mail address"
+    return Limit(3, "hour", things, By.ACCOUNT, SUCCESSES, silent=True)
 
 
 RESET_MAILS = mails_to_one("reset mails")
@@ -168,7 +155,7 @@ def _key(limit: Limit, body: Mapping[str, Any]) -> str:
         bearer.caller_id() if By.CALLER in limit.by else "",
         caller.network() if By.IP in limit.by else "",
     )
-    return f"{account}/{limit.name}/{_digest(*others)}"
+    return f"{account}/{limit.things}/{_digest(*others)}"
 
 
 def _digest(*parts: str) -> str:
@@ -272,7 +259,7 @@ def unlock(email: str) -> None:
 
 def locked_until(email: str) -> datetime | None:
     """Return when the last limit that refuses logins to an account ends; None if none does."""
-    allowed = {limit.name: limit.allowed for limit in GUESSES}
+    allowed = {limit.things: limit.allowed for limit in GUESSES}
     query = select(Counter.__table__).where(_of_account(email), _OPEN)
     with reading() as connection:
         found = connection.execute(query, {"now": clock.utcnow()}).all()

@@ -145,12 +145,13 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
     }
     possible = possible_errors(operation)
     for status in sorted({kind.status for kind in possible}):
-        # The description beside a reference replaces the one of the named response.
-        reference = _ref(_failure(spec, operation, status), "responses")
+        responses[str(status)] = _ref(_failure(spec, operation, status), "responses")
         text = _codes(possible, status)
         if operation.upload:
             text = text.replace(errors.UnsupportedMediaType.message, NOT_MULTIPART)
-        responses[str(status)] = {**reference, "description": text}
+        if text != _codes(errors.all_errors(), status):
+            # It replaces the description of the named response.
+            responses[str(status)]["description"] = text
     return responses
 
 
