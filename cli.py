@@ -193,6 +193,8 @@ def show_user(account: str) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
     user, now = administration.find(account), clock.utcnow()
     why_not: list[str] = [*accounts.hindrances(user)]
+    if until := limits.locked_until(user.email):
+        why_not.append(f"too many failed logins, until {clock.rfc3339(until)}")
     lines = {
         "id": user.id,
         "username": user.username,

@@ -634,6 +634,7 @@ def test_an_unlocked_account_can_try_again_from_everywhere(
         for _ in range(10):
             log_in_with("wrong", **options)
             log_in_with("wrong", "other@example.org", **options)
+    assert "can log in: no: too many failed logins, until 2" in run("users", "show", "student")[0]
     if by_command:
         assert run("users", "unlock", "student") == ("student can try again.\n", 0)
     else:
