@@ -136,13 +136,6 @@ def formatter(log_format: str) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-def _tidy(record: logging.LogRecord) -> bool:
-    """Remove the colours of `flask run` and its own line per request, which shows the query."""
-    message = record.getMessage()
-    record.msg, record.args = re.sub("\x1b\\[[0-9]+m", "", message), ()
-    return " - - [" not in message
-
-
 def configure(settings: Settings) -> None:
     """Send the logs of this process to standard error, in the format and level of the settings."""
     handler = StandardError()
@@ -152,9 +145,8 @@ def configure(settings: Settings) -> None:
     # A second application in the same process replaces the handler.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # unused
-    logging.getLogger("werkzeug").addFilter(_tidy)
-    for name in ("PIL", "alembic.runtime.plugins"):  # too many lines
+    # werkzeug would log the query of each request, and Pillow the metadata of a picture.
+    for name in ("werkzeug", "PIL", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
