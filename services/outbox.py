@@ -89,16 +89,6 @@ def deliver_due(stopping: Callable[[], bool] = lambda: False) -> Tally:
     return tally
 
 
-def send_all() -> Tally:
-    """Try every e-mail once, due or not, except those that another process is sending.
-
-    Stops when the server is down; the other e-mails stay due.
-    """
-    with transaction():
-        change(update(OutboxMail).where(~OutboxMail.claimed).values(due_at=clock.utcnow()))
-    return deliver_due()
-
-
 def _claim(due: ColumnElement[bool]) -> OutboxMail | None:
     """Claim a due e-mail and count the attempt; return its row, or None if none is due.
 
