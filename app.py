@@ -66,24 +66,20 @@ def create_app(
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     # A path with a double slash is unknown; a redirect would not be JSON.
     app.url_map.merge_slashes = False
+    app.url_map.converters["id"] = api.AnyId
     error_handlers.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, parts)
-    api.init_app(app)
     caller.init_app(app, settings)
 
-    # 4. Blueprints. The API is also available without its prefix; only `/api` is documented.
-    for prefix, suffix in (("/api", ""), ("", "_bare")):
-        app.register_blueprint(auth.bp, url_prefix=f"{prefix}/auth", name=f"auth{suffix}")
-        for blueprint in (users.bp, records.bp, admin.bp):
-            name = f"{blueprint.name}{suffix}"
-            app.register_blueprint(blueprint, url_prefix=f"{prefix}/users", name=name)
-        name = f"keys{suffix}"
-        app.register_blueprint(service_keys.bp, url_prefix=f"{prefix}/service-keys", name=name)
+    # 4. Blueprints
+    app.register_blueprint(auth.bp, url_prefix="/api/auth")
+    for blueprint in (users.bp, records.bp, admin.bp):
+        app.register_blueprint(blueprint, url_prefix="/api/users")
+    app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
-    app.register_blueprint(health.bp)
-    app.register_blueprint(jwks.bp)
-    app.register_blueprint(site.bp)
+    for blueprint in (health.bp, jwks.bp, site.bp):
+        app.register_blueprint(blueprint)
     openapi.init_app(app)
 
     # 5. Commands

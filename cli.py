@@ -5,13 +5,14 @@ admin) or cannot do it, 2 if the command line or a field is malformed. Passwords
 from the command line, where other users of the machine could read them.
 """
 
+import functools
 import itertools
 import json
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -26,10 +27,9 @@ import schemas
 from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
-from core.signing_keys import MISSING
 from core.tokens import Purpose
 from database import is_unavailable, transaction
-from extensions import settings, tokens
+from extensions import settings
 from models import ServiceKey, UserRow
 from services import (
     accounts,
@@ -38,7 +38,6 @@ from services import (
     identity,
     invitations,
     links,
-    outbox,
     pruning,
     samples,
     service_keys,
@@ -67,10 +66,28 @@ def _plain_errors() -> Iterator[None]:
         raise
 
 
-users = AppGroup("users", help="Manage accounts.")
+class _Commands(AppGroup):
+    @_plain_errors()
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx)
 
-_role = click.Choice([role.value for role in Role])  # click would use the names of the members
-_account = click.argument("account", metavar="ACCOUNT")
+
+def _account(command: Callable[..., None]) -> Callable[..., None]:
+    """Pass the row of ACCOUNT to the command: an id, a username or an e-mail address."""
+
+    @click.argument("account")
+    @functools.wraps(command)
+    def find(account: str, **options: Any) -> None:
+        command(administration.find(account), **options)
+
+    return find
+
+
+users = _Commands("users", help="Manage accounts.")
+
+# click would use the names of the members.
+_role = click.Choice([role.value for role in Role])
+_scope = click.Choice([scope.value for scope in Scope])
 _replace_password = click.option(
     "--replace-password",
     is_flag=True,
@@ -87,17 +104,16 @@ _replace_password = click.option(
 @click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
 @click.option("--link", is_flag=True, help="Print a link to choose a password instead.")
-@_plain_errors()
 def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> None:
     """Create an account and prompt for missing options.
 
     The password is prompted for twice; if the input is not a terminal, it is the next line of the
     standard input. The e-mail address counts as verified, unless --invite lets the user prove it.
     """
+    if invite and link:
+        raise click.UsageError("Give --invite or --link, not both.")
     sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
     if invite or link:
-        if invite and link:
-            raise click.UsageError("Give --invite or --link, not both.")
         person, now = _load(schemas.Person(), **sent), clock.utcnow()
         with transaction():
             user = invitations.create(**person, role=role, verified=link, invite=invite, now=now)
@@ -134,17 +150,15 @@ def _load(schema: Schema, **body: str) -> Any:
 @users.command("access-link")
 @_account
 @_replace_password
-@_plain_errors()
-def make_access_link(account: str, replace_password: bool) -> None:
+def make_access_link(user: UserRow, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
-    user_id, now = administration.find(account).id, clock.utcnow()
     with transaction():
         made = invitations.make_link(
-            user_id, except_admins=False, replace_password=replace_password, now=now
+            user.id, except_admins=False, replace_password=replace_password, now=clock.utcnow()
         )
     if replace_password:
-        audit.log("password_removed", user_id)
-    audit.log("access_link_made", user_id)
+        audit.log("password_removed", user.id)
+    audit.log("access_link_made", user.id)
     click.echo(made.link)
 
 
@@ -152,11 +166,9 @@ def make_access_link(account: str, replace_password: bool) -> None:
 @_account
 @click.argument("address")
 @_replace_password
-@_plain_errors()
-def set_email(account: str, address: str, replace_password: bool) -> None:
+def set_email(user: UserRow, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
     email = _load(schemas.Address(), email=address)["email"]
-    user = administration.find(account)
     with transaction():
         identity.set_email(user.id, email, replace_password=replace_password, now=clock.utcnow())
     if replace_password:
@@ -169,7 +181,6 @@ def set_email(account: str, address: str, replace_password: bool) -> None:
 @click.option("--search", default="", help="Part of a username, an e-mail address or a name.")
 @click.option("--role", type=_role)
 @click.option("--active/--inactive", default=None, help="Only active or only inactive accounts.")
-@_plain_errors()
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login."""
     query = _load(admin_schemas.AccountQuery(only=["search"]), search=search)
@@ -178,23 +189,20 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
             **query, role=role, is_active=active, page=page, per_page=_PAGE
         )
         for user in found:
-            last_login = clock.rfc3339(user.last_login_at) if user.last_login_at else "never"
             state = "active" if user.is_active else "inactive"
-            line = (user.id, user.username, user.email, user.role, state, last_login)
-            click.echo("\t".join(line))
+            line = (user.id, user.username, user.email, user.role, state)
+            click.echo("\t".join((*line, _time(user.last_login_at))))
         if page * _PAGE >= total:
             break
 
 
 @users.command("show")
 @_account
-@_plain_errors()
-def show_user(account: str) -> None:
+def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
-    user, now = administration.find(account), clock.utcnow()
-    why_not: list[str] = [*accounts.hindrances(user)]
+    now, why_not = clock.utcnow(), [*map(str, accounts.hindrances(user))]
     if until := limits.locked_until(user.email):
-        why_not.append(f"too many failed logins, until {clock.rfc3339(until)}")
+        why_not.append(f"too many failed logins, until {_time(until)}")
     lines = {
         "id": user.id,
         "username": user.username,
@@ -206,14 +214,18 @@ def show_user(account: str) -> None:
         "password": _yes_or_no(passwords.is_usable(user.password_hash)),
         "language": user.language,
         "time zone": user.timezone,
-        "joined": clock.rfc3339(user.created_at),
-        "last login": clock.rfc3339(user.last_login_at) if user.last_login_at else "never",
+        "joined": _time(user.created_at),
+        "last login": _time(user.last_login_at),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
         "pending e-mail address": _yes_or_no(identity.pending(user.id, now=now)["pending_email"]),
         "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
     }
     for name, value in lines.items():
         click.echo(f"{name}: {value}")
+
+
+def _time(moment: datetime | None) -> str:
+    return clock.rfc3339(moment) if moment else "never"
 
 
 def _yes_or_no(value: object) -> str:
@@ -223,32 +235,38 @@ def _yes_or_no(value: object) -> str:
 @users.command("set-role")
 @_account
 @click.argument("role", type=_role)
-def set_role(account: str, role: str) -> None:
+def set_role(user: UserRow, role: str) -> None:
     """Change the role of ACCOUNT (id, username or e-mail address) and end its sessions."""
-    user = _alter(account, role=role)
-    click.echo(f"{user.username} has the role {user.role}.")
+    _alter(user, role=role)
+    click.echo(f"{user.username} has the role {role}.")
 
 
 @users.command("activate")
 @_account
-def activate_user(account: str) -> None:
+def activate_user(user: UserRow) -> None:
     """Let ACCOUNT (id, username or e-mail address) log in again."""
-    click.echo(f"{_alter(account, is_active=True).username} is active.")
+    _alter(user, is_active=True)
+    click.echo(f"{user.username} is active.")
 
 
 @users.command("deactivate")
 @_account
-def deactivate_user(account: str) -> None:
+def deactivate_user(user: UserRow) -> None:
     """Block logins of ACCOUNT (id, username or e-mail address) and end its sessions."""
-    click.echo(f"{_alter(account, is_active=False).username} is inactive.")
+    _alter(user, is_active=False)
+    click.echo(f"{user.username} is inactive.")
+
+
+def _alter(user: UserRow, **changes: Any) -> None:
+    with transaction():
+        before, after = administration.alter(user.id, **changes)
+    administration.log_changes(before, after)
 
 
 @users.command("unlock")
 @_account
-@_plain_errors()
-def unlock_user(account: str) -> None:
+def unlock_user(user: UserRow) -> None:
     """Clear the failed logins that were counted against ACCOUNT, from everywhere."""
-    user = administration.find(account)
     limits.unlock(user.email)
     audit.log("account_unlocked", user.id)
     click.echo(f"{user.username} can try again.")
@@ -257,10 +275,8 @@ def unlock_user(account: str) -> None:
 @users.command("delete")
 @_account
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@_plain_errors()
-def delete_user(account: str, yes: bool) -> None:
+def delete_user(user: UserRow, yes: bool) -> None:
     """Permanently delete ACCOUNT (id, username or e-mail address) with all its data."""
-    user = administration.find(account)
     if not yes:
         click.confirm(f"Delete {user.username} ({user.email}) for good?", abort=True)
     with transaction():
@@ -271,10 +287,8 @@ def delete_user(account: str, yes: bool) -> None:
 
 @users.command("export")
 @_account
-@_plain_errors()
-def export_user(account: str) -> None:
+def export_user(user: UserRow) -> None:
     """Print everything that is stored about ACCOUNT as JSON."""
-    user = administration.find(account)
     data = export.collect(user, session_id="", now=clock.utcnow())
     audit.log("data_exported", user.id)
     click.echo(json.dumps(export_schemas.Export().dump(data), indent=2))
@@ -282,7 +296,6 @@ def export_user(account: str) -> None:
 
 @users.command("fake")
 @click.argument("number", metavar="N", type=click.IntRange(1, 10_000))
-@_plain_errors()
 def fake_users(number: int) -> None:
     """Add N sample students with learning records to the embedded database."""
     if not settings.embedded:
@@ -294,31 +307,14 @@ def fake_users(number: int) -> None:
     click.echo(f"Log in as {emails[0]} to {emails[-1]}")
 
 
-@_plain_errors()
-def _alter(account: str, **changes: Any) -> UserRow:
-    user = administration.find(account)
-    with transaction():
-        before, after = administration.alter(user.id, **changes)
-    administration.log_changes(before, after)
-    return after
-
-
-keys = AppGroup("keys", help="Manage service keys.")
+keys = _Commands("keys", help="Manage service keys.")
 
 
 @keys.command("create")
 @click.option("--name", required=True, help="The service that gets the key.")
-@click.option(
-    "--scope",
-    "scopes",
-    type=click.Choice([scope.value for scope in Scope]),
-    multiple=True,
-    required=True,
-    help="What the key may do; can be repeated.",
-)
+@click.option("--scope", "scopes", type=_scope, multiple=True, required=True, help="Repeatable.")
 @click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: 365]")
 @click.option("--no-expiry", is_flag=True, help="It is valid until it is revoked.")
-@_plain_errors()
 def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry: bool) -> None:
     """Create a service key and print it, for the only time."""
     if days and no_expiry:
@@ -332,37 +328,21 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
 
 
 @keys.command("list")
-@_plain_errors()
 def list_keys() -> None:
     """List service keys, newest first: id, name, scopes, created, expires, last used."""
     for key in service_keys.list_all():
-        moments = (key[name] for name in ("created_at", "expires_at", "last_used_at"))
-        shown = (clock.rfc3339(moment) if moment else "never" for moment in moments)
-        click.echo("\t".join((key["id"], key["name"], " ".join(key["scopes"]), *shown)))
+        times = (_time(key[name]) for name in ("created_at", "expires_at", "last_used_at"))
+        click.echo("\t".join((key["id"], key["name"], " ".join(key["scopes"]), *times)))
 
 
 @keys.command("revoke")
 @click.argument("name")
-@_plain_errors()
 def revoke_key(name: str) -> None:
     """Revoke the service key NAME, immediately and permanently."""
     with transaction():
         id_ = service_keys.revoke(ServiceKey.name == name)
     audit.log("service_key_revoked", f"key:{id_}")
     click.echo(f"{name} is revoked.")
-
-
-mail = AppGroup("mail", help="Send queued e-mails.")
-
-
-@mail.command("send")
-@_plain_errors()
-def send_mail() -> None:
-    """Try to send every queued e-mail once, due or not."""
-    tally = outbox.send_all()
-    click.echo(f"{tally.sent} sent, {tally.failed} failed, {tally.dropped} dropped")
-    if tally.server_down:
-        raise click.ClickException("The mail server cannot be reached.")
 
 
 @click.command("prune")
@@ -374,19 +354,7 @@ def prune() -> None:
         click.echo(f"{table}: {number} removed")
 
 
-@click.command("jwks")
-@with_appcontext
-def jwks() -> None:
-    """Print the public keys of access tokens, as /.well-known/jwks.json does."""
-    if tokens.jwks is None:
-        raise click.ClickException(MISSING)
-    click.echo(json.dumps(tokens.jwks))
-
-
 def init_app(app: Flask) -> None:
     """Register the commands."""
-    app.cli.add_command(jwks)
-    app.cli.add_command(users)
-    app.cli.add_command(keys)
-    app.cli.add_command(mail)
-    app.cli.add_command(prune)
+    for command in (users, keys, prune):
+        app.cli.add_command(command)

@@ -1,10 +1,12 @@
 """The entry point of gunicorn, `flask run`, and every `flask <command>`."""
 
+import logging
+
 import click
 from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
-from config import ConfigError
+from config import ConfigError, local_url
 from database import enable_migrations
 from services import background
 
@@ -24,5 +26,7 @@ if _command and _command.info_name == "run":
     reloads = app.debug if _command.params["reload"] is None else _command.params["reload"]
     if is_running_from_reloader() or not reloads:
         background.start(app)
+        url = local_url(_command.params["host"], _command.params["port"])
+        logging.getLogger("accounts").info("The service is at %s", url)
 elif _command:
     enable_migrations(app)

@@ -77,7 +77,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
 @endpoint(
     bp,
     "POST",
-    "/<user:user_id>/access-link",
+    "/<uuid:user_id>/access-link",
     role=Role.ADMIN,
     body=admin_schemas.AccessLinkRequest,
     response=admin_schemas.AccessLink,
@@ -119,7 +119,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
 @endpoint(
     bp,
     "PATCH",
-    "/<user:user_id>",
+    "/<uuid:user_id>",
     role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
     body=admin_schemas.AccountChanges,
@@ -143,7 +143,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
 @endpoint(
     bp,
     "DELETE",
-    "/<user:user_id>/failed-logins",
+    "/<uuid:user_id>/failed-logins",
     role=Role.ADMIN,
     message="Nothing is counted against the account any more.",
     errors=(errors.UserNotFound,),
@@ -157,7 +157,7 @@ def unlock_user(user_id: str) -> None:
 @endpoint(
     bp,
     "DELETE",
-    "/<user:user_id>",
+    "/<uuid:user_id>",
     role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
     message="The account is deleted.",

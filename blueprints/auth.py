@@ -169,7 +169,7 @@ def list_sessions() -> dict[str, object]:
 @endpoint(
     bp,
     "DELETE",
-    "/sessions/<session_id>",
+    "/sessions/<uuid:session_id>",
     role=Role.STUDENT,
     message="The session has ended.",
     errors=(errors.NotFound,),

@@ -4,7 +4,6 @@ import orjson
 from flask import Blueprint, Response, request
 
 import errors
-from core.signing_keys import MISSING
 from extensions import tokens
 
 bp = Blueprint("jwks", __name__)
@@ -14,7 +13,9 @@ bp = Blueprint("jwks", __name__)
 def get_keys() -> Response:
     """Return the keys, newest first. Without ES256 there are none."""
     if tokens.jwks is None:
-        raise errors.NotFound(MISSING)
+        raise errors.NotFound(
+            "Access tokens are signed with HS256: no key is public. Set TOKEN_ALGORITHM=ES256."
+        )
     response = Response(orjson.dumps(tokens.jwks), content_type="application/jwk-set+json")
     response.cache_control.public = True
     response.cache_control.max_age = 300  # seconds

@@ -4,11 +4,10 @@ The URL rules use `id:`, which accepts a slash: an encoded slash in an id must b
 schema, because a 404 would mean that the course does not exist.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from flask import Blueprint
 from marshmallow import Schema
-from sqlalchemy import Row
 
 import schemas
 from core import clock
@@ -19,9 +18,7 @@ from errors import ApiError, NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record
 from services import learning
 from web import bearer
-from web.api import Created, Operation, endpoint
-
-Delivered: TypeAlias = Row[Any] | Created
+from web.api import Operation, Reply, endpoint
 
 bp = Blueprint("records", __name__)
 
@@ -31,7 +28,7 @@ def delivery(path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: 
     return endpoint(
         bp,
         "PUT",
-        f"/<user:user_id>/{path}",
+        f"/<uuid:user_id>/{path}",
         role=Role.INSTRUCTOR,
         scope=Scope.LEARNING_WRITE,
         creates=True,
@@ -45,7 +42,7 @@ def removal(path: str, *, path_shape: type[Schema]) -> Operation:
     return endpoint(
         bp,
         "DELETE",
-        f"/<user:user_id>/{path}",
+        f"/<uuid:user_id>/{path}",
         path_shape=path_shape,
         role=Role.INSTRUCTOR,
         scope=Scope.LEARNING_WRITE,
@@ -56,14 +53,14 @@ def removal(path: str, *, path_shape: type[Schema]) -> Operation:
 
 def _put(
     kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
-) -> Delivered:
+) -> Reply:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
         if bearer.is_key():
             learning.require_user(user_id, except_admins=True)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
-    return Created(row) if is_new else row
+    return Reply(row, 201 if is_new else 200)
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
@@ -80,7 +77,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     response=schemas.CourseRecord,
     message="The course is recorded.",
 )
-def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Delivered:
+def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Reply:
     """Record that a user takes a course, and how many lessons it has."""
     return _put(Course, user_id, {"id": course_id}, body)
 
@@ -99,7 +96,7 @@ def delete_course(user_id: str, course_id: str) -> None:
     message="The lesson is recorded.",
     errors=(NotFound,),
 )
-def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, object]) -> Delivered:
+def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, object]) -> Reply:
     """Record that a user has completed a lesson, and how many minutes it took.
 
     `completedAt` defaults to the time of the first delivery. The course must exist: deliver it
@@ -122,7 +119,7 @@ def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     response=schemas.AchievementRecord,
     message="The achievement is recorded.",
 )
-def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) -> Delivered:
+def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) -> Reply:
     """Record that a user has earned an achievement.
 
     `earnedAt` defaults to the time of the first delivery.
@@ -143,7 +140,7 @@ def delete_achievement(user_id: str, achievement_id: str) -> None:
     response=schemas.CertificateRecord,
     message="The certificate is recorded.",
 )
-def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) -> Delivered:
+def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) -> Reply:
     """Record that a user has received a certificate.
 
     `issuedAt` defaults to the time of the first delivery; without `expiresAt` the certificate does

@@ -4,7 +4,7 @@ from flask import Blueprint
 
 import admin_schemas
 import errors
-from core import audit, ids
+from core import audit
 from core.roles import Role
 from database import transaction
 from models import ServiceKey
@@ -24,15 +24,13 @@ def list_keys() -> dict[str, object]:
 @endpoint(
     bp,
     "DELETE",
-    "/<key_id>",
+    "/<uuid:key_id>",
     role=Role.ADMIN,
     message="The service key is revoked.",
     errors=(errors.NotFound,),
 )
 def revoke_key(key_id: str) -> None:
     """Revoke a service key, immediately and permanently."""
-    if not ids.is_row_id(key_id):
-        raise errors.NotFound
     with transaction():
         service_keys.revoke(ServiceKey.id == key_id)
     audit.log("service_key_revoked", f"key:{key_id}", by=bearer.caller_id())

@@ -2,7 +2,7 @@
 
 from typing import BinaryIO
 
-from flask import Blueprint, Response, after_this_request
+from flask import Blueprint
 
 import errors
 import export_schemas
@@ -16,7 +16,7 @@ from database import transaction
 from extensions import avatars
 from services import accounts, export, identity, learning, profiles
 from web import bearer
-from web.api import endpoint
+from web.api import Reply, endpoint
 from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
 
 bp = Blueprint("users", __name__)
@@ -61,7 +61,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
 @endpoint(
     bp,
     "GET",
-    "/<user:user_id>",
+    "/<uuid:user_id>",
     role=Role.STUDENT,
     scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
@@ -161,18 +161,12 @@ def list_certificates() -> dict[str, object]:
     response=export_schemas.Export,
     limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
 )
-def export_data() -> dict[str, object]:
+def export_data() -> Reply:
     """Read everything that is stored about the caller, as a file to keep."""
     user = bearer.user()
     data = export.collect(user, session_id=bearer.claims()["sid"], now=clock.utcnow())
     audit.log("data_exported", user.id)
-    after_this_request(_as_attachment)
-    return data
-
-
-def _as_attachment(response: Response) -> Response:
-    response.headers["Content-Disposition"] = 'attachment; filename="account.json"'
-    return response
+    return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
 
 
 @endpoint(

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from jwt.algorithms import ECAlgorithm
 
-MISSING = "Access tokens are signed with HS256: no key is public. Set TOKEN_ALGORITHM=ES256."
 _INFO = b"accounts ES256 access tokens v1"
 # The order of the curve P-256 (SEC 2, section 2.4.2). A private key is a number from 1 to one less.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

@@ -84,7 +84,7 @@ class BackgroundThread:
         if not self._migrated:
             raise SchemaMissing
         now = time.monotonic()
-        if now >= self._resume_at and outbox.deliver_due(self._stopping.is_set).server_down:
+        if now >= self._resume_at and outbox.deliver_due(self._stopping.is_set):
             self._resume_at = time.monotonic() + PAUSE
         if now >= self._prune_at:
             pruning.prune(clock.utcnow(), self._stopping.is_set)

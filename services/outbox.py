@@ -8,7 +8,6 @@ If the process dies in between, the lease expires and another process takes the 
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 
@@ -35,16 +34,6 @@ GIVE_UP_AFTER = timedelta(days=1)
 _log = logging.getLogger("accounts.mail")
 _chance = secrets.SystemRandom()
 _WAKE = "outbox_wake"
-
-
-@dataclass
-class Tally:
-    """How many e-mails one run sent, will try again, and dropped."""
-
-    sent: int = 0
-    failed: int = 0
-    dropped: int = 0
-    server_down: bool = False
 
 
 def queue(
@@ -75,28 +64,20 @@ def _wake_thread(session: Session) -> None:
         session.info.pop(_WAKE)()
 
 
-def deliver_due(stopping: Callable[[], bool] = lambda: False) -> Tally:
-    """Send the e-mails that are due, until none is left, the server is down or `stopping()`."""
-    tally = Tally()
+def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:
+    """Send the e-mails that are due, until none is left, the server is down or `stopping()`;
+    return whether the server is down.
+    """
     # Fixed for the whole run, so that an e-mail that fails is not tried again in the same run.
     due = OutboxMail.due_at <= clock.utcnow()
     # An idle service must not take the lock to write every few seconds.
     with reading() as connection:
         if connection.scalar(select(OutboxMail.id).where(due).limit(1)) is None:
-            return tally
-    while not (stopping() or tally.server_down) and (mail := _claim(due)):
-        _deliver(mail, tally)
-    return tally
-
-
-def send_all() -> Tally:
-    """Try every e-mail once, due or not, except those that another process is sending.
-
-    Stops when the server is down; the other e-mails stay due.
-    """
-    with transaction():
-        change(update(OutboxMail).where(~OutboxMail.claimed).values(due_at=clock.utcnow()))
-    return deliver_due()
+            return False
+    server_down = False
+    while not (stopping() or server_down) and (mail := _claim(due)):
+        server_down = _deliver(mail)
+    return server_down
 
 
 def _claim(due: ColumnElement[bool]) -> OutboxMail | None:
@@ -124,30 +105,26 @@ def _claim(due: ColumnElement[bool]) -> OutboxMail | None:
     return claimed
 
 
-def _deliver(mail: OutboxMail, tally: Tally) -> None:
+def _deliver(mail: OutboxMail) -> bool:
+    """Send or drop an e-mail, or let it wait for another try; return whether the server is down."""
     try:
         message = _write(mail)
         if message is not None:
             _send(message)
+            _log.info("Mail %s (%s) is sent", mail.id, mail.kind)
     except smtp.MailRefused as error:
         _log.error("Mail %s (%s) is dropped: %s", mail.id, mail.kind, error)
-        tally.dropped += 1
-        _settle(mail, delete(OutboxMail))
     except smtp.MailDeferred as error:
-        tally.server_down = isinstance(error, smtp.ServerDown)
-        _postpone(mail, str(error), tally)
+        _postpone(mail, str(error))
+        return isinstance(error, smtp.ServerDown)
     except Exception as error:
         if is_unavailable(error):
             raise  # the row cannot be changed either; its lease will expire
         _log.exception("Mail %s (%s) could not be written", mail.id, mail.kind)
-        _postpone(mail, type(error).__name__, tally)
-    else:
-        if message is None:
-            tally.dropped += 1
-        else:
-            _log.info("Mail %s (%s) is sent", mail.id, mail.kind)
-            tally.sent += 1
-        _settle(mail, delete(OutboxMail))
+        _postpone(mail, type(error).__name__)
+        return False
+    _settle(mail, delete(OutboxMail))
+    return False
 
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
@@ -183,17 +160,15 @@ def _send(message: EmailMessage) -> None:
         _log.info("Mail\nTo: %s\nSubject: %s\n\n%s", message["To"], message["Subject"], text)
 
 
-def _postpone(mail: OutboxMail, reason: str, tally: Tally) -> None:
+def _postpone(mail: OutboxMail, reason: str) -> None:
     now = clock.utcnow()
     if now - mail.created_at >= GIVE_UP_AFTER:
         _log.error("Mail %s (%s) is given up after a day: %s", mail.id, mail.kind, reason)
-        tally.dropped += 1
         _settle(mail, delete(OutboxMail))
         return
     longest = min(FIRST_WAIT * 2 ** min(mail.attempts - 1, 16), LONGEST_WAIT)
     wait = _chance.uniform(longest / 2, longest)
     _log.warning("Mail %s (%s) waits %d s more: %s", mail.id, mail.kind, wait, reason)
-    tally.failed += 1
     later = {"claimed": False, "due_at": now + timedelta(seconds=wait)}
     _settle(mail, update(OutboxMail).values(later))
 

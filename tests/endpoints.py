@@ -18,12 +18,12 @@ UNKNOWN_ID = "0190a6e0-0000-7000-8000-000000000000"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A method of a path in its canonical form; `paths` are both forms, with some id in them."""
+    """A method of a rule; the `path` has some id in it."""
 
     method: str
     rule: str
     name: str
-    paths: tuple[str, ...]
+    path: str
     operation: Operation
 
     def __str__(self):
@@ -52,13 +52,13 @@ class Endpoint:
         body = self.operation.body().fields.values()
         return [field.data_key for field in body if isinstance(field, fields.String)]
 
-    def open(self, client, path=None, **options):
+    def open(self, client, **options):
         """Call it with what it takes, right in its shape: nothing about it is refused unread."""
         if self.operation.body:
             options.setdefault("json", self.example)
         if self.operation.upload:
             options.setdefault("data", {self.operation.upload: (io.BytesIO(b"no picture"), "a")})
-        return client.open(path or self.paths[0], method=self.method, **options)
+        return client.open(self.path, method=self.method, **options)
 
 
 def _find():
@@ -66,19 +66,13 @@ def _find():
     app = create_app(Settings(database_url=make_url("sqlite:////nowhere"), secret_key="x" * 32))
     # The application of a test sets up its own logs; this one is only looked at.
     logging.getLogger().handlers = handlers
-    forms = {}
+    found = []
     for rule in app.url_map.iter_rules():
         operation = getattr(app.view_functions[rule.endpoint], "operation", None)
         if operation:
             (method,) = rule.methods - {"HEAD", "OPTIONS"}
-            name = rule.endpoint.replace("_bare.", ".")
-            forms.setdefault((method, name), []).append((rule.rule, operation))
-    found = []
-    for (method, name), rules in forms.items():
-        # The longer one has the prefix.
-        rules.sort(key=lambda rule: len(rule[0]), reverse=True)
-        paths = tuple(re.sub(r"<[^>]+>", UNKNOWN_ID, rule) for rule, _ in rules)
-        found.append(Endpoint(method, rules[0][0], name, paths, rules[0][1]))
+            path = re.sub(r"<[^>]+>", UNKNOWN_ID, rule.rule)
+            found.append(Endpoint(method, rule.rule, rule.endpoint, path, operation))
     return found
 
 

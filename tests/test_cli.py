@@ -1,61 +1,17 @@
 """Commands for schedulers and operators."""
 
-import socket
-from datetime import timedelta
-
 import pytest
 from alembic.config import Config
 from helpers import PASSWORD, SECRET, UNREACHABLE, registration, rows, success
-from sqlalchemy import update
 
 import database
 from app import create_app
 from config import Settings
-from core import clock
-from core.smtp import MailServer
-from database import transaction
 from models import DeniedSession, OutboxMail, UserSession
 
 
 def register(client, username):
     success(client.post("/api/auth/register", json=registration(username)), 201)
-
-
-def test_mail_send_tries_all_mails_also_those_not_yet_due(app, client, outbox, run):
-    register(client, "first")
-    register(client, "second")
-    with app.app_context(), transaction() as session:
-        session.execute(
-            update(OutboxMail)
-            .where(OutboxMail.address == "second@example.org")
-            .values(due_at=clock.utcnow() + timedelta(hours=1))
-        )
-    assert outbox.deliver()[0]["To"] == "first@example.org"
-    register(client, "third")
-    assert run("mail", "send") == ("2 sent, 0 failed, 0 dropped\n", 0)
-    told = {mail["To"] for mail in outbox.delivered[1:]}
-    assert told == {"second@example.org", "third@example.org"}
-    assert outbox.waiting() == []
-    assert run("mail", "send") == ("0 sent, 0 failed, 0 dropped\n", 0)
-
-
-def test_mail_send_drops_mails_to_nobody(client, outbox, run):
-    client.post("/api/auth/forgot-password", json={"email": "nobody@example.org"})
-    assert run("mail", "send") == ("0 sent, 0 failed, 1 dropped\n", 0)
-    assert outbox.delivered == outbox.waiting() == []
-
-
-def test_mail_send_fails_when_the_server_is_down(make_app):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    app = make_app(mail_url=MailServer("127.0.0.1", port, False))
-    for number in range(3):
-        register(app.test_client(), f"user{number}")
-    result = app.test_cli_runner().invoke(args=["mail", "send"])
-    assert result.exit_code == 1
-    assert "0 sent, 1 failed, 0 dropped\n" in result.output
-    assert "Error: The mail server cannot be reached." in result.output
-    assert len(rows(app, OutboxMail)) == 3
 
 
 def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, run, log_in):
@@ -90,7 +46,7 @@ def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
 @pytest.mark.parametrize(
     "command",
     [
-        *("mail send", "prune", "users list", "users set-role somebody admin"),
+        *("prune", "users list", "users set-role somebody admin"),
         *("users activate somebody", "users deactivate somebody", "users delete somebody --yes"),
         "users create --username ada --email a@example.org --first-name A --last-name B",
     ],

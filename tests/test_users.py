@@ -4,7 +4,7 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import failure, race, statements_of, stored, success
+from helpers import failure, on_one_database, race, statements_of, stored, success
 from sqlalchemy import select, update
 
 from core.addresses import search_key
@@ -158,11 +158,25 @@ def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, 
 NO_IDS = ["nobody", "0", "%00", "me", "x" * 3000, "%F0%9F%98%80", "profiles", "profile%0A"]
 
 
-@pytest.mark.parametrize("user_id", [UNKNOWN_ID, UNKNOWN_ID.upper(), *NO_IDS])
-@pytest.mark.parametrize("prefix", ["/api", ""])
-def test_nobody_is_at_an_id_that_no_user_has(client, auth, prefix, user_id):
-    response = client.get(f"{prefix}/users/{user_id}", headers=auth.headers)
-    failure(response, 404, "user_not_found")
+@on_one_database
+@pytest.mark.parametrize("user_id", NO_IDS)
+def test_nothing_is_at_a_malformed_id(client, auth, user_id):
+    failure(client.get(f"/api/users/{user_id}", headers=auth.headers), 404, "not_found")
+
+
+def test_ids_are_found_whatever_their_case(client, auth):
+    upper = auth.user.id.upper()
+    found = success(client.get(f"/api/users/{upper}", headers=auth.headers))
+    assert found["id"] == auth.user.id != upper
+    unknown = client.get(f"/api/users/{UNKNOWN_ID}", headers=auth.headers)
+    failure(unknown, 404, "user_not_found")
+
+
+@on_one_database
+def test_path_beside_the_ids_keeps_its_own_methods(client, auth):
+    for name in ("profile", "avatar", "export", "email"):
+        response = client.patch(f"/api/users/{name}", json={}, headers=auth.headers)
+        failure(response, 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("role", Role)
@@ -186,7 +200,7 @@ def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_
     assert len(reads) >= 8
     for endpoint in reads:
         for role, viewer in viewers.items():
-            path = endpoint.paths[0].replace(UNKNOWN_ID, auth.user.id)
+            path = endpoint.path.replace(UNKNOWN_ID, auth.user.id)
             response = client.get(path, headers=headers[role])
             for secret in secrets:
                 assert secret not in response.text, (endpoint, role)

@@ -9,18 +9,16 @@ import functools
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from flask import Blueprint, Flask, Response, request
+from flask import Blueprint, Response, request
 from marshmallow import Schema, ValidationError
 from werkzeug.routing import BaseConverter
 
-from core import ids
 from core.roles import Role
 from core.scopes import Scope
-from errors import ApiError, InvalidRequest, UserNotFound
-from extensions import settings
+from errors import ApiError, InvalidRequest
 from schemas import camel_case
 from web import bearer, bodies, responses
 from web.limits import Limit, View, call_within
@@ -30,22 +28,12 @@ STALE_AFTER = 1.0
 
 
 @dataclass(frozen=True)
-class Created:
-    """The result of a view that has created something and not replaced it: a 201."""
+class Reply:
+    """The result of a view whose status or headers are not those that every call of it has."""
 
-    content: object
-
-
-class UserId(BaseConverter):
-    """`<user:user_id>`: any path segment that is not another path below /users.
-
-    Without it, a wrong method on one of those would be read as a call about a user.
-    """
-
-    regex = (
-        r"(?!(?:profile|avatar|settings|progress|certificates|password|account"
-        r"|email|username|export)\Z)[^/]+"
-    )
+    data: object
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class AnyId(BaseConverter):
@@ -56,14 +44,9 @@ class AnyId(BaseConverter):
     weight = 200  # that of werkzeug's `path`: more specific rules go first
 
 
-def init_app(app: Flask) -> None:
-    """Register the converters that the URLs of endpoints use."""
-    app.url_map.converters |= {"user": UserId, "id": AnyId}
-
-
 @dataclass(frozen=True)
 class Operation:
-    """What an endpoint takes and returns. As a decorator, it makes a view that endpoint.
+    """What an endpoint takes and returns: a dataclass used as a decorator of its view.
 
     The view gets the parameters of the path and, where they are declared, the validated `query`
     and `body` as dictionaries and the uploaded `file`. `response` dumps its result into `data`.
@@ -80,7 +63,7 @@ class Operation:
     upload: str | None = None
     response: type[Schema] | None = None
     status: int = 200
-    # Whether the view may return Created.
+    # Whether the view may reply with 201 too.
     creates: bool = False
     message: str | None = None
     # The lowest role that may call it; None when no token is needed.
@@ -99,15 +82,26 @@ class Operation:
         def handle(**arguments: Any) -> Response:
             if self.role:
                 bearer.require(self.role, self.scope)
-            if "user_id" in arguments and not ids.is_row_id(arguments["user_id"]):
-                raise UserNotFound
+            # `<uuid:…>` takes either case and makes objects; views get text in lower case.
+            arguments = {name: str(value) for name, value in arguments.items()}
             if self.path_shape:
                 fields = _made(self.path_shape).fields
                 sent = {camel_case(name): arguments[name] for name in fields}
                 arguments |= _load(self.path_shape, sent)
             if self.query:
                 arguments["query"] = _load(self.query, _query())
-            return _with_body(self, act, arguments)
+            start = time.monotonic()
+            with bodies.uploaded_file(self.upload) if self.upload else nullcontext() as file:
+                if self.body:
+                    arguments["body"] = _load(self.body, bodies.json_object())
+                elif self.upload:
+                    arguments["file"] = file
+                else:
+                    bodies.discard()
+                # While a slow body arrives, the caller's session may end: check the token again.
+                if self.role and time.monotonic() - start > STALE_AFTER:
+                    bearer.require(self.role, self.scope)
+                return _envelope(self, act(**arguments))
 
         handle.operation = self  # type: ignore[attr-defined]
         self.blueprint.add_url_rule(self.url, view_func=handle, methods=[self.method])
@@ -115,23 +109,6 @@ class Operation:
 
 
 endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, response=…)`
-
-
-def _with_body(operation: Operation, act: View, arguments: dict[str, Any]) -> Response:
-    """Read the body to its end, also where the endpoint uses none, and call the view."""
-    start, name = time.monotonic(), operation.upload
-    upload = bodies.uploaded_file(name, settings.max_avatar_bytes) if name else nullcontext()
-    with upload as file:
-        if operation.body:
-            arguments["body"] = _load(operation.body, bodies.json_object())
-        elif operation.upload:
-            arguments["file"] = file
-        else:
-            bodies.discard()
-        # While a slow body arrives, the caller's session may end: check the token again.
-        if operation.role and time.monotonic() - start > STALE_AFTER:
-            bearer.require(operation.role, operation.scope)
-        return _envelope(operation, act(**arguments))
 
 
 @functools.cache
@@ -157,11 +134,9 @@ def _query() -> dict[str, object]:
 
 
 def _envelope(operation: Operation, result: object) -> Response:
-    status = operation.status
-    if isinstance(result, Created):
-        result, status = result.content, 201
+    reply = result if isinstance(result, Reply) else Reply(result, operation.status)
     content: dict[str, object] = {"success": True}
     if operation.message:
         content["message"] = operation.message
-    content["data"] = _made(operation.response).dump(result) if operation.response else {}
-    return responses.json_response(content, status)
+    content["data"] = _made(operation.response).dump(reply.data) if operation.response else {}
+    return responses.json_response(content, reply.status, reply.headers)

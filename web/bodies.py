@@ -14,6 +14,7 @@ from werkzeug.formparser import FormDataParser
 
 import errors
 from core.reasons import REQUIRED, UNKNOWN, Reason
+from extensions import settings
 
 # Bytes of a JSON body, and of what may surround an uploaded file.
 MAX_BODY = 64 * 1024
@@ -65,13 +66,14 @@ def _raw() -> bytes:
     return raw
 
 
-def uploaded_file(name: str, max_bytes: int) -> IO[bytes]:
+def uploaded_file(name: str) -> IO[bytes]:
     """Return the one file of a multipart/form-data body (RFC 7578), in the field of this name.
 
     Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
     """
     if request.mimetype != "multipart/form-data":
         raise errors.UnsupportedMediaType(NOT_MULTIPART)
+    max_bytes = settings.max_avatar_bytes
     request.max_content_length = max_bytes + MAX_BODY
     parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
     kind, parameters = request.mimetype, request.mimetype_params

@@ -38,11 +38,8 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
     if error.fields:
         detail |= {"fields": error.fields, "reasons": _words(error.fields)}
     content = {"success": False, "message": str(error), "error": detail}
-    response = json_response(content, error.status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    response.headers.update(headers or {})
-    return response
+    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return json_response(content, error.status, {**retry, **(headers or {})})
 
 
 def _words(fields: errors.Fields) -> dict[str, object]:

@@ -23,6 +23,8 @@ DEFAULTS = {
     "X-Content-Type-Options": "nosniff",
 }
 HSTS = "max-age=31536000"
+# The API is also available without its prefix; only `/api` is documented.
+WITHOUT_PREFIX = ("/auth/", "/users", "/service-keys")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID",
@@ -31,17 +33,21 @@ PREFLIGHT = {
 
 
 def init_app(app: Flask, settings: Settings) -> None:
-    """Set the headers of every response, read what is left of a refused body, log the request."""
+    """Set the headers of every response, read what is left of a refused body, log the request, and
+    add the prefix `/api` where a path of the API lacks it.
+    """
     fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
     inner = app.wsgi_app
 
     def add_fixed(environ: Any, start_response: Any) -> Any:
-        begin = time.perf_counter()
+        begin, path = time.perf_counter(), environ.get("PATH_INFO", "")
+        if path.startswith(WITHOUT_PREFIX):
+            environ["PATH_INFO"] = f"/api{path}"
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             if status >= "4":
                 drain(environ)
-            log_request(environ, status, time.perf_counter() - begin)
+            log_request(environ, path, status, time.perf_counter() - begin)
             there = {name.lower() for name, _ in headers}
             missing = [(name, value) for name, lower, value in fixed if lower not in there]
             named = ("X-Request-ID", request_id(environ))

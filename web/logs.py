@@ -136,13 +136,6 @@ def formatter(log_format: str) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-def _tidy(record: logging.LogRecord) -> bool:
-    """Remove the colours of `flask run` and its own line per request, which shows the query."""
-    message = record.getMessage()
-    record.msg, record.args = re.sub("\x1b\\[[0-9]+m", "", message), ()
-    return " - - [" not in message
-
-
 def configure(settings: Settings) -> None:
     """Send the logs of this process to standard error, in the format and level of the settings."""
     handler = StandardError()
@@ -152,19 +145,18 @@ def configure(settings: Settings) -> None:
     # A second application in the same process replaces the handler.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # unused
-    logging.getLogger("werkzeug").addFilter(_tidy)
-    for name in ("PIL", "alembic.runtime.plugins"):  # too many lines
+    # werkzeug would log the query of each request, and Pillow the metadata of a picture.
+    for name in ("werkzeug", "PIL", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def log_request(environ: WSGIEnvironment, status: str, seconds: float) -> None:
+def log_request(environ: WSGIEnvironment, path: str, status: str, seconds: float) -> None:
     """Log a request, from WSGI's dict, because each access to Flask's `request` takes 1 µs."""
     if _access.isEnabledFor(logging.INFO):
         fields = {
             "method": environ["REQUEST_METHOD"],
             # Without the query, which may hold a secret. Cut, so that the line stays whole.
-            "path": environ.get("PATH_INFO", "")[:300].encode("latin-1").decode(errors="replace"),
+            "path": path[:300].encode("latin-1").decode(errors="replace"),
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
             "user": environ.get("accounts.user_id", "-"),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -65,7 +66,14 @@ def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
         )
     try:
         service = Service(env, port, log)
-        soon(lambda: "Running on" in service.log())
+
+        def is_up():
+            with suppress(OSError):
+                return service.call("GET", "/readyz?token=in-the-query").status == 200
+
+        soon(is_up)
+        assert f"The service is at {service.url}\n" in service.log()
+        assert "in-the-query" not in service.log()
         mail_server.wait_for(register(service, "user"), SUBJECT)
         if reloads:
             assert psutil.Process(process.pid).num_threads() == 1
