@@ -29,7 +29,7 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 _INVALID_URL = Reason("invalid", "Not a valid URL.")
 _check_link = validate.URL(schemes={"http", "https"}, error=_INVALID_URL)
 # Marks that reverse the text after them, so that a name looks like another one (UAX 9).
-_DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
 # Letters and signs that are drawn as nothing.
 _FILLERS = r"\u115f\u1160\u2800\u3164\uffa0"
 
@@ -111,7 +111,8 @@ class FilledText(Text):
 
     def converted(self, text: str) -> str:
         rest = re.sub(f"[{_FILLERS}]", "", text)
-        if text and all(unicodedata.category(char)[0] in "CZ" for char in rest):
+        # Controls, spaces, and marks that change a letter before them.
+        if text and all(unicodedata.category(char)[0] in "CZM" for char in rest):
             raise ValidationError(Reason("invalid", "This has no visible character."))
         return text
 

@@ -5,7 +5,8 @@ They raise ValueError with a text that continues the name of the setting, withou
 
 import re
 from collections.abc import Callable
-from ipaddress import IPv6Address
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -113,7 +114,10 @@ def _split_url(raw: str, *schemes: str) -> SplitResult:
 
 
 def host(raw: str) -> str:
-    if not re.fullmatch(r"[\w.-]+|[0-9a-f:]+", raw, re.A | re.I):
+    with suppress(ValueError):
+        return str(ip_address(raw))
+    # A system may read a name of digits and dots as an IP, such as 0 for all of its own.
+    if not re.fullmatch(r"[\w.-]*[a-z_][\w-]*", raw, re.A | re.I):
         raise ValueError("must be an IP or a host name, without port or brackets")
     return raw
 

@@ -8,6 +8,8 @@ from email.headerregistry import Address
 import email_validator
 
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
+# The domain of addresses that an account gets instead of one that a thief may have.
+UNDONE = "undone.invalid"
 # White space is what Unicode calls so, without four control characters that Python counts too.
 SPACES = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 WHITE_SPACE = "".join(re.findall(f"[{SPACES}]", "".join(map(chr, range(0x3001)))))
@@ -34,7 +36,8 @@ def normalise_email(raw: str) -> str | None:
         )
     except email_validator.EmailNotValidError:
         return None
-    return found.ascii_email.lower() if found.ascii_email else None
+    address = (found.ascii_email or "").lower()
+    return None if not address or address.endswith(f"@{UNDONE}") else address
 
 
 def parse_domain(raw: str) -> str:

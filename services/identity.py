@@ -7,11 +7,12 @@ the mail to a mistyped address can do nothing with a code.
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy import Row, case, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids
+from core.addresses import UNDONE
 from core.reasons import Reason
 from database import change, change_one, insert_into, is_taken, one_statement, reading
 from extensions import db, settings
@@ -130,7 +131,10 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     undone = change_one(this.returning(EmailChange.old_email, EmailChange.number))
     if user is None or undone is None:
         raise errors.InvalidToken
-    change(changes.where(EmailChange.number > undone.number))
+    # A process of the release before leaves 0 during an upgrade; then the ids tell the order.
+    unknown = EmailChange.number * undone.number == 0
+    newer_id, newer = EmailChange.id > change_id, EmailChange.number > undone.number
+    change(changes.where(case((unknown, newer_id), else_=newer)))
     accounts.remove_password(user.id)
     outbox.withdraw(user.email)
     try:
@@ -139,7 +143,7 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     except IntegrityError as error:
         if not is_taken(error, User.email):
             raise
-        nobody = f"{user.id}@undone.invalid"
+        nobody = f"{user.id}@{UNDONE}"
         profiles.store(user.id, is_active=False, email=nobody, email_verified_at=None)
         return False
     outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)

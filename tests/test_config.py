@@ -231,11 +231,13 @@ def test_links_follow_port_and_host_where_nobody_set_them():
     assert load({"PORT": "8000"}).public_url == "http://127.0.0.1:8000"
     assert load({"HOST": "0.0.0.0"}).public_url == "http://127.0.0.1:5000"
     assert load({"HOST": "::1", "PORT": "8000"}).public_url == "http://[::1]:8000"
+    assert load({"HOST": "0:0::0"}).public_url == "http://127.0.0.1:5000"
     assert load({**PRODUCTION, "PORT": "8000"}).public_url == PRODUCTION["PUBLIC_URL"]
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1:80", "[::1]:80", "a b", "http://a", "a/b", "me@a", "unix:/run/a"]
+    "host",
+    ["127.0.0.1:80", "[::1]:80", "a b", "http://a", "a/b", "me@a", "unix:/run/a", "0", "127.1"],
 )
 def test_gunicorn_listens_on_a_host_alone(host):
     assert "HOST must be an IP or a host name" in refusal(HOST=host)

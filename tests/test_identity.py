@@ -492,6 +492,16 @@ def test_undo_voids_later_changes_and_leaves_earlier_ones(app, client, auth, mov
     failure(undo(first), 400, "invalid_token")
 
 
+@pytest.mark.parametrize("old_one", [0, 1])
+def test_change_by_a_process_of_the_version_before_has_its_place(app, move, undo, old_one):
+    tokens = [move("b@example.org"), move("c@example.org")]
+    change_id = rows(app, EmailChange)[old_one].id
+    with app.app_context(), transaction() as session:
+        session.execute(update(EmailChange).where(EmailChange.id == change_id).values(number=0))
+    success(undo(tokens[0]))
+    failure(undo(tokens[1]), 400, "invalid_token")
+
+
 def test_order_of_changes_does_not_depend_on_clocks(app, auth, move, undo, clock):
     first = move("b@example.org")
     clock.move(seconds=-5)  # the next request reaches another machine

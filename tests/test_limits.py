@@ -21,10 +21,9 @@ from helpers import (
     success,
 )
 from sqlalchemy import delete, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, TimeoutError
 
 import errors
-import web.limits
 from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, transaction
 from models import Counter, User
@@ -602,23 +601,33 @@ def test_a_count_that_cannot_be_changed_changes_no_answer(
     assert [record.exc_info[0] for record in found] == [ZeroDivisionError] * 2
 
 
-def test_a_database_that_goes_away_meanwhile_is_not_asked_again(
-    make_user, log_in_with, monkeypatch
+@pytest.mark.parametrize(
+    ("fault", "lost"),
+    [
+        (OperationalError(None, None, sqlite3.OperationalError("gone")), True),
+        (OperationalError("UPDATE", None, sqlite3.OperationalError("locked")), False),
+        (WriteQueueFull(), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_right_passwords_are_taken_back_where_the_database_is_busy_but_not_where_it_is_lost(
+    limited, make_user, log_in_with, monkeypatch, fault, lost
 ):
+    """A lost one is not asked again, or the answer would take twice as long."""
     make_user()
-    changed = []
-    original = web.limits.change
-    monkeypatch.setattr(
-        "web.limits.change", lambda statement: changed.append(statement) or original(statement)
-    )
-    gone = OperationalError("UPDATE", None, sqlite3.OperationalError("gone"))
-    for fault in (gone, WriteQueueFull):
-        with monkeypatch.context() as away:
-            away.setattr("blueprints.auth.transaction", fails_with(fault))
-            failure(log_in_with(PASSWORD), 503, "unavailable")
-    assert changed == []
-    success(log_in_with(PASSWORD))
-    assert len(changed) == 2
+    with monkeypatch.context() as away:
+        away.setattr("blueprints.auth.transaction", fails_with(fault))
+        failure(log_in_with(PASSWORD), 503, "unavailable")
+    guesses = {row.hits for row in counters(limited) if "/wrong passwords" in row.key}
+    assert guesses == ({1} if lost else {0})
+
+
+def test_the_last_limit_that_is_reached_says_when_to_come_again(make_app, make_user):
+    make_user()
+    client = make_app(ratelimit_enabled=True, logins_per_minute=10).test_client()
+    for _ in range(10):
+        failure(login(client, "student@example.org", "wrong"), 401, "invalid_credentials")
+    assert refused(login(client, "student@example.org"), 15 * 60)
 
 
 @pytest.mark.parametrize("by_command", [True, False])

@@ -148,7 +148,16 @@ def test_an_upload_is_refused_in_words(client, auth):
     "name",
     [
         *("\u200b", "\u2060\ufeff", "\u3164", "\u115f\u1160", "\u2800\uffa0", "\U000e0041"),
-        *("\uffff", "\ue000", "nimda\u202e", "\u200fa", "\u2066a\u2069"),
+        *(
+            "\uffff",
+            "\ue000",
+            "nimda\u202e",
+            "\u200fa",
+            "\u2066a\u2069",
+            "\ufe0f",
+            "\u0301",
+            "a\u206e",
+        ),
     ],
 )
 def test_a_name_can_be_seen_and_reads_as_it_stands(name):

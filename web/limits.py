@@ -18,11 +18,20 @@ from typing import Any
 
 from flask import request
 from sqlalchemy import ColumnElement, and_, bindparam, case, delete, select, update
+from sqlalchemy.exc import DBAPIError
 
 import errors
 from core import audit, clock
 from core.addresses import normalise_email
-from database import change, insert_into, is_unavailable, one_statement, reading, transaction
+from database import (
+    change,
+    ended_statement,
+    insert_into,
+    is_unavailable,
+    one_statement,
+    reading,
+    transaction,
+)
 from extensions import settings
 from models import Counter, User
 from web import bearer, caller
@@ -175,13 +184,15 @@ def _count(counters: dict[str, Limit]) -> dict[str, datetime]:
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
     with reading() as connection:
         found = connection.execute(_FOUND, {"keys": [*counters], "now": now}).all()
-    for key, hits, end in found:
-        if hits >= counters[key].allowed:
-            raise _Reached(counters[key], end)
+    full = [(end, key) for key, hits, end in found if hits >= counters[key].allowed]
+    if full:
+        end, key = max(full)
+        raise _Reached(counters[key], end)
     ends = {}
     with transaction() as session:
-        # In one order for all calls, or two of them could wait for each other (a deadlock).
-        for key in sorted(counters):
+        # In one order for all calls, or two of them could wait for each other (a deadlock). Those
+        # of an account come first: all calls from one school wait for the others, while locked.
+        for key in sorted(counters, reverse=True):
             insert = insert_into(Counter.__table__)
             new, over = insert.excluded, Counter.expires_at <= now
             upsert = insert.on_conflict_do_update(
@@ -200,15 +211,17 @@ def _count(counters: dict[str, Limit]) -> dict[str, datetime]:
 
 def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     user_id = request.environ.get("accounts.user_id")
-    if user_id is None and By.ACCOUNT in limit.by and (email := normalise_email(body["email"])):
+    if By.ACCOUNT in limit.by and "email" in body:
         with reading() as connection:
+            email = normalise_email(body["email"])
             user_id = connection.scalar(select(User.id).where(User.email == email))
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.things}")
 
 
 def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception | None) -> None:
     """Change the counts by the outcome of a call: what the view raised, or None."""
-    if not ends or (error and is_unavailable(error)):
+    is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
+    if not ends or (error and is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
     right = True if error is None else getattr(error, "right_password", None)
     answered = error is None or (isinstance(error, errors.ApiError) and error.status < 500)

@@ -71,11 +71,15 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         return conn.close(graceful=True)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
-        if req.version == (1, 1) and not any(name == "HOST" for name, _ in req.headers):
-            # RFC 9112, section 3.2, asks for a 400.
-            self.handle_error(None, conn.sock, conn.client, unread.InvalidHeader("HOST"))
-            return False
-        return super().handle_request(req, conn)
+        headers = dict(req.headers)
+        if req.version == (1, 1) and "HOST" not in headers:  # RFC 9112, section 3.2
+            refused: Exception = unread.InvalidHeader("HOST")
+        elif headers.get("TRANSFER-ENCODING", "chunked").lower() != "chunked":
+            refused = unread.UnsupportedTransferCoding("gunicorn does not decode it")
+        else:
+            return super().handle_request(req, conn)
+        self.handle_error(None, conn.sock, conn.client, refused)
+        return False
 
     def handle_error(self, req: object, client: socket.socket, addr: Any, exc: Exception) -> None:
         """Answer a request that cannot be read as HTTP, or an error outside the application."""
