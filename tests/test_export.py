@@ -60,6 +60,7 @@ WHERE = {
     "pending_emails.tries": "a counter that says nothing about the user",
     "email_changes.id": "what the link that undoes the change is made of",
     "email_changes.user_id": "the account's id",
+    "email_changes.number": "a counter that says nothing about the user",
     "email_changes.old_email": "emailChanges.0.oldEmail",
     "email_changes.changed_at": "emailChanges.0.changedAt",
     "avatars.user_id": "the account's id",
