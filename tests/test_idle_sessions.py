@@ -98,9 +98,10 @@ def test_session_that_a_changed_setting_forbids_ends_with_its_next_refresh(make_
 
 
 def test_token_of_version_1_0_keeps_the_end_of_its_session(client, auth, clock):
-    claims = jwt.decode(auth.refresh, options={"verify_signature": False})
-    del claims["auth_time"]
     clock.move(days=20)
+    newest = success(refresh(client, auth))["refreshToken"]
+    claims = jwt.decode(newest, options={"verify_signature": False})
+    del claims["auth_time"]
     token = jwt.encode(claims, SECRET, headers={"kid": key_id(SECRET)})
     assert days(client, success(refresh(client, token))["accessToken"]) == 30
 
