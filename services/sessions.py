@@ -22,7 +22,6 @@ from models import DeniedSession, User, UserRow, UserSession
 MAX_SESSIONS = 50
 # How long the denylist names an ended session: longer than ACCESS_TOKEN_MINUTES can be.
 DENIED_FOR = timedelta(days=2)
-DAY = 86400  # seconds
 
 # The only query of the guard: the active user, unless the session has ended.
 _BEARER = DriverSelect(
@@ -91,9 +90,9 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
 _ROTATE = (
     update(_SESSIONS)
     .where(_SESSIONS.c.id == bindparam("sid"), _SESSIONS.c.user_id == bindparam("sub"))
-    .where(_SESSIONS.c.refresh_token_id == bindparam("sent"))
+    .where(_SESSIONS.c.refresh_token_id == bindparam("jti"))
     .where(_SESSIONS.c.expires_at > bindparam("now"), _ACTIVE_USER.exists())
-    .values(refresh_token_id=bindparam("next"), previous_token_id=bindparam("sent"))
+    .values(refresh_token_id=bindparam("next"), previous_token_id=bindparam("jti"))
     .values(last_used_at=bindparam("now"), expires_at=bindparam("end"))
     .returning(*_TOKEN_FACTS)
 )
@@ -113,18 +112,12 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
     except TokenExpired:
         raise errors.TokenExpired from None
     # Tokens of version 1.0 have no `auth_time`; they expire SESSION_DAYS after the login.
-    login = claims.get("auth_time", claims["exp"] - settings.session_days * DAY)
+    login = claims.get("auth_time", claims["exp"] - settings.session_days * 86400)
     end = _end_of(datetime.fromtimestamp(login, UTC), now)
     if end <= now:  # SESSION_DAYS was lowered
         raise errors.TokenExpired
-    parameters = {
-        "sid": claims["sid"],
-        "sub": claims["sub"],
-        "sent": claims["jti"],
-        "next": ids.new_token_id(),
-        "now": now,
-        "end": end,
-    }
+    parameters = {"next": ids.new_token_id(), "now": now, "end": end}
+    parameters |= {name: claims[name] for name in ("sid", "sub", "jti")}
     with one_statement() as connection:
         session = connection.execute(_ROTATE, parameters).one_or_none()
     if session is None:
@@ -205,16 +198,15 @@ def _end(*which: ColumnElement[bool]) -> int:
 def _end_of(login: datetime, now: datetime) -> datetime:
     """Return when a session ends that is used now and not again."""
     idle_days = settings.session_idle_days or settings.session_days
-    # In whole seconds, as in tokens, so that the indexed column seldom changes.
-    end = login.replace(microsecond=0) + timedelta(days=settings.session_days)
-    return min(end, now + timedelta(days=idle_days))
+    return min(login + timedelta(days=settings.session_days), now + timedelta(days=idle_days))
 
 
 def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
-    # The refresh token is made of the row only: the same row gives the same token.
-    access_expires_at = min(
-        now + timedelta(minutes=settings.access_token_minutes), session.expires_at
-    )
+    # The refresh token is made of the row only: the same row gives the same token. It does not
+    # expire with the idle time, or the owner of a stolen one would return too late to end a thief's
+    # session; `rotate` compares the session's end.
+    life = timedelta(minutes=settings.access_token_minutes)
+    access_expires_at = min(now + life, session.expires_at)
     return TokenPair(
         access_token=tokens.encode(
             Purpose.ACCESS,

@@ -73,6 +73,17 @@ def test_idle_session_is_over_but_not_stolen(idle_app, idle_client, idle, user, 
     failure(refresh(idle_client, token), 401, "token_revoked")
 
 
+def test_owner_who_returns_after_the_idle_time_ends_the_session_of_a_thief(
+    idle_client, idle, clock
+):
+    stolen = success(refresh(idle_client, idle["refreshToken"]))["refreshToken"]
+    clock.move(days=6)
+    thiefs = success(refresh(idle_client, stolen))
+    clock.move(days=2)
+    failure(refresh(idle_client, idle["refreshToken"]), 401, "token_revoked")
+    failure(refresh(idle_client, thiefs["refreshToken"]), 401, "token_revoked")
+
+
 def test_lost_answer_at_the_end_of_the_idle_time_can_be_asked_for_again(idle_client, idle, clock):
     clock.move(days=7, seconds=-15)
     first = success(refresh(idle_client, idle["refreshToken"]))
