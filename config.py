@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from email.headerregistry import Address
 from pathlib import Path
 from typing import Any
@@ -104,7 +103,7 @@ class Settings:
         7,
         "Lifetime of an invitation, and of a link for an account without a password.",
     )
-    access_token_minutes: int = setting(types.whole(1, YEAR), 15, "Lifetime of an access token.")
+    access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
     session_days: int = setting(
         types.whole(1, DECADE), 30, "Lifetime of a session after its login."
     )
@@ -177,11 +176,6 @@ class Settings:
     def secret_keys(self) -> tuple[str, ...]:
         """All keys that are accepted, newest first."""
         return self.secret_key, *self.secret_key_fallbacks
-
-    @property
-    def session_idle(self) -> timedelta:
-        """How long a session lives without a refresh; with 0, as long as any session can."""
-        return timedelta(days=self.session_idle_days or DECADE)
 
     @property
     def sender(self) -> Address:

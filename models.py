@@ -12,6 +12,7 @@ from sqlalchemy import (
     CheckConstraint,
     DateTime,
     Dialect,
+    FetchedValue,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -151,9 +152,10 @@ class UserSession(Base):
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     # The time of the login or of the last rotation, the `iat` of the current refresh token.
     last_used_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    # Set by the login and each rotation: the session's end if it is not refreshed before.
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
-    # When its newest access token expires. After a logout it stays on the denylist until then.
-    access_expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    # Not used any more: the processes of version 1.0 need it during an upgrade.
+    access_expires_at: Mapped[datetime] = mapped_column(UTCDateTime, server_default=FetchedValue())
     refresh_token_id: Mapped[str] = mapped_column(String(36))
     previous_token_id: Mapped[str | None] = mapped_column(String(36))
     user_agent: Mapped[str] = mapped_column(String(USER_AGENT_LENGTH))
@@ -161,7 +163,7 @@ class UserSession(Base):
 
 
 class DeniedSession(Base):
-    """The token denylist: ended sessions whose access tokens have not expired yet."""
+    """The token denylist: ended sessions, for longer than their access tokens live."""
 
     __tablename__ = "denylist"
 

@@ -114,7 +114,7 @@ class Data:
         def session(kind: int, moment: datetime) -> dict[str, Any]:
             ids = {"id": _row_id(kind, n), "user_id": _row_id(USER, n % self.users)}
             ids["refresh_token_id"] = _row_id(kind, n)
-            times = {"created_at": moment, "last_used_at": moment, "access_expires_at": moment}
+            times = {"created_at": moment, "last_used_at": moment}
             times["expires_at"] = moment + timedelta(days=30)
             return {**ids, **times, "user_agent": "a browser", "ip_address": "127.0.0.1"}
 

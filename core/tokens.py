@@ -116,7 +116,7 @@ class TokenCodec:
         issued_at: datetime,
         expires_at: datetime,
         token_id: str | None = None,
-        **extra: str,
+        **extra: str | int,
     ) -> str:
         """Return a signed token; the same arguments and `token_id` give the same token."""
         claims = {

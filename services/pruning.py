@@ -7,11 +7,10 @@ busy for long nor need a million row locks on Postgres.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
-from extensions import settings
 from models import Counter, DeniedSession, EmailChange, OutboxMail, PendingEmail, UserSession
 from services import links, outbox
 
@@ -33,21 +32,10 @@ _EXPIRED: tuple[
 
 def prune(now: datetime, stopping: Callable[[], bool] = lambda: False) -> dict[str, int]:
     """Delete expired rows until none is left or `stopping()`; return how many, by table."""
-    removed = {
+    return {
         name: _prune_table(key, moment <= now - kept, stopping)
         for name, key, moment, kept in _EXPIRED
     }
-    if settings.session_idle_days:
-        # An index on last_used_at would slow down each refresh, so this reads all sessions, but in
-        # parts, by the day of their expiry, because one statement could exceed STATEMENT_WAIT.
-        idle = UserSession.last_used_at <= now - settings.session_idle
-        # While an access token from before the setting is valid, its session can still be ended.
-        unused = UserSession.access_expires_at <= now
-        for day in range(settings.session_days):
-            first, last = now + timedelta(days=day), now + timedelta(days=day + 1)
-            which = and_(UserSession.expires_at.between(first, last), idle, unused)
-            removed["sessions"] += _prune_table(UserSession.id, which, stopping)
-    return removed
 
 
 def _prune_table(

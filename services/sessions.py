@@ -1,25 +1,27 @@
 """Sessions: opened by a login, rotated by each refresh, ended by deleting their row.
 
-Access tokens are checked against the denylist, so ending a session also puts its id there until
-its last access token has expired. For rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0
+Access tokens are checked against the denylist, so ending a session also puts its id there for
+longer than any access token lives. For rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0
 Security BCP), section 4.14.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, case, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, select, update
 
 import errors
-from core import audit, ids
+from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import DriverSelect, change, one_statement, reading, transaction
+from database import DriverSelect, one_statement, reading, transaction
 from extensions import db, settings, tokens
-from models import DeniedSession, User, UserRow, UserSession, UTCDateTime
+from models import DeniedSession, User, UserRow, UserSession
 
 MAX_SESSIONS = 50
+# How long the denylist names an ended session: longer than ACCESS_TOKEN_MINUTES can be.
+DENIED_FOR = timedelta(days=2)
 
 # The only query of the guard: the active user, unless the session has ended.
 _BEARER = DriverSelect(
@@ -31,36 +33,14 @@ _BEARER = DriverSelect(
 )
 
 _SESSIONS = UserSession.__table__
-_THIS = (_SESSIONS.c.id == bindparam("of_session"), _SESSIONS.c.user_id == bindparam("of_user"))
 _USERS = User.__table__
 _ACTIVE_USER = select(_USERS.c.role).where(_USERS.c.id == _SESSIONS.c.user_id, _USERS.c.is_active)
-# An older access token may expire later, if ACCESS_TOKEN_MINUTES was lowered since.
-_LATER = case(
-    (_SESSIONS.c.access_expires_at > bindparam("latest"), _SESSIONS.c.access_expires_at),
-    else_=bindparam("latest", type_=UTCDateTime),
+# What a pair of tokens is made of, and what tells a repeated refresh from a stolen token.
+_TOKEN_FACTS = (
+    *_SESSIONS.c["id", "user_id", "created_at", "last_used_at", "expires_at"],
+    *_SESSIONS.c["refresh_token_id", "previous_token_id"],
+    _ACTIVE_USER.scalar_subquery().label("role"),
 )
-# Of parallel calls with one token, this conditional UPDATE lets one rotate it.
-_ROTATE = (
-    update(_SESSIONS)
-    .where(*_THIS, _SESSIONS.c.refresh_token_id == bindparam("sent"), _ACTIVE_USER.exists())
-    .where(_SESSIONS.c.last_used_at > bindparam("idle_since"))
-    .values(
-        refresh_token_id=bindparam("next"),
-        previous_token_id=bindparam("sent"),
-        last_used_at=bindparam("now"),
-        access_expires_at=_LATER,
-    )
-    .returning(*_SESSIONS.c, _ACTIVE_USER.scalar_subquery().label("role"))
-)
-_LOCK = (
-    select(_SESSIONS, _USERS.c.role)
-    .join(_USERS)
-    .where(*_THIS, _USERS.c.is_active)
-    .with_for_update(of=_SESSIONS)
-)
-# Run this once in a transaction: on Postgres, a second UPDATE of the row also locks the user's row.
-# Deleting an account locks the two in the opposite order, so both could wait forever (a deadlock).
-_EXTEND = update(_SESSIONS).where(*_THIS).values(access_expires_at=_LATER)
 
 
 @dataclass(frozen=True)
@@ -87,12 +67,11 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
         user_id=user.id,
         created_at=now,
         last_used_at=now,
-        expires_at=now + timedelta(days=settings.session_days),
+        expires_at=_end_of(now, now),
         refresh_token_id=ids.new_token_id(),
         user_agent=user_agent,
         ip_address=ip_address,
     )
-    session.access_expires_at = _access_expiry(now, _end_of(session))
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
     others = (UserSession.user_id == user.id, UserSession.id != session.id)
@@ -104,6 +83,19 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
     )
     _end(*others, UserSession.id.not_in(newest))
     return _pair(session, user.role, now=now)
+
+
+# Of parallel calls with one token, this conditional UPDATE lets one rotate it. Made once: building
+# it for each call would take as long as the rest of `rotate`.
+_ROTATE = (
+    update(_SESSIONS)
+    .where(_SESSIONS.c.id == bindparam("sid"), _SESSIONS.c.user_id == bindparam("sub"))
+    .where(_SESSIONS.c.refresh_token_id == bindparam("jti"))
+    .where(_SESSIONS.c.expires_at > bindparam("now"), _ACTIVE_USER.exists())
+    .values(refresh_token_id=bindparam("next"), previous_token_id=bindparam("jti"))
+    .values(last_used_at=bindparam("now"), expires_at=bindparam("end"))
+    .returning(*_TOKEN_FACTS)
+)
 
 
 def rotate(token: str, *, now: datetime) -> TokenPair:
@@ -119,46 +111,44 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
         raise errors.TokenInvalid from None
     except TokenExpired:
         raise errors.TokenExpired from None
-    parameters = {
-        "of_session": claims["sid"],
-        "of_user": claims["sub"],
-        "sent": claims["jti"],
-        "next": ids.new_token_id(),
-        "now": now,
-        "idle_since": now - settings.session_idle,
-        "latest": _access_expiry(now, now + settings.session_idle),
-    }
+    # Tokens of version 1.0 have no `auth_time`; they expire SESSION_DAYS after the login.
+    login = claims.get("auth_time", claims["exp"] - settings.session_days * 86400)
+    end = _end_of(datetime.fromtimestamp(login, UTC), now)
+    if end <= now:  # SESSION_DAYS was lowered
+        raise errors.TokenExpired
+    parameters = {"next": ids.new_token_id(), "now": now, "end": end}
+    parameters |= {name: claims[name] for name in ("sid", "sub", "jti")}
     with one_statement() as connection:
         session = connection.execute(_ROTATE, parameters).one_or_none()
-    if session is not None:
-        return _pair(session, session.role, now=now)
-    with transaction():
-        pair = _handle_reuse(claims, now=now)
-    if pair is None:
-        audit.log("refresh_token_reused", claims["sub"])
-        raise errors.TokenRevoked
-    return pair
+    if session is None:
+        session = _handle_reuse(claims, now=now)
+    return _pair(session, session.role, now=now)
 
 
-def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> TokenPair | None:
-    """Handle a refresh token that is not the current one; None if that ended the session.
+def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
+    """Return the session if its token that was spent last is sent again soon, else end it.
 
-    The previous token gets the same successor again for a short time, because browser tabs refresh
-    in parallel and phones lose responses. Raises TokenRevoked if the session had already ended, and
-    TokenExpired if it was idle for too long, so that a user who returns late is no case of reuse.
+    Browser tabs refresh in parallel and phones lose responses, so the previous token gets the same
+    successor again for a short time. Raises TokenRevoked if the session has ended, and TokenExpired
+    if it was idle for too long, so that a user who returns late is no case of reuse.
     """
-    this = {"of_session": claims["sid"], "of_user": claims["sub"]}
-    session = db.session.execute(_LOCK, this).one_or_none()
+    this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
+    with reading() as connection:
+        query = select(*_TOKEN_FACTS).where(*this, _ACTIVE_USER.exists())
+        session = connection.execute(query).one_or_none()
     if session is None:
         raise errors.TokenRevoked
-    if _end_of(session) <= now:
+    if session.expires_at <= now:
         raise errors.TokenExpired
     grace = timedelta(seconds=settings.refresh_grace_seconds)
     if session.previous_token_id == claims["jti"] and now - session.last_used_at <= grace:
-        change(_EXTEND, **this, latest=_access_expiry(now, _end_of(session)))
-        return _pair(session, session.role, now=now)
-    _end(UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    return None
+        return session
+    # A spent token stays spent, so what was read still holds.
+    with transaction():
+        ended = _end(*this)
+    if ended:
+        audit.log("refresh_token_reused", claims["sub"])
+    raise errors.TokenRevoked
 
 
 def is_open(session_id: str, user_id: str) -> bool:
@@ -186,7 +176,6 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
     query = (
         select(UserSession.__table__)
         .where(UserSession.user_id == user_id, UserSession.expires_at > now)
-        .where(UserSession.last_used_at > now - settings.session_idle)
         .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
     )
     with reading() as connection:
@@ -196,30 +185,28 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
 
 def _end(*which: ColumnElement[bool]) -> int:
     """Delete sessions and put them on the denylist; return how many."""
-    ended = db.session.execute(
-        delete(UserSession)
-        .where(*which)
-        .returning(UserSession.id, UserSession.access_expires_at)
-        .execution_options(synchronize_session=False)
-    ).all()
+    statement = delete(UserSession).where(*which).returning(UserSession.id)
+    statement = statement.execution_options(synchronize_session=False)
+    ended = db.session.scalars(statement).all()
     if ended:
-        denied = [{"session_id": id_, "expires_at": expires_at} for id_, expires_at in ended]
+        until = clock.utcnow() + DENIED_FOR
+        denied = [{"session_id": id_, "expires_at": until} for id_ in ended]
         db.session.execute(insert(DeniedSession), denied)
     return len(ended)
 
 
-def _end_of(session: UserSession | Row[Any]) -> datetime:
-    """Return when a session ends unless it is refreshed before."""
-    return min(session.expires_at, session.last_used_at + settings.session_idle)
-
-
-def _access_expiry(now: datetime, session_end: datetime) -> datetime:
-    return min(now + timedelta(minutes=settings.access_token_minutes), session_end)
+def _end_of(login: datetime, now: datetime) -> datetime:
+    """Return when a session ends that is used now and not again."""
+    idle_days = settings.session_idle_days or settings.session_days
+    return min(login + timedelta(days=settings.session_days), now + timedelta(days=idle_days))
 
 
 def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
-    # The refresh token is made of the row only: the same row gives the same token.
-    access_expires_at = _access_expiry(now, _end_of(session))
+    # The refresh token is made of the row only: the same row gives the same token. It does not
+    # expire with the idle time, or the owner of a stolen one would return too late to end a thief's
+    # session; `rotate` compares the session's end.
+    life = timedelta(minutes=settings.access_token_minutes)
+    access_expires_at = min(now + life, session.expires_at)
     return TokenPair(
         access_token=tokens.encode(
             Purpose.ACCESS,
@@ -233,9 +220,10 @@ def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> Token
             Purpose.REFRESH,
             session.user_id,
             issued_at=session.last_used_at,
-            expires_at=session.expires_at,
+            expires_at=session.created_at + timedelta(days=settings.session_days),
             token_id=session.refresh_token_id,
             sid=session.id,
+            auth_time=int(session.created_at.timestamp()),
         ),
         expires_in=int(access_expires_at.timestamp()) - int(now.timestamp()),
     )

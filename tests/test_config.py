@@ -338,6 +338,10 @@ def test_the_cost_of_a_hash_is_4_to_16():
     assert "from 4 to 16" in refusal(BCRYPT_ROUNDS="3")
 
 
+def test_an_access_token_lives_for_a_day_at_most():
+    assert "from 1 to 1440" in refusal(ACCESS_TOKEN_MINUTES="1441")
+
+
 def test_a_spent_refresh_token_works_for_five_minutes_at_most():
     assert "from 1 to 300" in refusal(REFRESH_GRACE_SECONDS="301")
 

@@ -23,7 +23,16 @@ from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, User
+from models import (
+    Achievement,
+    Avatar,
+    Certificate,
+    Course,
+    EmailChange,
+    Lesson,
+    User,
+    UserSession,
+)
 
 USER = {
     "username": "Student",
@@ -134,6 +143,25 @@ def test_upgrade_numbers_the_changes_of_addresses_by_their_ids(app, engine):
             ("c", 1),
             ("d", 3),
         }
+
+
+def test_processes_of_version_1_0_deny_sessions_for_long_enough_during_an_upgrade(app, engine):
+    database.upgrade(app)
+    now = clock.utcnow()
+    session = {"user_id": "ada", "created_at": now, "last_used_at": now, "expires_at": now}
+    session |= {"refresh_token_id": "x", "user_agent": "", "ip_address": ""}
+    with app.app_context():
+        command.downgrade(database.enable_migrations(app).get_config(), "0005")
+    with engine.begin() as connection:
+        connection.execute(insert(User), USER | {"id": "ada"})
+        before = session | {"id": "before", "access_expires_at": now}
+        connection.execute(insert(UserSession), before)
+    database.upgrade(app)
+    with engine.begin() as connection:
+        connection.execute(insert(UserSession), session | {"id": "after"})
+        denied_until = connection.scalars(select(UserSession.access_expires_at)).all()
+    assert len(denied_until) == 2
+    assert min(denied_until).year == 9999
 
 
 def test_there_is_one_newest_revision_and_the_code_names_it(app):

@@ -255,7 +255,6 @@ def fill(app, user, now, spent, alive):
                 created_at=now - 30 * day,
                 last_used_at=now - 30 * day,
                 expires_at=now + offset,
-                access_expires_at=now,
                 refresh_token_id=str(n),
                 user_agent="",
                 ip_address="",
