@@ -21,6 +21,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -96,7 +97,16 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    return {**options, "connect_args": connect_args}
+    return {
+        **options,
+        "connect_args": connect_args,
+        # Parameters by position, as on SQLite.
+        "paramstyle": "format",
+        # SQLAlchemy ends its transactions before that, and the guard's query opens none.
+        "pool_reset_on_return": None,
+        # The connection that was used last has its query in the caches of its server process.
+        "pool_use_lifo": True,
+    }
 
 
 def init_app(app: Flask) -> None:
@@ -142,11 +152,18 @@ def _connector(driver: Any) -> Callable[..., object]:
     """
 
     class TimedConnection(driver.Connection):  # type: ignore[misc]
-        def wait(self, *arguments: object, **options: object) -> object:
+        @cached_property
+        def execute(self) -> Callable[..., Any]:
+            # One cursor for all statements. A new one would look up how to read each column again.
+            return self.cursor().execute  # type: ignore[no-any-return]
+
+        def wait(
+            self, generator: object, interval: float = 0.1, timeout: float | None = None
+        ) -> object:
             if not has_request_context():  # migrations and commands may take longer
-                return super().wait(*arguments, **options)
+                return super().wait(generator, interval, timeout)
             try:
-                return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
+                return super().wait(generator, interval, timeout or SILENCE_WAIT)
             except driver.OperationalError:
                 self.close()  # or a late response would be read as that of the next statement
                 raise
@@ -181,12 +198,12 @@ def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
     `pool_pre_ping` would cost a round trip. The socket of a new connection may be readable because
     of the rest of its TLS handshake.
     """
-    if record.info.get("used"):
-        poll = select.poll()
+    poll = record.info.get("poll")
+    if poll is None:
+        poll = record.info["poll"] = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        if poll.poll(0):
-            raise InvalidatePoolError
-    record.info["used"] = True
+    elif poll.poll(0):
+        raise InvalidatePoolError
 
 
 def reading() -> AbstractContextManager[Connection]:
@@ -204,27 +221,26 @@ class DriverSelect:
         self.statement = statement
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
-    def one_or_none(self, **parameters: str) -> Any | None:
-        """Return the row with its columns as attributes, or None. Raises SQLAlchemy's errors, or
-        the driver's when it cannot connect.
+    def one_or_none(self, *parameters: str) -> Any | None:
+        """Return the row with its columns as attributes, or None. The parameters are in the order
+        of the statement. Raises SQLAlchemy's errors, or the driver's when it cannot connect.
         """
         engine = db.engine
         dialect = engine.dialect
         sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
-        pooled = engine.raw_connection()
-        driver: Any = pooled.driver_connection
+        pooled = engine.pool.connect()
+        driver: Any = pooled.dbapi_connection
         try:
             found = driver.execute(sql, parameters).fetchone()
         except dialect.loaded_dbapi.Error:
             # SQLAlchemy gets the same error, and knows whether the pool's connections are dead.
             with Connection(engine, pooled) as connection:
-                return connection.execute(self.statement, parameters).one_or_none()
-        pooled.close()
+                found = connection.exec_driver_sql(sql, parameters).one_or_none()
+        else:
+            pooled.close()
         return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
-        # Both drivers take parameters by name, but SQLAlchemy uses that for Postgres only.
-        named = sqlite.dialect(paramstyle="named") if dialect.name == "sqlite" else dialect
         columns = self.statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         conversions = [
@@ -237,9 +253,9 @@ class DriverSelect:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
-            return row._make(values)
+            return tuple.__new__(row, values)
 
-        self._compiled[dialect.name] = str(self.statement.compile(dialect=named)), row_of
+        self._compiled[dialect.name] = str(self.statement.compile(dialect=dialect)), row_of
         return self._compiled[dialect.name]
 
 

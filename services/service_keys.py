@@ -43,7 +43,7 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
 
 def load(key: str) -> Row[Any] | None:
     """Return the row of a service key, expired or not, or None; store that it is used."""
-    row = _KEY.one_or_none(digest=scopes.digest(key))
+    row = _KEY.one_or_none(scopes.digest(key))
     now = clock.utcnow()
     if row and (row.last_used_at is None or row.last_used_at <= now - USE_INTERVAL):
         # Of concurrent calls only one changes the row.

@@ -489,9 +489,9 @@ def test_mistake_in_the_guards_sql_is_an_error_too(app, client, auth):
 def test_guards_row_is_the_one_that_sqlalchemy_reads(app, auth):
     query = select(User.__table__).where(User.id == bindparam("user_id"))
     with app.app_context():
-        fast = database.DriverSelect(query).one_or_none(user_id=auth.user.id)
+        fast = database.DriverSelect(query).one_or_none(auth.user.id)
         with reading() as connection:
             slow = connection.execute(query, {"user_id": auth.user.id}).one()
         assert fast._asdict() == slow._asdict()
         assert [*map(type, fast)] == [*map(type, slow)]
-        assert database.DriverSelect(query).one_or_none(user_id="nobody") is None
+        assert database.DriverSelect(query).one_or_none("nobody") is None
