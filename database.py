@@ -97,16 +97,14 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    return {
-        **options,
-        "connect_args": connect_args,
-        # Parameters by position, as on SQLite.
-        "paramstyle": "format",
-        # SQLAlchemy ends its transactions before that, and the guard's query opens none.
-        "pool_reset_on_return": None,
-        # The connection that was used last has its query in the caches of its server process.
+    postgres = {
+        # The server process that ran the last query has it in its caches.
         "pool_use_lifo": True,
+        # For the guard's query, which opens no transaction. SQLAlchemy ends its own before that.
+        "pool_reset_on_return": None,
+        "paramstyle": "format",  # by position, as on SQLite; see DriverSelect
     }
+    return {**options, **postgres, "connect_args": connect_args}
 
 
 def init_app(app: Flask) -> None:
@@ -154,7 +152,7 @@ def _connector(driver: Any) -> Callable[..., object]:
     class TimedConnection(driver.Connection):  # type: ignore[misc]
         @cached_property
         def execute(self) -> Callable[..., Any]:
-            # One cursor for all statements. A new one would look up how to read each column again.
+            # One cursor for all queries: a new one would look up again how to read each column.
             return self.cursor().execute  # type: ignore[no-any-return]
 
         def wait(
@@ -253,7 +251,7 @@ class DriverSelect:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
-            return tuple.__new__(row, values)
+            return row._make(values)
 
         self._compiled[dialect.name] = str(self.statement.compile(dialect=dialect)), row_of
         return self._compiled[dialect.name]
