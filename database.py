@@ -21,7 +21,6 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,14 +96,10 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    postgres = {
-        # The server process that ran the last query has it in its caches.
-        "pool_use_lifo": True,
-        # For the guard's query, which opens no transaction. SQLAlchemy ends its own before that.
-        "pool_reset_on_return": None,
-        "paramstyle": "format",  # by position, as on SQLite; see DriverSelect
-    }
-    return {**options, **postgres, "connect_args": connect_args}
+    # The server process of the connection that was used last has the query in its caches. No
+    # connection comes back in a transaction: SQLAlchemy ends its own, DriverSelect opens none.
+    pool = {"pool_use_lifo": True, "pool_reset_on_return": None, "paramstyle": "format"}
+    return {**options, **pool, "connect_args": connect_args}
 
 
 def init_app(app: Flask) -> None:
@@ -150,14 +145,7 @@ def _connector(driver: Any) -> Callable[..., object]:
     """
 
     class TimedConnection(driver.Connection):  # type: ignore[misc]
-        @cached_property
-        def execute(self) -> Callable[..., Any]:
-            # One cursor for all queries: a new one would look up again how to read each column.
-            return self.cursor().execute  # type: ignore[no-any-return]
-
-        def wait(
-            self, generator: object, interval: float = 0.1, timeout: float | None = None
-        ) -> object:
+        def wait(self, generator: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             if not has_request_context():  # migrations and commands may take longer
                 return super().wait(generator, interval, timeout)
             try:
@@ -168,6 +156,8 @@ def _connector(driver: Any) -> Callable[..., object]:
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
         connection = TimedConnection.connect(*arguments, autocommit=True, **options)
+        # One cursor for all queries: a new one would look up again how to read each column.
+        connection.execute = connection.cursor().execute
         try:
             process, lock_timeout, *_ = connection.execute(_ON_CONNECT).fetchone()
         except driver.Error:
@@ -251,7 +241,7 @@ class DriverSelect:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
-            return row._make(values)
+            return tuple.__new__(row, values)
 
         self._compiled[dialect.name] = str(self.statement.compile(dialect=dialect)), row_of
         return self._compiled[dialect.name]
