@@ -96,7 +96,10 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    return {**options, "connect_args": connect_args}
+    # The server process of the connection that was used last has the query in its caches. No
+    # connection comes back in a transaction: SQLAlchemy ends its own, DriverSelect opens none.
+    pool = {"pool_use_lifo": True, "pool_reset_on_return": None, "paramstyle": "format"}
+    return {**options, **pool, "connect_args": connect_args}
 
 
 def init_app(app: Flask) -> None:
@@ -146,11 +149,11 @@ def _connector(driver: Any) -> Callable[..., object]:
     """
 
     class TimedConnection(driver.Connection):  # type: ignore[misc]
-        def wait(self, *arguments: object, **options: object) -> object:
+        def wait(self, generator: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             if not has_request_context():  # migrations and commands may take longer
-                return super().wait(*arguments, **options)
+                return super().wait(generator, interval, timeout)
             try:
-                return super().wait(*arguments, **{"timeout": SILENCE_WAIT, **options})
+                return super().wait(generator, interval, timeout or SILENCE_WAIT)
             except driver.OperationalError as error:
                 if error.sqlstate is None:  # no response yet
                     self.close()  # or a late one would be read as that of the next statement
@@ -158,6 +161,8 @@ def _connector(driver: Any) -> Callable[..., object]:
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> object:
         connection = TimedConnection.connect(*arguments, autocommit=True, **options)
+        # One cursor for all queries: a new one would look up again how to read each column.
+        connection.execute = connection.cursor().execute
         try:
             process, lock_timeout, *_ = connection.execute(_ON_CONNECT).fetchone()
         except driver.Error:
@@ -186,12 +191,12 @@ def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
     `pool_pre_ping` would cost a round trip. The socket of a new connection may be readable because
     of the rest of its TLS handshake.
     """
-    if record.info.get("used"):
-        poll = select.poll()
+    poll = record.info.get("poll")
+    if poll is None:
+        poll = record.info["poll"] = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        if poll.poll(0):
-            raise InvalidatePoolError
-    record.info["used"] = True
+    elif poll.poll(0):
+        raise InvalidatePoolError
 
 
 def reading() -> AbstractContextManager[Connection]:
@@ -209,27 +214,26 @@ class DriverSelect:
         self.statement = statement
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
-    def one_or_none(self, **parameters: str) -> Any | None:
-        """Return the row with its columns as attributes, or None. Raises SQLAlchemy's errors, or
-        the driver's when it cannot connect.
+    def one_or_none(self, *parameters: str) -> Any | None:
+        """Return the row with its columns as attributes, or None. The parameters are in the order
+        of the statement. Raises SQLAlchemy's errors, or the driver's when it cannot connect.
         """
         engine = db.engine
         dialect = engine.dialect
         sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
-        pooled = engine.raw_connection()
-        driver: Any = pooled.driver_connection
+        pooled = engine.pool.connect()
+        driver: Any = pooled.dbapi_connection
         try:
             found = driver.execute(sql, parameters).fetchone()
         except dialect.loaded_dbapi.Error:
             # SQLAlchemy gets the same error, and knows whether the pool's connections are dead.
             with Connection(engine, pooled) as connection:
-                return connection.execute(self.statement, parameters).one_or_none()
-        pooled.close()
+                found = connection.exec_driver_sql(sql, parameters).one_or_none()
+        else:
+            pooled.close()
         return row_of(found) if found else None
 
     def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
-        # Both drivers take parameters by name, but SQLAlchemy uses that for Postgres only.
-        named = sqlite.dialect(paramstyle="named") if dialect.name == "sqlite" else dialect
         columns = self.statement.selected_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         conversions = [
@@ -242,9 +246,9 @@ class DriverSelect:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
-            return row._make(values)
+            return tuple.__new__(row, values)
 
-        self._compiled[dialect.name] = str(self.statement.compile(dialect=named)), row_of
+        self._compiled[dialect.name] = str(self.statement.compile(dialect=dialect)), row_of
         return self._compiled[dialect.name]
 
 

@@ -49,7 +49,7 @@ def load(key: str) -> Row[Any] | None:
 
     Commits the use by itself, because most requests with a key open no transaction.
     """
-    row = _KEY.one_or_none(digest=scopes.digest(key))
+    row = _KEY.one_or_none(scopes.digest(key))
     now = clock.utcnow()
     if row and (row.last_used_at is None or row.last_used_at <= now - USE_INTERVAL):
         # Of concurrent calls only one changes the row.

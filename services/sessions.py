@@ -54,7 +54,7 @@ class TokenPair:
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None if there is none or the session ended."""
-    return _BEARER.one_or_none(user_id=user_id, session_id=session_id)
+    return _BEARER.one_or_none(user_id, session_id)
 
 
 def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:

@@ -227,9 +227,9 @@ def statements_of(app):
     # The guard's query passes SQLAlchemy's events by.
     one_or_none = DriverSelect.one_or_none
 
-    def note_select(query, **parameters):
+    def note_select(query, *parameters):
         sent.append(str(query.statement))
-        return one_or_none(query, **parameters)
+        return one_or_none(query, *parameters)
 
     event.listen(engine, "before_cursor_execute", note)
     with pytest.MonkeyPatch.context() as patched:

@@ -136,6 +136,18 @@ def test_guarded_request_costs_one_statement(make_app, auth, tmp_path):
     assert len(said) == 1, said
 
 
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_query_gets_the_connection_and_the_cursor_of_the_last_one(app):
+    engine = engine_of(app)
+    one, other = engine.raw_connection(), engine.raw_connection()
+    last, cursor = other.driver_connection, other.driver_connection.execute("SELECT 1")
+    one.close()
+    other.close()
+    with closing(engine.raw_connection()) as pooled:
+        assert pooled.driver_connection is last
+        assert last.execute("SELECT 2") is cursor
+
+
 def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, app):
     engine = engine_of(app)
     connections = [engine.connect() for _ in range(database.POOL_SIZE)]
@@ -572,9 +584,9 @@ def test_mistake_in_the_guards_sql_is_an_error_too(app, client, auth):
 def test_guards_row_is_the_one_that_sqlalchemy_reads(app, auth):
     query = select(User.__table__).where(User.id == bindparam("user_id"))
     with app.app_context():
-        fast = database.DriverSelect(query).one_or_none(user_id=auth.user.id)
+        fast = database.DriverSelect(query).one_or_none(auth.user.id)
         with reading() as connection:
             slow = connection.execute(query, {"user_id": auth.user.id}).one()
         assert fast._asdict() == slow._asdict()
         assert [*map(type, fast)] == [*map(type, slow)]
-        assert database.DriverSelect(query).one_or_none(user_id="nobody") is None
+        assert database.DriverSelect(query).one_or_none("nobody") is None
