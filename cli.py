@@ -19,9 +19,7 @@ from flask import Flask
 from flask.cli import AppGroup, with_appcontext
 from marshmallow import Schema, ValidationError
 
-import admin_schemas
 import errors
-import export_schemas
 import schemas
 from core import audit, clock, passwords
 from core.roles import Role
@@ -172,7 +170,7 @@ def set_email(account: str, address: str, replace_password: bool) -> None:
 @_plain_errors()
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login."""
-    query = _load(admin_schemas.AccountQuery(only=["search"]), search=search)
+    query = _load(schemas.AccountQuery(only=["search"]), search=search)
     for page in itertools.count(1):
         found, total = administration.list_accounts(
             **query, role=role, is_active=active, page=page, per_page=_PAGE
@@ -275,7 +273,7 @@ def export_user(account: str) -> None:
     user = administration.find(account)
     data = export.collect(user, session_id="", now=clock.utcnow())
     audit.log("data_exported", user.id)
-    click.echo(json.dumps(export_schemas.Export().dump(data), indent=2))
+    click.echo(json.dumps(schemas.Export().dump(data), indent=2))
 
 
 @users.command("fake")
@@ -321,7 +319,7 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     """Create a service key and print it, for the only time."""
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
-    name = _load(admin_schemas.ServiceKeyName(), name=name)["name"]
+    name = _load(schemas.ServiceKeyName(), name=name)["name"]
     expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
     with transaction():
         id_, key = service_keys.create(name, scopes, expires_at=expires_at)

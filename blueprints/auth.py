@@ -63,8 +63,10 @@ def _requests(mails: Limit) -> tuple[Limit, Limit]:
     status=201,
     message="Your account is ready. We have sent you an e-mail to confirm your e-mail address.",
     errors=(
-        *(errors.RegistrationClosed, errors.WeakPassword),
-        *(errors.UsernameTaken, errors.EmailTaken),
+        errors.RegistrationClosed,
+        errors.WeakPassword,
+        errors.UsernameTaken,
+        errors.EmailTaken,
     ),
     limits=REGISTRATIONS,
 )

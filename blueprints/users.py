@@ -5,7 +5,6 @@ from typing import BinaryIO
 from flask import Blueprint, Response, after_this_request
 
 import errors
-import export_schemas
 import schemas
 from core import audit, clock
 from core.images import PictureInvalid
@@ -174,7 +173,7 @@ def list_certificates() -> dict[str, object]:
     "GET",
     "/export",
     role=Role.STUDENT,
-    response=export_schemas.Export,
+    response=schemas.Export,
     limits=(Limit("exports", 10, "hour", "exports of a user's data", By.CALLER),),
 )
 def export_data() -> dict[str, object]:

@@ -27,7 +27,6 @@ LAYERS = [
     {"services", "web"},
     {"database", "models"},
     {"extensions"},
-    {"admin_schemas", "export_schemas"},
     {"config", "schemas", "errors"},
     {"fields", "setting_types"},
     {"core"},
