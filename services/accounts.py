@@ -18,7 +18,7 @@ from core.reasons import Reason
 from core.roles import Role
 from database import change, change_one, is_taken
 from extensions import db, hasher, settings
-from fields import INVALID_EMAIL
+from fields import Email
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
@@ -61,7 +61,7 @@ def check_domain(email: str, *, field: str) -> None:
     if email.endswith(".invalid"):
         # Nobody has such an address (RFC 6761). `identity.undo` gives one to an account, which a
         # thief must not take before.
-        raise errors.InvalidRequest(fields={field: [INVALID_EMAIL]})
+        raise errors.InvalidRequest(fields={field: [Email.invalid]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
