@@ -110,9 +110,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     body = _load(schemas.Register(), password=password, **sent)
-    password = body.pop("password")
-    names = [value for name, value in body.items() if name != "language"]
-    password_hash = accounts.hash_new_password(password, names, field="password")
+    password_hash = accounts.hash_new_password(body.pop("password"), body, field="password")
     with transaction():
         user = accounts.add(
             password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body

@@ -205,8 +205,8 @@ def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["current_password"], field="currentPassword")
-    personal = (user.username, user.email, user.first_name, user.last_name)
-    password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
+    person = user._asdict()
+    password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         accounts.change_password(user, password_hash, session_id=session_id)
     audit.log("password_changed", user.id)

@@ -1,7 +1,7 @@
 """Accounts: registration, password checks, login, password change and deletion."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -44,12 +44,13 @@ class Authenticated:
     fresh_hash: str | None
 
 
-def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> str:
+def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
     """Return the hash of a new password; takes the time of one hash.
 
-    `personal` are the user's names and e-mail address, which are easy to guess. Raises
-    WeakPassword with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
+    `person` has the user's names and e-mail address, which are easy to guess. Raises WeakPassword
+    with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
     """
+    personal = [person[name] for name in ("username", "email", "first_name", "last_name")]
     reason = guessable.why_guessable(password, personal, settings.password_min_length)
     if reason:
         raise errors.WeakPassword(fields={field: [reason]})
