@@ -28,7 +28,7 @@ LAYERS = [
     {"database", "models"},
     {"extensions"},
     {"config", "schemas", "errors"},
-    {"fields", "setting_types"},
+    {"fields"},
     {"core"},
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
