@@ -486,7 +486,7 @@ class ServiceKeys(ResponseBody):
 
 
 class ExportedAccount(Profile):
-    # marshmallow wants a name for each attribute that is loaded; `email_verified` has this one.
+    # `email_verified` has the same attribute, which marshmallow accepts on the way out only.
     email_verified_at = fields.Moment(allow_none=True, dump_only=True)
 
 
