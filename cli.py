@@ -20,9 +20,7 @@ from flask import Flask
 from flask.cli import AppGroup, with_appcontext
 from marshmallow import Schema, ValidationError
 
-import admin_schemas
 import errors
-import export_schemas
 import schemas
 from core import audit, clock, passwords
 from core.roles import Role
@@ -128,9 +126,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     body = _load(schemas.Register(), password=password, **sent)
-    password = body.pop("password")
-    names = [value for name, value in body.items() if name != "language"]
-    password_hash = accounts.hash_new_password(password, names, field="password")
+    password_hash = accounts.hash_new_password(body.pop("password"), body, field="password")
     with transaction():
         user = accounts.add(
             password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
@@ -183,7 +179,7 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
 @click.option("--active/--inactive", default=None, help="Only active or only inactive accounts.")
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login."""
-    query = _load(admin_schemas.AccountQuery(only=["search"]), search=search)
+    query = _load(schemas.AccountQuery(only=["search"]), search=search)
     for page in itertools.count(1):
         found, total = administration.list_accounts(
             **query, role=role, is_active=active, page=page, per_page=_PAGE
@@ -291,7 +287,7 @@ def export_user(user: UserRow) -> None:
     """Print everything that is stored about ACCOUNT as JSON."""
     data = export.collect(user, session_id="", now=clock.utcnow())
     audit.log("data_exported", user.id)
-    click.echo(json.dumps(export_schemas.Export().dump(data), indent=2))
+    click.echo(json.dumps(schemas.Export().dump(data), indent=2))
 
 
 @users.command("fake")
@@ -319,7 +315,7 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     """Create a service key and print it, for the only time."""
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
-    name = _load(admin_schemas.ServiceKeyName(), name=name)["name"]
+    name = _load(schemas.ServiceKeyName(), name=name)["name"]
     expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
     with transaction():
         id_, key = service_keys.create(name, scopes, expires_at=expires_at)

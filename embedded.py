@@ -16,8 +16,8 @@ from sqlalchemy import URL
 
 import database
 from config import ConfigError
+from config.types import MIN_SECRET_BYTES
 from extensions import db
-from setting_types import MIN_SECRET_BYTES
 
 DATABASE = "accounts.db"
 

@@ -18,8 +18,6 @@ from fields import example
 # either can be, so that an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
 TOKEN_LENGTH = 4096
-# For the OpenAPI document. A text with other characters is not one of our tokens.
-TOKEN = {"pattern": "^[A-Za-z0-9._-]*$"}
 
 
 def camel_case(name: str) -> str:
@@ -69,16 +67,13 @@ A_PASSWORD: dict[str, Any] = {
     "validate": fields.Length(max=LOGIN_LENGTH),
     "metadata": {"format": "password", **example("try something new")},
 }
-
-
-_USERNAME = "^([A-Za-z0-9][A-Za-z0-9_.-]*)?$"
 _USERNAME_HAS = "Use letters, digits, _, - and . only, and a letter or a digit first."
 USERNAME: dict[str, Any] = {
     "validate": [
         fields.Length(3, 32),
-        validate.Regexp(_USERNAME, error=Reason("invalid", _USERNAME_HAS)),
+        validate.Regexp("^([A-Za-z0-9][A-Za-z0-9_.-]*)?$", error=Reason("invalid", _USERNAME_HAS)),
     ],
-    "metadata": {"pattern": _USERNAME, **example("newcomer")},
+    "metadata": example("newcomer"),
 }
 
 
@@ -122,7 +117,7 @@ class RegistrationOptions(ResponseBody):
 
 
 class Refresh(Shape):
-    refresh_token = fields.Text(**A_TOKEN, metadata=TOKEN | example("REFRESH_TOKEN"))
+    refresh_token = fields.Text(**A_TOKEN, metadata=example("REFRESH_TOKEN"))
 
 
 class Address(Shape):
@@ -130,7 +125,7 @@ class Address(Shape):
 
 
 class MailToken(Shape):
-    token = fields.Text(**A_TOKEN, metadata=TOKEN | example("TOKEN_OF_THE_MAIL"))
+    token = fields.Text(**A_TOKEN, metadata=example("TOKEN_OF_THE_MAIL"))
 
 
 class CheckedLink(ResponseBody):
@@ -386,7 +381,7 @@ class CertificateDelivery(Shape):
 class CourseRecord(ResponseBody):
     id = ma.String()
     name = ma.String()
-    lessons = ma.Integer()
+    lessons = ma.Integer(metadata={"description": "How many the course has."})
 
 
 class LessonRecord(ResponseBody):
@@ -394,3 +389,129 @@ class LessonRecord(ResponseBody):
     course_id = ma.String()
     completed_at = fields.Moment()
     minutes = ma.Integer()
+
+
+# For admins.
+
+
+class AccountQuery(Shape):
+    search = fields.Text(
+        validate=fields.Length(max=254),
+        metadata={"description": "Part of a username, an address or a name, whatever its case."},
+    )
+    email = fields.Email()
+    username = fields.Text(**USERNAME)
+    role = ma.String(validate=fields.OneOf([*Role]))
+    is_active = fields.FlagInQuery()
+    page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
+    per_page = fields.NumberInQuery(load_default=20, validate=fields.Range(1, 100))
+
+
+ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
+
+
+class AccountChanges(Shape):
+    role = ma.String(validate=fields.OneOf([*Role]), metadata=example("instructor"))
+    is_active = fields.Flag(metadata=example(True))
+    email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
+
+
+class AccessLinkDelivery(Shape):
+    deliver = ma.String(
+        load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
+    )
+
+
+class AccessLinkRequest(AccessLinkDelivery):
+    replace_password = fields.Flag(load_default=False, metadata=example(False))
+
+
+class NewAccount(Person, AccessLinkDelivery):
+    role = ma.String(
+        load_default=Role.STUDENT.value,
+        validate=fields.OneOf([*Role]),
+        metadata=example("student"),
+    )
+    email_verified = fields.Flag(load_default=False, metadata=example(True))
+
+
+class AccessLink(ResponseBody):
+    sometimes = frozenset({"link", "expires_at"})
+
+    link = ma.String(metadata={"format": "uri", "description": "Shown once; only for `link`."})
+    expires_at = fields.Moment()
+
+
+class Account(Identity):
+    """What an admin sees of an account."""
+
+    first_name = ma.String()
+    last_name = ma.String()
+    is_active = ma.Boolean()
+    email_verified = fields.IsSet(attribute="email_verified_at")
+    has_password = fields.HasPassword(attribute="password_hash")
+    join_date = fields.Moment(attribute="created_at")
+    last_login = fields.Moment(attribute="last_login_at", allow_none=True)
+
+
+class NewAccountMade(AccessLink):
+    user = ma.Nested(Account)
+
+
+class Accounts(ResponseBody):
+    users = ma.List(ma.Nested(Account))
+    page = ma.Integer()
+    per_page = ma.Integer()
+    total = ma.Integer(metadata={"description": "Accounts on all pages."})
+
+
+class ServiceKeyName(Shape):
+    name = fields.FilledText(required=True, **NAME)
+
+
+class ServiceKey(ResponseBody):
+    id = ma.UUID()
+    name = ma.String()
+    scopes = ma.List(ma.String())
+    created_at = fields.Moment()
+    expires_at = fields.Moment(allow_none=True)
+    last_used_at = fields.Moment(allow_none=True)
+
+
+class ServiceKeys(ResponseBody):
+    keys = ma.List(ma.Nested(ServiceKey))
+
+
+# The copy of a user's own data.
+
+
+class ExportedAccount(Profile):
+    # `email_verified` has the same attribute, which marshmallow accepts on the way out only.
+    email_verified_at = fields.Moment(allow_none=True, dump_only=True)
+
+
+class Picture(ResponseBody):
+    media_type = ma.String()
+    data = ma.String(metadata={"format": "byte", "description": "Base64."})
+
+
+class ExportedCourse(CourseRecord):
+    completed_lessons = ma.List(ma.Nested(LessonRecord))
+
+
+class EmailChange(ResponseBody):
+    old_email = ma.String()
+    changed_at = fields.Moment()
+
+
+class Export(ResponseBody):
+    exported_at = fields.Moment()
+    account = ma.Nested(ExportedAccount)
+    settings = ma.Nested(Settings)
+    avatar = ma.Nested(Picture, allow_none=True)
+    sessions = ma.List(ma.Nested(OpenSession))
+    pending_email = ma.String(metadata={"description": "Empty where no change is pending."})
+    email_changes = ma.List(ma.Nested(EmailChange))
+    courses = ma.List(ma.Nested(ExportedCourse))
+    achievements = ma.List(ma.Nested(AchievementRecord))
+    certificates = ma.List(ma.Nested(CertificateRecord))

@@ -5,8 +5,8 @@ from typing import Any
 
 from flask import Blueprint
 
-import admin_schemas
 import errors
+import schemas
 from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
@@ -32,8 +32,8 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SU
     "",
     role=Role.ADMIN,
     scope=Scope.USERS_READ,
-    query=admin_schemas.AccountQuery,
-    response=admin_schemas.Accounts,
+    query=schemas.AccountQuery,
+    response=schemas.Accounts,
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first. Service keys do not see accounts of admins."""
@@ -47,8 +47,8 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     "",
     role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
-    body=admin_schemas.NewAccount,
-    response=admin_schemas.NewAccountMade,
+    body=schemas.NewAccount,
+    response=schemas.NewAccountMade,
     status=201,
     message="The account is ready.",
     errors=(errors.UsernameTaken, errors.EmailTaken),
@@ -79,8 +79,8 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     "POST",
     "/<uuid:user_id>/access-link",
     role=Role.ADMIN,
-    body=admin_schemas.AccessLinkRequest,
-    response=admin_schemas.AccessLink,
+    body=schemas.AccessLinkRequest,
+    response=schemas.AccessLink,
     message="The way in is ready.",
     errors=(errors.UserNotFound,),
     limits=(ACCESS_LINKS, INVITATIONS, RESET_MAILS),
@@ -122,8 +122,8 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     "/<uuid:user_id>",
     role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
-    body=admin_schemas.AccountChanges,
-    response=admin_schemas.Account,
+    body=schemas.AccountChanges,
+    response=schemas.Account,
     message="The account is changed.",
     errors=(errors.UserNotFound, errors.LastAdmin),
 )

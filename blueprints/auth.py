@@ -49,8 +49,10 @@ VERIFICATION_MAILS = mails_to_one("verification mails")
     status=201,
     message="Your account is ready. We have sent you an e-mail to confirm your e-mail address.",
     errors=(
-        *(errors.RegistrationClosed, errors.WeakPassword),
-        *(errors.UsernameTaken, errors.EmailTaken),
+        errors.RegistrationClosed,
+        errors.WeakPassword,
+        errors.UsernameTaken,
+        errors.EmailTaken,
     ),
     limits=REGISTRATIONS,
 )
@@ -65,8 +67,7 @@ def register(body: dict[str, Any]) -> dict[str, object]:
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
     password, language = body.pop("password"), body.pop("language", None) or caller.language()
-    personal = [value for name, value in body.items() if name != "timezone"]
-    password_hash = accounts.hash_new_password(password, personal, field="password")
+    password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         user = accounts.register(password_hash=password_hash, language=language, **body)
     audit.log("registered", user.id)
@@ -243,8 +244,8 @@ def reset_password(body: dict[str, str]) -> None:
     """
     found = recovery.find(body["token"], recovery.CHOOSE_PASSWORD)
     user, by_mail = found.user, found.purpose is not Purpose.ACCESS_LINK
-    personal = (user.username, user.email, user.first_name, user.last_name)
-    password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
+    person = user._asdict()
+    password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
     audit.log("password_reset" if by_mail else "access_link_used", user.id)

@@ -2,8 +2,8 @@
 
 from flask import Blueprint
 
-import admin_schemas
 import errors
+import schemas
 from core import audit
 from core.roles import Role
 from database import transaction
@@ -15,7 +15,7 @@ from web.api import endpoint
 bp = Blueprint("keys", __name__)
 
 
-@endpoint(bp, "GET", "", role=Role.ADMIN, response=admin_schemas.ServiceKeys)
+@endpoint(bp, "GET", "", role=Role.ADMIN, response=schemas.ServiceKeys)
 def list_keys() -> dict[str, object]:
     """List the service keys, newest first."""
     return {"keys": service_keys.list_all()}

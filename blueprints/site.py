@@ -7,9 +7,10 @@ that the browser asks for; the docs are in English.
 
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, request, send_from_directory
+from flask import Blueprint, Response, redirect, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
@@ -20,14 +21,14 @@ bp = Blueprint("site", __name__)
 
 # Forms are sent by a script. If it is missing, `form-action 'none'` keeps the browser from sending
 # the password in a URL.
-_PAGE_POLICY = (
+_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 # Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
-_TOKEN_PAGE_POLICY = f"{_PAGE_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
+_STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
 # Swagger UI's style sheet has icons in data: URLs.
-_DOCS_POLICY = _PAGE_POLICY.replace("img-src 'self'", "img-src 'self' data:")
+_DOCS_POLICY = _POLICY.replace("img-src 'self'", "img-src 'self' data:")
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
@@ -35,18 +36,21 @@ _SWAGGER_FOLDER = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
 _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 
 
-@bp.after_request
-def _harden(response: Response) -> Response:
-    if response.mimetype == "text/html":
-        headers = response.headers
-        headers["Content-Security-Policy"] = (
-            _DOCS_POLICY if request.endpoint == "site.docs" else _TOKEN_PAGE_POLICY
-        )
-        headers["X-Frame-Options"] = "DENY"
-        headers["Referrer-Policy"] = "no-referrer"
-        headers["Cross-Origin-Opener-Policy"] = "same-origin"
-        headers["Cache-Control"] = "no-store"
-    return response
+class Page(NamedTuple):
+    """A page, which is at the URL of its name. The facts are for its template."""
+
+    policy: str
+    facts: dict[str, object] = {}
+    language: str | None = None  # None: the one that the browser asks for
+
+
+PAGES = {
+    # Links open these. The token is in the URL's fragment, which is not sent.
+    "reset_password": Page(_STRICT_POLICY),
+    "verify_email": Page(_STRICT_POLICY),
+    "undo_email_change": Page(_STRICT_POLICY),
+    "docs": Page(_DOCS_POLICY, {"swagger_version": _swagger.version}, "en"),
+}
 
 
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
@@ -56,41 +60,27 @@ def home() -> BaseResponse:
     return redirect(f"{urlsplit(settings.public_url).path}/docs")
 
 
-@bp.get("/reset-password")
-def reset_password() -> Response:
-    """Show the page of a reset link; the token is in the URL's fragment, which is not sent."""
-    return _page("reset_password", caller.language())
-
-
-@bp.get("/verify-email")
-def verify_email() -> Response:
-    """Show the page of a verification link."""
-    return _page("verify_email", caller.language())
-
-
-@bp.get("/undo-email-change")
-def undo_email_change() -> Response:
-    """Show the page of a link that undoes a change of the e-mail address."""
-    return _page("undo_email_change", caller.language())
-
-
-@bp.get("/docs")
-def docs() -> Response:
-    """Show the interactive docs of the API."""
-    return _page("docs", "en")
-
-
-def _page(name: str, language: str) -> Response:
+def show(name: str) -> Response:
+    """Show a page. `web.headers` sets the other headers."""
+    page = PAGES[name]
     tag, html = templates.page(
         name,
-        language,
+        page.language or caller.language(),
         site=settings.site,
         min_length=settings.password_min_length,
-        swagger_version=_swagger.version,
+        **page.facts,
     )
-    response = Response(html, headers={"Content-Language": tag})
+    response = Response(html)
+    response.headers["Content-Language"] = tag
+    response.headers["Content-Security-Policy"] = page.policy
+    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    response.headers["X-Frame-Options"] = "DENY"
     response.vary.add("Accept-Language")
     return response
+
+
+for _name in PAGES:
+    bp.add_url_rule(f"/{_name.replace('_', '-')}", _name, show, defaults={"name": _name})
 
 
 @bp.get("/docs/assets/<name>")

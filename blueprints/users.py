@@ -5,7 +5,6 @@ from typing import BinaryIO
 from flask import Blueprint
 
 import errors
-import export_schemas
 import schemas
 from core import audit, clock
 from core.images import PictureInvalid
@@ -158,7 +157,7 @@ def list_certificates() -> dict[str, object]:
     "GET",
     "/export",
     role=Role.STUDENT,
-    response=export_schemas.Export,
+    response=schemas.Export,
     limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
 )
 def export_data() -> Reply:
@@ -184,8 +183,8 @@ def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["current_password"], field="currentPassword")
-    personal = (user.username, user.email, user.first_name, user.last_name)
-    password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
+    person = user._asdict()
+    password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         accounts.change_password(user, password_hash, session_id=session_id)
     audit.log("password_changed", user.id)

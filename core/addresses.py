@@ -11,8 +11,8 @@ MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 ch
 # The domain of addresses that an account gets instead of one that a thief may have.
 UNDONE = "undone.invalid"
 # White space is what Unicode calls so, without four control characters that Python counts too.
-SPACES = r"\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-WHITE_SPACE = "".join(re.findall(f"[{SPACES}]", "".join(map(chr, range(0x3001)))))
+_SPACES = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
 # One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
 # `email` package of some Python versions turns those into additional headers.
 PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)

@@ -18,12 +18,11 @@ from core.locales import ranges, standard_language
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
-_SHARED = frozenset({"layout.html", "new_link.html", "mail.html"})  # by other templates
+_SHARED = frozenset({"base.html", "token_page.html", "new_link.html", "mail.html"})
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "link", "code", "swagger_version"), "x"),
     "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
-    "min_length": 8,
     "registration_open": True,
 }
 
@@ -60,7 +59,7 @@ class Templates:
         """
         tag, template = self._look_up(f"mail/{kind}.txt", language)
         words: Any = self._look_up("words.txt", tag)[1].make_module({"site": site})
-        written = {"site": site, "link": None, "code": None, **facts}
+        written = {"site": site, **facts}
         for name, value in facts.items():
             if isinstance(value, timedelta):
                 written[name] = str(words.life(*_in_units(value))).strip()
@@ -68,8 +67,8 @@ class Templates:
                 written[name] = str(words.moment(value)).strip()
         subject, *lines = template.render(written).strip().splitlines()
         text = "\n".join(lines).strip()
-        written |= {"language": tag, "subject": subject, "words": words}
-        written["paragraphs"] = re.split(r"\n\s*\n", text)
+        written = {"link": None, "code": None, **written, "words": words}
+        written |= {"language": tag, "subject": subject, "paragraphs": re.split(r"\n\s*\n", text)}
         html = self._environment.get_template("mail.html").render(written)
         return Mail(subject, f"{text}\n\n{words.automatic}\n", html)
 
@@ -87,17 +86,25 @@ class Templates:
     def failures(self) -> Iterator[str]:
         """Write every e-mail and page in every language; yield a sentence for each that fails."""
         for language in sorted(self.languages):
-            for name in self._sources:
+            for name, ours in read(SHIPPED).items():
                 try:
-                    if name.startswith(f"{ENGLISH}/mail/"):
-                        for size in _SIZES.values():  # each unit has words of its own
-                            life = timedelta(minutes=size)
-                            self.mail(Path(name).stem, language, **_SAMPLE, life=life)
-                    elif "/" not in name and name not in _SHARED:
-                        self.page(Path(name).stem, language, **_SAMPLE)
+                    self._try(name, ours, language)
+                except jinja2.TemplateSyntaxError as error:
+                    yield f"has a mistake in line {error.lineno} of {error.name}: {error}"
                 except Exception as error:  # templates can raise anything
                     file = name.removeprefix(f"{ENGLISH}/")
                     yield f"cannot write {file} in {language}: {error}"
+
+    def _try(self, name: str, ours: str, language: str) -> None:
+        """Write an e-mail or a page with the facts that our own shows."""
+        shown = meta.find_undeclared_variables(self._environment.parse(ours)) | {"site"}
+        for size in _SIZES.values():  # each unit has words of its own
+            sample = {**_SAMPLE, "life": timedelta(minutes=size)}
+            facts = {fact: sample[fact] for fact in shown & sample.keys()}
+            if name.startswith(f"{ENGLISH}/mail/"):
+                self.mail(Path(name).stem, language, **facts)
+            elif "/" not in name and name not in _SHARED:
+                self.page(Path(name).stem, language, min_length=8, **facts)
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -119,34 +126,14 @@ def problems(folder: Path) -> list[str]:
     if not own:
         return ["must be a folder of UTF-8 texts that the service can read"]
     ours = read(SHIPPED)
-    found = [sentence for name in own for sentence in _problems_in(name, own, ours)]
-    return found or list(Templates(folder, ENGLISH).failures())
-
-
-def _problems_in(name: str, own: dict[str, str], ours: dict[str, str]) -> Iterator[str]:
-    tag, _, file = name.partition("/")
-    model = ours.get(name) or ours.get(f"{ENGLISH}/{file}")
-    if model is None or (name not in ours and standard_language(tag) != tag):
-        yield f"has a file whose name is none of ours: {name}"
-        return
-    try:
-        used, references = _placeholders(own[name])
-    except jinja2.TemplateSyntaxError as error:
-        yield f"has a mistake in line {error.lineno} of {name}: {error.message}"
-        return
-    # An own look may show in one shared file what ours shows in another.
-    models = [text for name, text in ours.items() if name.endswith(".html")]
-    models = models if name in ours and name.endswith(".html") else [model]
-    if unknown := used.difference(*(_placeholders(text)[0] for text in models)):
-        yield f"has placeholders in {name} that it cannot have: {', '.join(sorted(unknown))}"
-    if not references <= ours.keys():
-        yield f"has a reference in {name} to a template that is none of ours"
-
-
-def _placeholders(source: str) -> tuple[set[str], set[str | None]]:
-    """Return the variables of a template, and the templates that it refers to."""
-    tree = Environment(autoescape=True).parse(source)
-    return meta.find_undeclared_variables(tree), set(meta.find_referenced_templates(tree))
+    unknown = [
+        f"has a file whose name is none of ours: {name}"
+        for name in own
+        for tag, _, file in [name.partition("/")]
+        if name not in ours and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
+    ]
+    # A mistake in a file that others share is found once for each of them.
+    return [*unknown, *dict.fromkeys(Templates(folder, ENGLISH).failures())]
 
 
 def _in_units(life: timedelta) -> tuple[int, str]:

@@ -1,7 +1,7 @@
 """Accounts: registration, password checks, login, password change and deletion."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from core.reasons import Reason
 from core.roles import Role
 from database import change, change_one, is_taken
 from extensions import db, hasher, settings
-from fields import INVALID_EMAIL
+from fields import Email
 from models import EmailChange, PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
@@ -44,12 +44,13 @@ class Authenticated:
     fresh_hash: str | None
 
 
-def hash_new_password(password: str, personal: Iterable[str], *, field: str) -> str:
+def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
     """Return the hash of a new password; takes the time of one hash.
 
-    `personal` are the user's names and e-mail address, which are easy to guess. Raises
-    WeakPassword with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
+    `person` has the user's names and e-mail address, which are easy to guess. Raises WeakPassword
+    with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
     """
+    personal = [person[name] for name in ("username", "email", "first_name", "last_name")]
     reason = guessable.why_guessable(password, personal, settings.password_min_length)
     if reason:
         raise errors.WeakPassword(fields={field: [reason]})
@@ -61,7 +62,7 @@ def check_domain(email: str, *, field: str) -> None:
     if email.endswith(".invalid"):
         # Nobody has such an address (RFC 6761). `identity.undo` gives one to an account, which a
         # thief must not take before.
-        raise errors.InvalidRequest(fields={field: [INVALID_EMAIL]})
+        raise errors.InvalidRequest(fields={field: [Email.invalid]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."

@@ -22,7 +22,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
     pictures = [base64.b64encode(row.picture).decode() for row in _rows(Avatar, user.id)]
     return {
         "exported_at": now,
-        "account": {**profiles.profile(user), "verified_at": user.email_verified_at},
+        "account": profiles.profile(user),
         "settings": profiles.preferences(user),
         "avatar": {"media_type": "image/webp", "data": pictures[0]} if pictures else None,
         "sessions": sessions.list_open(user.id, current=session_id, now=now),

@@ -213,8 +213,8 @@ def test_mistakes_in_own_templates_are_listed_with_all_others(tmp_path):
     (tmp_path / "hello.txt").write_text("Hello")
     found = refusal(TEMPLATES_DIR=str(tmp_path), PORT="0")
     assert re.findall(r"^- (.*?)[:.0-9]", found, re.M) == [
-        "TEMPLATES_DIR has a mistake in line ",
         "TEMPLATES_DIR has a file whose name is none of ours",
+        "TEMPLATES_DIR has a mistake in line ",
         "PORT must be a whole number from ",
     ]
     found = refusal(TEMPLATES_DIR=str(tmp_path / "none"), DEFAULT_LANGUAGE="sv")

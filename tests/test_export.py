@@ -70,7 +70,7 @@ WHERE = {
     "courses.name": "courses.0.name",
     "courses.lessons": "courses.0.lessons",
     "lessons.user_id": "the account's id",
-    "lessons.course_id": "the course that the lesson is listed in",
+    "lessons.course_id": "courses.0.completedLessons.0.courseId",
     "lessons.id": "courses.0.completedLessons.0.id",
     "lessons.completed_at": "courses.0.completedLessons.0.completedAt",
     "lessons.minutes": "courses.0.completedLessons.0.minutes",

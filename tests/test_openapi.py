@@ -186,34 +186,14 @@ def test_document_is_small_and_names_its_server_and_licence(client, document):
     assert document["info"]["license"] == {"name": "MIT", "identifier": "MIT"}
 
 
-# What the fields take and what they refuse, as far as a schema can tell them apart. It does not
-# tell of the line breaks and tabs around a text that are trimmed.
+# What forms need to know. Where the document takes more than validation, the sentence says why.
 SAMPLES = [
-    *(
-        ("Register", "firstName", text)
-        for text in ("", " ", "\u3000", "a", " a ", "a\u2003", "a\nb")
-    ),
-    *(("Register", "firstName", text) for text in ("\x1c", "\x1ca", "a\x85b", "é\ufeff")),
-    *(("Register", "firstName", text) for text in ("\u200b", "\u3164", "a\u202eb", "a\u200cb")),
     *(("Register", "username", text) for text in ("Ann Lee", "_ann", "a", "ann_lee", "x" * 33)),
-    *(("Username", "username", text) for text in ("Ann Lee", "\u00e4nn", "ann-lee.2")),
-    *(("Register", "password", text) for text in ("Tr4vel\tMug", "Tr4vel-Mug-Blue-42 ", "\x7f")),
-    *(("ProfileChanges", "location", text) for text in ("", " ", "a\tb", "\x7fa", "Lisbon\x00")),
-    *(("ProfileChanges", "bio", text) for text in ("", "a\nb", "a\r\nb", "a\tb", "\n", "\x1f")),
-    *(("ProfileChanges", "website", text) for text in ("", "http://a.bc", "https://a.bc:8/d?e#f")),
-    *(("ProfileChanges", "website", text) for text in ("a.bc", "ftp://a.bc", "http://a b.cd", "x")),
-    *(
-        ("ProfileChanges", "website", text)
-        for text in ("http://me@a.bc/", "http://a.bc/<", "//a.bc")
-    ),
-    *(("ProfileChanges", "website", text) for text in ("http://localhost", "http://[::1]:80/a")),
-    *(
-        ("SettingsChanges", "timezone", text)
-        for text in ("Asia/Tokyo", "Etc/GMT+1", "Factory", "x")
-    ),
-    *(("SettingsChanges", "language", text) for text in ("en", "pt-BR", "en_US", "en_", "", "1a")),
-    *(("Refresh", "refreshToken", text) for text in ("a", "\x00", "a\x9f", "a.b-_")),
-    *(("CourseDelivery", "name", text) for text in ("Python", "   ", "\x1e", "a\u3000")),
+    *(("Username", "username", text) for text in ("\u00e4nn", "ann-lee.2")),
+    *(("Register", "firstName", text) for text in ("", "a", "x" * 65)),
+    *(("Register", "password", text) for text in ("Tr4vel-Mug-Blue-42", "x" * 129)),
+    *(("ProfileChanges", "website", text) for text in ("", "https://a.bc:8/d?e#f")),
+    *(("SettingsChanges", "theme", text) for text in ("dark", "blue")),
 ]
 
 

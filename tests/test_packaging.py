@@ -27,18 +27,16 @@ LAYERS = [
     {"services", "web"},
     {"database", "models"},
     {"extensions"},
-    {"admin_schemas", "export_schemas"},
     {"config", "schemas", "errors"},
-    {"fields", "setting_types"},
+    {"fields"},
     {"core"},
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
-# the schema needs it; langcodes costs 50 ms and 3 MB, and only a change of a language needs it.
+# the schema needs it.
 # The services load the database's libraries, which gunicorn's master process does not need.
 LATE_IMPORTS = {
     ("database.py", "flask_migrate"),
     ("database.py", "alembic"),
-    ("core/locales.py", "langcodes"),
     ("gunicorn.conf.py", "services"),
 }
 # Files that import types from above, for mypy only: what one application holds has them all.

@@ -7,7 +7,6 @@ from endpoints import API
 from helpers import PASSWORD, failure, login, on_one_database, registration, success, words
 from marshmallow import ValidationError
 
-import admin_schemas
 import schemas
 from core.reasons import Reason
 
@@ -80,7 +79,7 @@ def test_no_sentence_about_a_field_is_without_its_word():
     ],
 )
 def test_each_mistake_has_its_word(shape, field, value, word):
-    made = getattr(schemas, shape, None) or getattr(admin_schemas, shape)
+    made = getattr(schemas, shape)
     with pytest.raises(ValidationError) as caught:
         made().load({field: value}, partial=True)
     found = caught.value.messages_dict[field]

@@ -245,7 +245,7 @@ def test_a_further_language_may_have_some_of_the_files(own):
 
 def test_an_own_look_escapes_what_it_shows(own):
     own("mail.html", "<b>{{ subject }}</b>{{ site }}{{ paragraphs | join }}")
-    folder = own("layout.html", "<i>{{ site }}</i>{% block act %}{% endblock %}")
+    folder = own("base.html", "<i>{{ site }}</i>{% block main %}{% endblock %}")
     assert problems(folder) == []
     shipped = Templates(folder, "en")
     mail = shipped.mail("password_changed", "en", **{**FACTS, "site": "A & <B>"})
@@ -271,26 +271,28 @@ def test_a_folder_without_templates_is_a_mistake(tmp_path):
         ("de/mail/passwort.txt", GOOD, "has a file whose name is none of ours: de/mail/pass"),
         ("mail/password_reset.txt", GOOD, "has a file whose name is none of ours: mail/"),
         ("DE/mail/password_reset.txt", GOOD, "has a file whose name is none of ours: DE/"),
-        ("xx/pages.txt", "", "has a file whose name is none of ours: xx/"),
+        ("english/pages.txt", "", "has a file whose name is none of ours: english/"),
         ("readme.md", "Hello", "has a file whose name is none of ours: readme.md"),
         ("de/mail/password_reset.txt", "A\n{{ link", "has a mistake in line 2 of de/mail/"),
+        ("base.html", "{{ site }", "has a mistake in line 1 of base.html: unexpected '}'"),
         ("de/mail/password_reset.txt", "{{ link | nice }}", "No filter named 'nice'"),
-        ("de/mail/password_reset.txt", "{{ username }}", "that it cannot have: username"),
-        ("de/mail/password_changed.txt", "{{ link }}", "that it cannot have: link"),
-        ("mail.html", "{{ settings.secret_key }}", "that it cannot have: settings"),
-        ("mail.html", "{% include '../.env' %}", "a template that is none of ours"),
-        ("mail.html", "{% include subject %}", "a template that is none of ours"),
-        ("layout.html", "{% extends 'layout.html' %}", "cannot write reset_password.html in de"),
+        ("de/mail/password_reset.txt", "{{ username }}", "in de: 'username' is undefined"),
+        ("de/mail/password_changed.txt", "{{ link }}", "in de: 'link' is undefined"),
+        ("mail.html", "{{ settings.secret_key }}", "in de: 'settings' is undefined"),
+        ("verify_email.html", "{{ swagger_version }}", "in de: 'swagger_version' is undefined"),
+        ("mail.html", "{% include '../.env' %}", "cannot write mail/access_link_made.txt in de: "),
+        ("base.html", "{% extends 'base.html' %}", "cannot write reset_password.html in de"),
         ("pt/pages.txt", "{% set wait = 'Agora' %}", "cannot write reset_password.html in pt"),
         ("de/words.txt", "", "cannot write mail/access_link_made.txt in de"),
         ("de/mail/password_reset.txt", " ", "cannot write mail/password_reset.txt in de"),
         ("mail.html", "{{ title }}", "cannot write mail/access_link_made.txt in de"),
-        ("de/words.txt", NO_HOURS, "cannot write mail/access_link_made.txt in de"),
+        ("de/words.txt", NO_HOURS, "cannot write mail/email_change_code.txt in de"),
     ],
 )
 def test_a_mistake_is_named(own, name, text, sentence):
     found = problems(own(name, text))
     assert sentence in found[0]
+    assert len({*found}) == len(found)
 
 
 def test_linked_folders_are_read(own, tmp_path):
@@ -308,7 +310,8 @@ def test_a_link_to_nothing_is_a_mistake(own):
 
 def test_every_mistake_is_named_at_once(own):
     own("a.txt", "")
-    assert len(problems(own("b.txt", ""))) == 2
+    own("de/mail/password_reset.txt", "{{ nobody }}")
+    assert len(problems(own("de/mail/invitation.txt", "{{ nobody }}"))) == 3
 
 
 def test_a_text_that_is_not_utf8_is_a_mistake(own):

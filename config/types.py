@@ -198,7 +198,7 @@ def language(raw: str) -> str:
 
 
 def templates_dir(raw: str) -> Path:
-    folder = Path(__file__).parent / raw
+    folder = Path(__file__).parent.parent / raw
     if problems := templates.problems(folder):
         raise ValueError(*problems)
     return folder

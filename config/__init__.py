@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.headerregistry import Address
@@ -14,12 +13,12 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
-import setting_types as types
+from config import types
 from core import templates
 from core.addresses import parse_sender
 from core.smtp import MailServer
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
 DECADE = 3650  # days
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
@@ -256,12 +255,3 @@ def _in_file(path: Path) -> dict[str, str]:
         return {name: value or "" for name, value in dotenv_values(path).items()}
     except (OSError, UnicodeDecodeError):
         raise ConfigError(f"{path.name} cannot be read as UTF-8 text.") from None
-
-
-if __name__ == "__main__":
-    # `python -m config` checks the settings before gunicorn starts, which fails on a bad
-    # WEB_CONCURRENCY before it reads gunicorn.conf.py.
-    try:
-        load()
-    except ConfigError as problem:
-        sys.exit(str(problem))
