@@ -27,23 +27,22 @@ from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from core.signing_keys import MISSING
-from core.tokens import Purpose
 from database import is_unavailable, transaction
 from extensions import settings, tokens
 from models import ServiceKey, UserRow
 from services import (
     accounts,
     administration,
+    email_change,
     export,
-    identity,
-    invitations,
-    links,
     outbox,
     pruning,
+    recovery,
     samples,
     service_keys,
     sessions,
 )
+from services.letters import MailKind
 from web import limits
 
 # Accounts that `flask users list` reads per query.
@@ -99,11 +98,12 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         if invite and link:
             raise click.UsageError("Give --invite or --link, not both.")
         person, now = _load(schemas.Person(), **sent), clock.utcnow()
+        more = {"verified_at": now} if link else {"mail": MailKind.INVITATION}
         with transaction():
-            user = invitations.create(**person, role=role, verified=link, invite=invite, now=now)
+            user = accounts.add(**person, role=role, **more)
         audit.log("account_created", user.id)
         if link:
-            click.echo(links.make(Purpose.ACCESS_LINK, user, now=now).link)
+            click.echo(recovery.access_link(user, now=now).link)
         else:
             click.echo(f"{user.email} gets an invitation.")
         return
@@ -139,7 +139,7 @@ def make_access_link(account: str, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
     user_id, now = administration.find(account).id, clock.utcnow()
     with transaction():
-        made = invitations.make_link(
+        made = recovery.make_link(
             user_id, except_admins=False, replace_password=replace_password, now=now
         )
     if replace_password:
@@ -158,7 +158,9 @@ def set_email(account: str, address: str, replace_password: bool) -> None:
     email = _load(schemas.Address(), email=address)["email"]
     user = administration.find(account)
     with transaction():
-        identity.set_email(user.id, email, replace_password=replace_password, now=clock.utcnow())
+        email_change.set_email(
+            user.id, email, replace_password=replace_password, now=clock.utcnow()
+        )
     if replace_password:
         audit.log("password_removed", user.id)
     audit.log("email_changed", user.id)
@@ -207,7 +209,9 @@ def show_user(account: str) -> None:
         "joined": clock.rfc3339(user.created_at),
         "last login": clock.rfc3339(user.last_login_at) if user.last_login_at else "never",
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
-        "pending e-mail address": _yes_or_no(identity.pending(user.id, now=now)["pending_email"]),
+        "pending e-mail address": _yes_or_no(
+            email_change.pending(user.id, now=now)["pending_email"]
+        ),
         "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
     }
     for name, value in lines.items():

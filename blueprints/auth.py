@@ -8,11 +8,11 @@ import errors
 import schemas
 from core import audit, clock
 from core.roles import Role
-from core.tokens import Purpose
 from database import transaction
 from extensions import settings
-from services import accounts, identity, outbox, recovery, sessions
+from services import accounts, email_change, outbox, recovery, sessions
 from services.letters import MailKind
+from services.links import Action
 from web import bearer, caller
 from web.api import endpoint
 from web.limits import GUESSES, RESET_MAILS, By, Counts, Limit, allowance, forgive, mails_to_one
@@ -82,7 +82,8 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     personal = [value for name, value in body.items() if name != "timezone"]
     password_hash = accounts.hash_new_password(password, personal, field="password")
     with transaction():
-        user = accounts.register(password_hash=password_hash, language=language, **body)
+        mail = MailKind.EMAIL_VERIFICATION
+        user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
     audit.log("registered", user.id)
     return {"user_id": user.id, "username": user.username, "email": user.email}
 
@@ -257,11 +258,11 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a reset mail, an invitation or an access link.
 
-    The token works once. All sessions of the account end, and a notice is sent to its e-mail
-    address.
+    The token works once; one that came by mail confirms the e-mail address too. All sessions of the
+    account end, and a notice is sent to its e-mail address.
     """
-    found = recovery.find(body["token"], recovery.CHOOSE_PASSWORD)
-    user, by_mail = found.user, found.purpose is not Purpose.ACCESS_LINK
+    found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
+    user, by_mail = found.user, found.by_mail
     personal = (user.username, user.email, user.first_name, user.last_name)
     password_hash = accounts.hash_new_password(body["new_password"], personal, field="newPassword")
     with transaction():
@@ -280,7 +281,7 @@ def reset_password(body: dict[str, str]) -> None:
 )
 def verify_email(body: dict[str, str]) -> None:
     """Confirm an e-mail address with the token from a verification e-mail, which works once."""
-    user = recovery.find(body["token"], recovery.VERIFY_EMAIL).user
+    user = recovery.find(Action.VERIFY_EMAIL, body["token"]).user
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     audit.log("email_verified", user.id)
@@ -300,9 +301,9 @@ def undo_email_change(body: dict[str, str]) -> None:
     The account has no password then; a reset mail goes to the restored address. Later changes are
     void. If another account has the address by now, the account is deactivated instead.
     """
-    found = recovery.find(body["token"], recovery.UNDO)
+    found = recovery.find(Action.UNDO, body["token"])
     with transaction():
-        restored = identity.undo(found.user.id, found.change, now=clock.utcnow())
+        restored = email_change.undo(found.user.id, found.change, now=clock.utcnow())
     if not restored:
         audit.log("account_deactivated", found.user.id)
         raise errors.EmailTaken(
