@@ -58,6 +58,7 @@ WHERE = {
     "pending_emails.new_email": "pendingEmail",
     "pending_emails.expires_at": "in GET /api/users/email",
     "pending_emails.tries": "a counter that says nothing about the user",
+    "email_changes.number": "a counter that says nothing about the user",
     "email_changes.id": "what the link that undoes the change is made of",
     "email_changes.user_id": "the account's id",
     "email_changes.old_email": "emailChanges.0.oldEmail",

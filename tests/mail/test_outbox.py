@@ -22,6 +22,7 @@ from services.letters import MailKind
 from services.links import Action
 
 STUDENT = "student@example.org"
+NO_MAILBOX = "pupil@class.invalid"
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +133,8 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
         (MailKind.PASSWORD_RESET, None),
         (MailKind.PASSWORD_RESET, {"is_active": False}),
         (MailKind.EMAIL_VERIFICATION, None),
+        (MailKind.PASSWORD_CHANGED, {"email": NO_MAILBOX}),
+        (MailKind.PASSWORD_RESET, {"email": NO_MAILBOX}),
         (MailKind.EMAIL_CHANGE_CODE, {}),
         (MailKind.EMAIL_CHANGED, {}),
         (
@@ -143,9 +146,10 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
 def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
     server, make_user, outbox_rows, kind, user
 ):
+    address = STUDENT
     if user is not None:
-        make_user(email=STUDENT, **user)
-    queue((kind, STUDENT))
+        address = make_user(**{"email": STUDENT, **user}).email
+    queue((kind, address))
     assert counts(outbox.deliver_due()) == (0, 0, 1)
     assert outbox_rows() == []
     assert server.box.mail_commands == 0
@@ -363,6 +367,22 @@ def test_new_mails_go_before_retried_ones_and_older_ones_before_newer_ones(serve
             )
     assert outbox.deliver_due().sent == 4
     assert [to[0] for _, (to,) in server.box.envelopes] == ["c", "d", "a", "b"]
+
+
+def test_mail_that_somebody_waits_for_goes_first_also_during_a_run(server, make_user):
+    make_user(email=STUDENT)
+    queue(*numbered(3))
+    waiting = iter([STUDENT])
+
+    def stopping():
+        if len(server.box.mails) == 1 and (address := next(waiting, None)):
+            queue((MailKind.PASSWORD_RESET, address))
+        return False
+
+    assert outbox.deliver_due(stopping).sent == 4
+    subjects = [str(mail["Subject"]) for mail in server.box.mails]
+    changed = "Your password was changed"
+    assert subjects == [changed, "Choose a new password", changed, changed]
 
 
 def test_mail_that_cannot_be_written_waits_and_does_not_stop_the_others(server, outbox_rows):
