@@ -258,8 +258,8 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a reset mail, an invitation or an access link.
 
-    The token works once; one that came by mail confirms the e-mail address too. All sessions of the
-    account end, and a notice is sent to its e-mail address.
+    The token works once. All sessions of the account end, and a notice is sent to its e-mail
+    address.
     """
     found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
     user, by_mail = found.user, found.by_mail

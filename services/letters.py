@@ -5,7 +5,7 @@ with an advertisement as a name, and we would deliver it.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from database import reading
 from extensions import Base, settings, templates
 from models import EmailChange, OutboxMail, PendingEmail, User
 from services import links
-from services.links import Action, Link
+from services.links import Action
 
 
 class MailKind(StrEnum):
@@ -52,7 +52,7 @@ ACCOUNT_MAILS = {
     MailKind.EMAIL_VERIFICATION: _AccountMail(
         Action.VERIFY_EMAIL,
         life=lambda: timedelta(days=3),
-        wanted=lambda user: user.email_verified_at is None,
+        wanted=lambda user: user.is_active and user.email_verified_at is None,
     ),
     MailKind.INVITATION: _AccountMail(
         Action.CHOOSE_PASSWORD,
@@ -62,6 +62,8 @@ ACCOUNT_MAILS = {
 }
 # Somebody waits for these in front of a screen, so they are sent before all others.
 AWAITED = (MailKind.PASSWORD_RESET, MailKind.EMAIL_VERIFICATION, MailKind.EMAIL_CHANGE_CODE)
+# An address without an account costs the same work.
+_NOBODY = User(id="00000000-0000-7000-8000-000000000000", email="", is_active=False)
 
 
 def compose(mail: OutboxMail) -> tuple[Mail, bool]:
@@ -90,32 +92,16 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
         facts["life"] = links.CODE_LIFE
     elif kind is MailKind.EMAIL_CHANGED:
         done = _row(EmailChange, EmailChange.id == mail.about)
-        facts["life"], wanted = links.UNDO_LIFE, done is not None
-        facts["link"] = make_undo(done).link if done else ""
+        facts["link"], facts["life"], wanted = "", links.UNDO_LIFE, done is not None
+        if done:
+            end = done.changed_at + links.UNDO_LIFE
+            facts["link"] = links.make(Action.UNDO, done.user_id, done.id, expires_at=end).link
     language = mail.language or user.language or settings.default_language
     # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
     wanted = wanted and not mail.address.endswith(".invalid")
     return templates.mail(kind, language, site=settings.site, **facts), wanted
 
 
-def make_undo(done: Any) -> Link:
-    """Return a link that undoes a change of an e-mail address."""
-    expires_at = done.changed_at + links.UNDO_LIFE
-    return links.make(Action.UNDO, done.user_id, done.id, expires_at=expires_at)
-
-
 def _row(model: type[Base], condition: ColumnElement[bool]) -> Any:
     with reading() as connection:
         return connection.execute(select(model.__table__).where(condition)).one_or_none()
-
-
-# Composing an e-mail for no account costs the same.
-_NOBODY = User(
-    id="00000000-0000-7000-8000-000000000000",
-    email="",
-    language="",
-    password_hash="",
-    password_version=0,
-    is_active=False,
-    email_verified_at=datetime.min.replace(tzinfo=UTC),
-)

@@ -14,7 +14,7 @@ from core.ids import new_row_id
 from database import transaction
 from extensions import components
 from models import EmailChange, User
-from services import letters, links
+from services import links
 from services.links import Action
 
 OLD = "old@example.org"
@@ -52,14 +52,13 @@ def make(app, user, clock):
     def make(action):
         now = clock.utcnow()
         with app.app_context(), transaction() as session:
+            bound = new_row_id()
             if action is Action.UNDO:
-                row = {"id": new_row_id(), "user_id": user.id, "old_email": OLD, "changed_at": now}
-                done = EmailChange(**row)
-                session.add(done)
-                made = letters.make_undo(done)
+                row = {"user_id": user.id, "old_email": OLD, "changed_at": now}
+                session.add(EmailChange(id=bound, **row))
             else:
                 bound = links.bound_to(action, session.get(User, user.id))
-                made = links.make(action, user.id, bound, expires_at=now + timedelta(hours=1))
+            made = links.make(action, user.id, bound, expires_at=now + timedelta(hours=1))
         return made.link.partition("#token=")[2], made.expires_at
 
     return make
