@@ -12,6 +12,7 @@ from core import clock as core_clock
 from core.clock import rfc3339
 from core.ids import new_row_id
 from database import transaction
+from errors import InvalidToken
 from extensions import components
 from models import EmailChange, User
 from services import links
@@ -163,10 +164,13 @@ def test_changed_token_is_refused(make, check, name):
 
 @pytest.mark.parametrize("action", Action)
 @on_one_database
-def test_token_of_a_link_does_nothing_else(client, make, use, action):
+def test_token_of_a_link_does_nothing_else(app, client, make, use, action):
     token, _ = make(action)
     for other in set(Action) - {action}:
         failure(use(other, token), 400, "invalid_token")
+        # Already its signature is refused, and not only what it is bound to.
+        with app.app_context(), pytest.raises(InvalidToken):
+            links.read(other, token)
     failure(verify(client, token), 401, "token_invalid")
     failure(refresh(client, token), 401, "token_invalid")
     success(use(action, token))
