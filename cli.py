@@ -25,22 +25,21 @@ import schemas
 from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
-from core.tokens import Purpose
 from database import is_unavailable, transaction
 from extensions import settings
 from models import ServiceKey, UserRow
 from services import (
     accounts,
     administration,
+    email_change,
     export,
-    identity,
-    invitations,
-    links,
     pruning,
+    recovery,
     samples,
     service_keys,
     sessions,
 )
+from services.letters import MailKind
 from web import limits
 
 # Accounts that `flask users list` reads per query.
@@ -113,11 +112,12 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
     if invite or link:
         person, now = _load(schemas.Person(), **sent), clock.utcnow()
+        more = {"verified_at": now} if link else {"mail": MailKind.INVITATION}
         with transaction():
-            user = invitations.create(**person, role=role, verified=link, invite=invite, now=now)
+            user = accounts.add(**person, role=role, **more)
         audit.log("account_created", user.id)
         if link:
-            click.echo(links.make(Purpose.ACCESS_LINK, user, now=now).link)
+            click.echo(recovery.access_link(user, now=now).link)
         else:
             click.echo(f"{user.email} gets an invitation.")
         return
@@ -149,7 +149,7 @@ def _load(schema: Schema, **body: str) -> Any:
 def make_access_link(user: UserRow, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
     with transaction():
-        made = invitations.make_link(
+        made = recovery.make_link(
             user.id, except_admins=False, replace_password=replace_password, now=clock.utcnow()
         )
     if replace_password:
@@ -166,7 +166,9 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
     email = _load(schemas.Address(), email=address)["email"]
     with transaction():
-        identity.set_email(user.id, email, replace_password=replace_password, now=clock.utcnow())
+        email_change.set_email(
+            user.id, email, replace_password=replace_password, now=clock.utcnow()
+        )
     if replace_password:
         audit.log("password_removed", user.id)
     audit.log("email_changed", user.id)
@@ -213,7 +215,9 @@ def show_user(user: UserRow) -> None:
         "joined": _time(user.created_at),
         "last login": _time(user.last_login_at),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
-        "pending e-mail address": _yes_or_no(identity.pending(user.id, now=now)["pending_email"]),
+        "pending e-mail address": _yes_or_no(
+            email_change.pending(user.id, now=now)["pending_email"]
+        ),
         "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
     }
     for name, value in lines.items():

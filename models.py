@@ -220,7 +220,7 @@ class OutboxMail(Base):
     id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
     kind: Mapped[str] = mapped_column(String(32))
     address: Mapped[str] = mapped_column(String(254))
-    # Of an e-mail that may be sent when no account has its address, such as that of a deleted one.
+    # Language of a notice whose address may have no account when it is sent.
     language: Mapped[str | None] = mapped_column(String(35))
     # The id of the change of an e-mail address that it is about.
     about: Mapped[str | None] = mapped_column(String(36))

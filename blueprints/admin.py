@@ -10,10 +10,9 @@ import schemas
 from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
-from core.tokens import Purpose
 from database import transaction
 from models import UserRow
-from services import administration, invitations, links, outbox
+from services import accounts, administration, outbox, recovery
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -68,10 +67,11 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     now = clock.utcnow()
     counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
     with counted as invite, transaction():
-        user = invitations.create(**body, verified=verified, invite=invite, now=now)
+        mail = MailKind.INVITATION if invite else None
+        user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
-    link = None if by_mail else links.make(Purpose.ACCESS_LINK, user, now=now)
-    return {**(vars(link) if link else {}), "user": user}
+    link = None if by_mail else recovery.access_link(user, now=now)
+    return {**(link._asdict() if link else {}), "user": user}
 
 
 @endpoint(
@@ -81,7 +81,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     role=Role.ADMIN,
     body=schemas.AccessLinkRequest,
     response=schemas.AccessLink,
-    message="The way in is ready.",
+    message="The access link is ready.",
     errors=(errors.UserNotFound,),
     limits=(ACCESS_LINKS, INVITATIONS, RESET_MAILS),
 )
@@ -96,24 +96,24 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """
     now, link, replace = clock.utcnow(), None, body["replace_password"]
     if body["deliver"] == "mail":
-        user = invitations.find(user_id)
+        user = recovery.find_user(user_id)
         kind, limit = MailKind.INVITATION, INVITATIONS
         if passwords.is_usable(user.password_hash) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                invitations.remove_password(user_id)
+                recovery.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
         with transaction():
-            link = invitations.make_link(
+            link = recovery.make_link(
                 user_id, except_admins=True, replace_password=replace, now=now
             )
     if replace:
         audit.log("password_removed", user_id, by=bearer.caller_id())
     audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
-    return vars(link) if link else {}
+    return link._asdict() if link else {}
 
 
 @endpoint(

@@ -8,11 +8,11 @@ import errors
 import schemas
 from core import audit, clock
 from core.roles import Role
-from core.tokens import Purpose
 from database import transaction
 from extensions import settings
-from services import accounts, identity, outbox, recovery, sessions
+from services import accounts, email_change, outbox, recovery, sessions
 from services.letters import MailKind
+from services.links import Action
 from web import bearer, caller
 from web.api import endpoint
 from web.limits import (
@@ -69,7 +69,8 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     password, language = body.pop("password"), body.pop("language", None) or caller.language()
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
-        user = accounts.register(password_hash=password_hash, language=language, **body)
+        mail = MailKind.EMAIL_VERIFICATION
+        user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
     audit.log("registered", user.id)
     return {"user_id": user.id, "username": user.username, "email": user.email}
 
@@ -242,8 +243,8 @@ def reset_password(body: dict[str, str]) -> None:
     The token works once. All sessions of the account end, and a notice is sent to its e-mail
     address.
     """
-    found = recovery.find(body["token"], recovery.CHOOSE_PASSWORD)
-    user, by_mail = found.user, found.purpose is not Purpose.ACCESS_LINK
+    found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
+    user, by_mail = found.user, found.by_mail
     person = user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
@@ -262,7 +263,7 @@ def reset_password(body: dict[str, str]) -> None:
 )
 def verify_email(body: dict[str, str]) -> None:
     """Confirm an e-mail address with the token from a verification e-mail, which works once."""
-    user = recovery.find(body["token"], recovery.VERIFY_EMAIL).user
+    user = recovery.find(Action.VERIFY_EMAIL, body["token"]).user
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     audit.log("email_verified", user.id)
@@ -282,9 +283,9 @@ def undo_email_change(body: dict[str, str]) -> None:
     The account has no password then; a reset mail goes to the restored address. Later changes are
     void. If another account has the address by now, the account is deactivated instead.
     """
-    found = recovery.find(body["token"], recovery.UNDO)
+    found = recovery.find(Action.UNDO, body["token"])
     with transaction():
-        restored = identity.undo(found.user.id, found.change, now=clock.utcnow())
+        restored = email_change.undo(found.user.id, found.change, now=clock.utcnow())
     if not restored:
         audit.log("account_deactivated", found.user.id)
         raise errors.EmailTaken(

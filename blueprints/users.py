@@ -13,7 +13,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, export, identity, learning, profiles
+from services import accounts, email_change, export, learning, profiles
 from web import bearer
 from web.api import Reply, endpoint
 from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
@@ -194,7 +194,7 @@ def change_password(body: dict[str, str]) -> None:
 def get_email() -> dict[str, object]:
     """Read the caller's e-mail address, and the new one that waits for its code."""
     user = bearer.user()
-    return {**user._asdict(), **identity.pending(user.id, now=clock.utcnow())}
+    return {**user._asdict(), **email_change.pending(user.id, now=clock.utcnow())}
 
 
 @endpoint(
@@ -218,7 +218,7 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     accounts.confirm_password(user, body["password"], field="password")
     accounts.check_domain(new_email, field="newEmail")
     with transaction():
-        pending = identity.request_email(user, new_email, session_id=session_id, now=clock.utcnow())
+        pending = email_change.request(user, new_email, session_id=session_id, now=clock.utcnow())
     audit.log("email_change_requested", user.id)
     return pending
 
@@ -241,9 +241,9 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     address, if it was confirmed, gets a link that undoes the change.
     """
     user, session_id, now = bearer.user(), bearer.claims()["sid"], clock.utcnow()
-    proven = identity.try_code(user.id, body["code"], now=now)
+    proven = email_change.try_code(user.id, body["code"], now=now)
     with transaction():
-        identity.confirm_email(user, proven, session_id=session_id, now=now)
+        email_change.confirm(user, proven, session_id=session_id, now=now)
     audit.log("email_changed", user.id)
     return {"email": proven.new_email}
 
@@ -271,7 +271,7 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     user = bearer.user()
     if body["username"] != user.username:
         with transaction():
-            user = identity.rename(user, body["username"])
+            user = profiles.rename(user, body["username"])
         audit.log("username_changed", user.id)
     return profiles.profile(user)
 

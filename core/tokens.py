@@ -1,8 +1,8 @@
-"""Signs and verifies every token of the service: JWTs (RFC 7519, RFC 8725).
+"""Signs and verifies access and refresh tokens: JWTs (RFC 7519, RFC 8725).
 
 Each purpose has its own audience, so a token for one purpose is never valid for another. Keys
 are found by `kid` only: the newest key signs, the older ones still verify. Access tokens are signed
-with HS256 or, for services that verify them on their own, ES256; all other tokens with HS256.
+with HS256 or, for services that verify them on their own, ES256; refresh tokens with HS256.
 """
 
 import hashlib
@@ -38,11 +38,6 @@ class Purpose(StrEnum):
 
     ACCESS = "access"
     REFRESH = "refresh"
-    PASSWORD_RESET = "password_reset"
-    INVITATION = "invitation"
-    ACCESS_LINK = "access_link"
-    EMAIL_VERIFICATION = "email_verification"
-    EMAIL_UNDO = "email_undo"
 
     @property
     def audience(self) -> str:
@@ -50,15 +45,7 @@ class Purpose(StrEnum):
 
 
 # Required claims besides sub, jti, type, iat and exp.
-EXTRA_CLAIMS = {
-    Purpose.ACCESS: ("sid", "role"),
-    Purpose.REFRESH: ("sid",),
-    Purpose.PASSWORD_RESET: ("bound",),
-    Purpose.INVITATION: ("bound",),
-    Purpose.ACCESS_LINK: ("bound",),
-    Purpose.EMAIL_VERIFICATION: ("bound",),
-    Purpose.EMAIL_UNDO: ("change",),
-}
+EXTRA_CLAIMS = {Purpose.ACCESS: ("sid", "role"), Purpose.REFRESH: ("sid",)}
 
 
 @dataclass(frozen=True)
@@ -80,11 +67,6 @@ class TokenExpired(Exception):
 def key_id(key: str) -> str:
     """Return the `kid` of the tokens that a key signs."""
     return hashlib.sha256(b"kid:" + key.encode()).hexdigest()[:12]
-
-
-def fingerprint(secret: str) -> str:
-    """Return a digest that binds a token to a stored value without revealing it."""
-    return hashlib.sha256(b"bound:" + secret.encode()).hexdigest()[:32]
 
 
 class TokenCodec:
@@ -177,7 +159,7 @@ class TokenCodec:
         if (
             claims.get("type") != purpose.value
             or not all(isinstance(text, str) and text.isprintable() for text in texts)
-            or not all(ids.is_row_id(claims[name]) for name in ("sub", "sid") if name in claims)
+            or not all(ids.is_row_id(claims[name]) for name in ("sub", "sid"))
             or any(type(claims.get(name)) is not int for name in ("iat", "exp"))
             or claims["exp"] > LAST_MOMENT
         ):

@@ -19,7 +19,7 @@ from core.roles import Role
 from database import change, change_one, is_taken
 from extensions import db, hasher, settings
 from fields import Email
-from models import EmailChange, PendingEmail, User, UserRow, UserSession
+from models import PendingEmail, User, UserRow, UserSession
 from services import outbox, profiles, sessions
 from services.letters import MailKind
 
@@ -60,20 +60,13 @@ def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -
 def check_domain(email: str, *, field: str) -> None:
     """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
     if email.endswith(".invalid"):
-        # Nobody has such an address (RFC 6761). `identity.undo` gives one to an account, which a
-        # thief must not take before.
+        # Nobody has such an address (RFC 6761). `email_change.undo` gives one to an account, and a
+        # thief must not take it before.
         raise errors.InvalidRequest(fields={field: [Email.invalid]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
         reason = f"Use an e-mail address of one of these domains: {', '.join(domains)}."
         raise errors.InvalidRequest(fields={field: [Reason("invalid", reason)]})
-
-
-def register(*, password_hash: str, **details: Any) -> User:
-    """Add an account and queue a verification e-mail. Raises as `add` does."""
-    user = add(password_hash=password_hash, **details)
-    outbox.queue(MailKind.EMAIL_VERIFICATION, user.email)
-    return user
 
 
 def add(
@@ -83,9 +76,10 @@ def add(
     password_hash: str | None = None,
     language: str | None = None,
     verified_at: datetime | None = None,
+    mail: MailKind | None = None,
     **details: str,
 ) -> User:
-    """Add an account, without a password if there is no hash.
+    """Add an account, without a password if there is no hash, and queue an e-mail to its user.
 
     Raises UsernameTaken or EmailTaken; `fields` names both if both are taken.
     """
@@ -105,6 +99,8 @@ def add(
         if not is_taken(error, User.username_key, User.email):
             raise
         raise _taken(user) from None
+    if mail:
+        outbox.queue(mail, user.email)
     return user
 
 
@@ -244,7 +240,7 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
     """
     admins = lock_admins()
-    changes = _email_changes(user_id)
+    outbox.withdraw_changes(user_id)
     deleted = change_one(
         delete_from(User)
         .where(User.id == user_id, *conditions)
@@ -254,7 +250,7 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
         return False
     if admins == [user_id]:
         raise errors.LastAdmin
-    outbox.withdraw(deleted.email, *changes)
+    outbox.withdraw(deleted.email)
     outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email, language=deleted.language)
     return True
 
@@ -265,12 +261,6 @@ def drop_pending_email(user_id: str) -> None:
     Each change of the password calls this: the old password allowed that address.
     """
     change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
-
-
-def _email_changes(user_id: str) -> list[str]:
-    pending = select(PendingEmail.id).where(PendingEmail.user_id == user_id)
-    done = select(EmailChange.id).where(EmailChange.user_id == user_id)
-    return list(db.session.scalars(pending.union_all(done)))
 
 
 def lock_admins() -> list[str]:

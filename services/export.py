@@ -10,7 +10,7 @@ from sqlalchemy import Row, select
 from database import reading
 from extensions import Base
 from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, UserRow
-from services import identity, profiles, sessions
+from services import email_change, profiles, sessions
 
 
 def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
@@ -30,7 +30,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
             {**course._asdict(), "completed_lessons": lessons.get(course.id, [])}
             for course in courses
         ],
-        "pending_email": identity.pending(user.id, now=now)["pending_email"],
+        "pending_email": email_change.pending(user.id, now=now)["pending_email"],
         "email_changes": _rows(EmailChange, user.id),
         "achievements": _rows(Achievement, user.id),
         "certificates": _rows(Certificate, user.id),

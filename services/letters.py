@@ -4,20 +4,20 @@ They contain no name and no username. Otherwise anybody could register a victim'
 with an advertisement as a name, and we would deliver it.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, select
+from sqlalchemy import ColumnElement, select
 
 from core import clock, codes, passwords
 from core.templates import Mail
-from core.tokens import Purpose
 from database import reading
-from extensions import settings, templates
-from models import EmailChange, PendingEmail, User
-from services import links, profiles
+from extensions import Base, settings, templates
+from models import EmailChange, OutboxMail, PendingEmail, User
+from services import links
+from services.links import Action
 
 
 class MailKind(StrEnum):
@@ -34,79 +34,74 @@ class MailKind(StrEnum):
     USERNAME_CHANGED = "username_changed"
 
 
-# The mails with a link that needs the account with that address.
-PURPOSES = {
-    MailKind.PASSWORD_RESET: Purpose.PASSWORD_RESET,
-    MailKind.EMAIL_VERIFICATION: Purpose.EMAIL_VERIFICATION,
-    MailKind.INVITATION: Purpose.INVITATION,
+class _AccountMail(NamedTuple):
+    """A kind of e-mail with a link that is only valid for the account with that address."""
+
+    action: Action
+    life: Callable[[], timedelta]
+    wanted: Callable[[Any], bool]
+
+
+# They are withdrawn when the address changes. All other kinds have no link, or one of their own.
+ACCOUNT_MAILS = {
+    MailKind.PASSWORD_RESET: _AccountMail(
+        Action.CHOOSE_PASSWORD,
+        life=lambda: timedelta(minutes=settings.reset_token_minutes),
+        wanted=lambda user: user.is_active,
+    ),
+    MailKind.EMAIL_VERIFICATION: _AccountMail(
+        Action.VERIFY_EMAIL,
+        life=lambda: timedelta(days=3),
+        wanted=lambda user: user.is_active and user.email_verified_at is None,
+    ),
+    MailKind.INVITATION: _AccountMail(
+        Action.CHOOSE_PASSWORD,
+        life=lambda: timedelta(days=settings.invitation_days),
+        wanted=lambda user: user.is_active and not passwords.is_usable(user.password_hash),
+    ),
 }
+# Somebody waits for these in front of a screen, so they are sent before all others.
+AWAITED = (MailKind.PASSWORD_RESET, MailKind.EMAIL_VERIFICATION, MailKind.EMAIL_CHANGE_CODE)
+# An address without an account costs the same work.
+_NOBODY = User(id="00000000-0000-7000-8000-000000000000", email="", is_active=False)
 
 
-class Letter(NamedTuple):
-    """An e-mail, and whether anybody needs it; otherwise it is not sent."""
-
-    mail: Mail
-    wanted: bool
-
-
-def compose(
-    kind: MailKind,
-    address: str,
-    *,
-    queued_at: datetime,
-    language: str | None = None,
-    about: str = "",
-) -> Letter:
-    """Return an e-mail to an address, in its user's language unless another one is given.
-
-    `about` is the id of a change of an e-mail address.
+def compose(mail: OutboxMail) -> tuple[Mail, bool]:
+    """Return the content of an e-mail in its user's language, unless it has one of its own; and
+    whether anybody needs it.
 
     The account is looked up here and not by the request, so that the response for an unknown
     address takes the same time, and so that the database never contains a usable token. The text
     is rendered even without a recipient; otherwise the load on this process would reveal whether
     the account exists.
     """
-    user = profiles.read_user(User.email == address) or _NOBODY
-    facts: dict[str, object] = {"happened_at": queued_at}
+    kind = MailKind(mail.kind)
+    user = _row(User, User.email == mail.address) or _NOBODY
+    is_open = settings.registration == "open"
+    facts: dict[str, object] = {"happened_at": mail.created_at, "registration_open": is_open}
     wanted = True
-    if kind in PURPOSES:
-        if kind is MailKind.EMAIL_VERIFICATION:
-            wanted = user.email_verified_at is None
-        elif kind is MailKind.INVITATION:
-            wanted = user.is_active and not passwords.is_usable(user.password_hash)
-        else:
-            wanted = user.is_active
-        made = links.make(PURPOSES[kind], user, now=clock.utcnow())
-        facts |= {"link": made.link, "life": made.life}
+    if kind in ACCOUNT_MAILS:
+        action, life, is_wanted = ACCOUNT_MAILS[kind]
+        bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()
+        facts["link"] = links.make(action, user.id, bound, expires_at=expires_at).link
+        facts["life"], wanted = life(), is_wanted(user)
     elif kind is MailKind.EMAIL_CHANGE_CODE:
         # The code is bound to this change; one that was replaced or dropped needs none.
-        wanted = _read(PendingEmail, about) is not None
-        code = codes.make(settings.secret_key, about, address)
-        facts |= {"code": code, "life": links.CODE_LIFE}
-    elif kind is MailKind.ACCOUNT_DELETED:
-        facts["registration_open"] = settings.registration == "open"
+        wanted = _row(PendingEmail, PendingEmail.id == mail.about) is not None
+        facts["code"] = codes.make(settings.secret_key, mail.about or "", mail.address)
+        facts["life"] = links.CODE_LIFE
     elif kind is MailKind.EMAIL_CHANGED:
-        done = _read(EmailChange, about)
-        wanted = done is not None
-        link = links.make_undo(done, now=clock.utcnow()) if done else ""
-        facts |= {"link": link, "life": links.UNDO_LIFE}
-    language = language or user.language or settings.default_language
-    return Letter(templates.mail(kind, language, site=settings.site, **facts), wanted)
+        done = _row(EmailChange, EmailChange.id == mail.about)
+        facts["link"], facts["life"], wanted = "", links.UNDO_LIFE, done is not None
+        if done:
+            end = done.changed_at + links.UNDO_LIFE
+            facts["link"] = links.make(Action.UNDO, done.user_id, done.id, expires_at=end).link
+    language = mail.language or user.language or settings.default_language
+    # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
+    wanted = wanted and not mail.address.endswith(".invalid")
+    return templates.mail(kind, language, site=settings.site, **facts), wanted
 
 
-def _read(table: type[PendingEmail | EmailChange], change_id: str) -> Row[Any] | None:
+def _row(model: type[Base], condition: ColumnElement[bool]) -> Any:
     with reading() as connection:
-        return connection.execute(
-            select(table.__table__).where(table.id == change_id)
-        ).one_or_none()
-
-
-_NOBODY = SimpleNamespace(
-    id="00000000-0000-7000-8000-000000000000",
-    email="",
-    language="",
-    password_hash="",
-    password_version=0,
-    is_active=False,
-    email_verified_at=datetime.min.replace(tzinfo=UTC),
-)
+        return connection.execute(select(model.__table__).where(condition)).one_or_none()

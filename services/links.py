@@ -1,68 +1,82 @@
-"""Links to choose a password, or to confirm or restore an e-mail address, with a signed token."""
+"""Links with a signed token: to choose a password, or to verify or restore an e-mail address."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
 
-from sqlalchemy import Row
+from itsdangerous import BadSignature, Signer
 
-from core import passwords
-from core.tokens import Purpose, fingerprint
-from extensions import settings, tokens
-from models import EmailChange, User
+import errors
+from core import clock
+from extensions import settings
+from models import User, UserRow
 
-VERIFICATION_DAYS = 3
 CODE_LIFE = timedelta(days=1)
 UNDO_LIFE = timedelta(days=7)
-# Minutes. Somebody who has a password gets one more way in, and should use it at once.
-SECOND_WAY_IN = 60
 
 
-@dataclass(frozen=True)
-class Link:
+class Action(StrEnum):
+    """What a link does. Each has a salt of its own: a token is never valid for another action."""
+
+    CHOOSE_PASSWORD = "choose_password"
+    VERIFY_EMAIL = "verify_email"
+    UNDO = "undo_email_change"
+
+
+_PAGES = {
+    Action.CHOOSE_PASSWORD: lambda: settings.reset_page,
+    Action.VERIFY_EMAIL: lambda: settings.verification_page,
+    Action.UNDO: lambda: f"{settings.public_url}/undo-email-change",
+}
+# The last of a signature's 43 characters holds four bits. itsdangerous ignores its two other bits,
+# so it would accept four spellings of each token.
+_TOKEN = re.compile(r"[\w.-]+\.[\w-]{42}[048AEIMQUYcgkosw]", re.ASCII)
+
+
+class Link(NamedTuple):
     """A URL with a token in its fragment, which browsers do not send."""
 
     link: str
-    life: timedelta
     expires_at: datetime
 
 
-def make(purpose: Purpose, user: User | SimpleNamespace, *, now: datetime) -> Link:
-    """Return a new link for a user."""
-    life = _life(purpose, user)
-    token = tokens.encode(
-        purpose, user.id, issued_at=now, expires_at=now + life, bound=bound_to(purpose, user)
-    )
-    verifies = purpose is Purpose.EMAIL_VERIFICATION
-    page = settings.verification_page if verifies else settings.reset_page
-    return Link(f"{page}#token={token}", life, now + life)
+def make(
+    action: Action, user_id: str, bound: str, *, expires_at: datetime, by_mail: bool = True
+) -> Link:
+    """Return a new link for a user, to be sent `by_mail` or handed over.
+
+    Its token has at most 130 characters, so that a link fits into two lines of an e-mail.
+    """
+    said = f"{user_id}.{int(expires_at.timestamp())}.{bound}.{by_mail:d}"
+    return Link(f"{_PAGES[action]()}#token={_signer(action).sign(said).decode()}", expires_at)
 
 
-def make_undo(change: EmailChange | Row[Any], *, now: datetime) -> str:
-    """Return the URL of a link that undoes a change of an e-mail address."""
-    token = tokens.encode(
-        Purpose.EMAIL_UNDO,
-        change.user_id,
-        issued_at=now,
-        expires_at=change.changed_at + UNDO_LIFE,
-        change=change.id,
-    )
-    return f"{settings.public_url}/undo-email-change#token={token}"
+def read(action: Action, token: str) -> tuple[str, str, datetime, bool]:
+    """Return what a token for this action says: the user's id, what it is bound to, its end, and
+    whether it was sent by mail. Raises InvalidToken, also if it has expired.
+    """
+    try:
+        said = _signer(action).unsign(token if _TOKEN.fullmatch(token) else "").decode()
+    except BadSignature:
+        raise errors.InvalidToken from None
+    user_id, end, bound, by_mail = said.split(".")
+    expires_at = datetime.fromtimestamp(int(end), UTC)
+    if expires_at <= clock.utcnow():
+        raise errors.InvalidToken
+    return user_id, bound, expires_at, by_mail == "1"
 
 
-def bound_to(purpose: Purpose, user: User | SimpleNamespace) -> str:
+def bound_to(action: Action, user: User | UserRow) -> str:
     """Return a digest of what a token is bound to; it stops working when that changes."""
-    if purpose is Purpose.EMAIL_VERIFICATION:
-        return fingerprint(user.email)
-    return fingerprint(f"{user.password_hash}\0{user.email}\0{user.password_version}")
+    bound = user.email
+    if action is Action.CHOOSE_PASSWORD:
+        bound += f"\0{user.password_hash}\0{user.password_version}"
+    return hashlib.sha256(bound.encode()).hexdigest()[:32]
 
 
-def _life(purpose: Purpose, user: User | SimpleNamespace) -> timedelta:
-    if purpose is Purpose.EMAIL_VERIFICATION:
-        return timedelta(days=VERIFICATION_DAYS)
-    if purpose is Purpose.PASSWORD_RESET:
-        return timedelta(minutes=settings.reset_token_minutes)
-    if purpose is Purpose.ACCESS_LINK and passwords.is_usable(user.password_hash):
-        return timedelta(minutes=SECOND_WAY_IN)
-    return timedelta(days=settings.invitation_days)
+def _signer(action: Action) -> Signer:
+    # The newest key is the last one, and signs; the older ones still verify.
+    keys = settings.secret_keys[::-1]
+    return Signer(keys, salt=f"accounts:{action}", digest_method=hashlib.sha256)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from email.message import EmailMessage
 
-from sqlalchemy import ColumnElement, Delete, Update, and_, delete, or_, select, update
+from sqlalchemy import Delete, Update, delete, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
@@ -19,9 +19,9 @@ from core import clock, smtp
 from core.message import build
 from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import OutboxMail
+from models import EmailChange, OutboxMail, PendingEmail
 from services import letters
-from services.letters import PURPOSES, MailKind
+from services.letters import MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
 LEASE = timedelta(seconds=120)
@@ -49,12 +49,17 @@ def queue(
         db.session.info[_WAKE] = thread.wake
 
 
-def withdraw(address: str, *changes: str) -> None:
-    """Delete the queued e-mails that need the account with this address, and those about `changes`
-    of the address; notices stay.
-    """
-    needs_account = and_(OutboxMail.address == address, OutboxMail.kind.in_(PURPOSES))
-    change(delete(OutboxMail).where(or_(needs_account, OutboxMail.about.in_(changes))))
+def withdraw(address: str) -> None:
+    """Delete the queued e-mails whose links need the account with this address; notices stay."""
+    needs_account = OutboxMail.kind.in_(letters.ACCOUNT_MAILS)
+    change(delete(OutboxMail).where(OutboxMail.address == address, needs_account))
+
+
+def withdraw_changes(user_id: str) -> None:
+    """Delete the queued e-mails about changes of a user's address."""
+    for model in (PendingEmail, EmailChange):
+        changes = select(model.id).where(model.user_id == user_id)
+        change(delete(OutboxMail).where(OutboxMail.about.in_(changes)))
 
 
 @listens_for(db.session, "after_commit")
@@ -68,29 +73,28 @@ def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:
     """Send the e-mails that are due, until none is left, the server is down or `stopping()`;
     return whether the server is down.
     """
-    # Fixed for the whole run, so that an e-mail that fails is not tried again in the same run.
-    due = OutboxMail.due_at <= clock.utcnow()
     # An idle service must not take the lock to write every few seconds.
     with reading() as connection:
+        due = OutboxMail.due_at <= clock.utcnow()
         if connection.scalar(select(OutboxMail.id).where(due).limit(1)) is None:
             return False
     server_down = False
-    while not (stopping() or server_down) and (mail := _claim(due)):
+    while not (stopping() or server_down) and (mail := _claim()):
         server_down = _deliver(mail)
     return server_down
 
 
-def _claim(due: ColumnElement[bool]) -> OutboxMail | None:
+def _claim() -> OutboxMail | None:
     """Claim a due e-mail and count the attempt; return its row, or None if none is due.
 
-    Those with the fewest attempts come first, so that e-mails that keep failing do not delay others
-    that are due.
+    Those that somebody waits for come first, so that a thousand invitations do not delay a reset.
+    Then come those with the fewest attempts, so that e-mails that keep failing do not delay others.
     """
     # SQLite ignores SKIP LOCKED and does not need it: it runs one write transaction at a time.
     first = (
         select(OutboxMail.id)
-        .where(due)
-        .order_by(OutboxMail.attempts, OutboxMail.due_at)
+        .where(OutboxMail.due_at <= clock.utcnow())
+        .order_by(OutboxMail.kind.not_in(letters.AWAITED), OutboxMail.attempts, OutboxMail.due_at)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
@@ -128,26 +132,18 @@ def _deliver(mail: OutboxMail) -> bool:
 
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
-    letter = letters.compose(
-        MailKind(mail.kind),
-        mail.address,
-        queued_at=mail.created_at,
-        language=mail.language,
-        about=mail.about or "",
-    )
+    content, wanted = letters.compose(mail)
     try:
         message = build(
+            **content._asdict(),
             sender=settings.sender,
             recipient=mail.address,
-            subject=letter.mail.subject,
-            text=letter.mail.text,
-            html=letter.mail.html,
             mail_id=mail.id,
             created_at=mail.created_at,
         )
     except ValueError as error:
         raise smtp.MailRefused(str(error)) from None
-    return message if letter.wanted else None
+    return message if wanted else None
 
 
 def _send(message: EmailMessage) -> None:

@@ -1,4 +1,4 @@
-"""Profiles, settings and pictures of users: their own view and the public one."""
+"""Profiles, usernames, settings and pictures of users: their own view and the public one."""
 
 import hashlib
 import re
@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import ColumnExpressionArgument, delete, exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 import errors
 from config import ROOT
 from core.addresses import search_key
+from core.reasons import Reason
 from core.roles import Role
-from database import change, change_one, reading
+from database import change, change_one, is_taken, reading
 from extensions import db, settings
 from models import Avatar, User, UserRow, UserSession
-from services import learning
+from services import learning, outbox
+from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
 _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
@@ -56,6 +59,23 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
 def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
     """Change the given fields; return the whole row. Raises TokenRevoked."""
     return change_user(user.id, **changes) if changes else user
+
+
+def rename(user: UserRow, username: str) -> UserRow:
+    """Change the username and notify the user; return the whole row.
+
+    Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
+    """
+    names = {"username": username, "username_key": username.lower()}
+    try:
+        renamed = change_user(user.id, **names)
+    except IntegrityError as error:
+        if not is_taken(error, User.username_key):
+            raise
+        reason = Reason("taken", errors.UsernameTaken.message)
+        raise errors.UsernameTaken(fields={"username": [reason]}) from None
+    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
+    return renamed
 
 
 def preferences(user: UserRow) -> dict[str, object]:

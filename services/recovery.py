@@ -1,86 +1,119 @@
-"""What the token of a link does: it sets a password, or verifies or restores an e-mail address.
+"""Ways in: links to hand over, and what the token of a link does.
 
 Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
 sessions end, and the user is notified.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple, cast
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
 import errors
-from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import change
-from extensions import tokens
+from core import passwords
+from core.roles import Role
+from database import change, change_one
+from extensions import db, settings
 from models import User, UserRow
-from services import accounts, identity, links, outbox, profiles, sessions
+from services import accounts, email_change, links, outbox, profiles, sessions
 from services.letters import MailKind
+from services.links import Action, Link
 
-CHOOSE_PASSWORD, VERIFY_EMAIL, UNDO = "choose_password", "verify_email", "undo_email_change"
-_ACTIONS = {
-    Purpose.PASSWORD_RESET: CHOOSE_PASSWORD,
-    Purpose.INVITATION: CHOOSE_PASSWORD,
-    Purpose.ACCESS_LINK: CHOOSE_PASSWORD,
-    Purpose.EMAIL_VERIFICATION: VERIFY_EMAIL,
-    Purpose.EMAIL_UNDO: UNDO,
-}
+# Somebody who has a password gets one more way in, and should use it at once.
+SECOND_WAY_IN = timedelta(hours=1)
 
 
 class Found(NamedTuple):
     """The account that the token of a link is for, and the e-mail address that it is about."""
 
-    purpose: Purpose
     user: UserRow
     email: str
-    change: str  # the id of the change of the address that it undoes, or ""
+    change: str  # the id of the change of the address that it undoes
+    by_mail: bool
     expires_at: datetime
 
 
-def find(token: str, action: str | None = None) -> Found:
-    """Return what the token of a link is good for: for this action, or for any.
+def find_user(user_id: str) -> UserRow:
+    """Return an active user. Raises UserNotFound, and Forbidden for an admin."""
+    user = profiles.read_user(User.id == user_id, User.is_active)
+    return _checked(user, except_admins=True)
+
+
+def remove_password(user_id: str) -> None:
+    """Make the password of an active user useless at once. Raises as `find_user` does."""
+    _lock(user_id, except_admins=True)
+    accounts.remove_password(user_id)
+
+
+def access_link(user: User | UserRow, *, now: datetime) -> Link:
+    """Return a link to be handed over, with which a user chooses a password."""
+    life = timedelta(days=settings.invitation_days)
+    if passwords.is_usable(user.password_hash):
+        life = SECOND_WAY_IN
+    action, bound = Action.CHOOSE_PASSWORD, links.bound_to(Action.CHOOSE_PASSWORD, user)
+    return links.make(action, user.id, bound, expires_at=now + life, by_mail=False)
+
+
+def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
+    """Return an access link for a user.
+
+    With `replace_password`, the present one stops working at once. For an account without a
+    password, all earlier links stop working, also those in queued e-mails. For one with a password,
+    a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
+    user, and Forbidden for an admin if those are excepted.
+    """
+    user = _lock(user_id, except_admins=except_admins)
+    if replace_password:
+        user = accounts.remove_password(user_id)
+    if not passwords.is_usable(user.password_hash):
+        fresh = update(User).where(User.id == user_id).values(password_hash=passwords.unusable())
+        user = cast("UserRow", change_one(fresh.returning(User.__table__)))
+        # A link that is not sent yet would be made for the new marker, and work.
+        outbox.withdraw(user.email)
+    elif user.email_verified_at:
+        outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
+    return access_link(user, now=now)
+
+
+def find(action: Action, token: str) -> Found:
+    """Return what a token for this action is good for.
 
     Raises InvalidToken if it is malformed, expired or used, or if what it is bound to has changed.
     """
-    for purpose, own_action in _ACTIONS.items():
-        if action in (None, own_action):
-            with suppress(TokenInvalid, TokenExpired):
-                return _find(purpose, tokens.decode(purpose, token))
-    raise errors.InvalidToken
+    user_id, bound, expires_at, by_mail = links.read(action, token)
+    user = profiles.read_user(User.id == user_id)
+    if user is None:
+        raise errors.InvalidToken
+    email = user.email
+    if action is Action.UNDO:
+        email = email_change.old_email(user.id, bound)
+    elif (
+        not user.is_active
+        or bound != links.bound_to(action, user)
+        or (action is Action.VERIFY_EMAIL and user.email_verified_at)
+    ):
+        raise errors.InvalidToken
+    return Found(user, email, bound, by_mail, expires_at)
 
 
 def check(token: str) -> dict[str, object]:
     """Return what the token of a link does, for whom and how long. Raises InvalidToken."""
-    found = find(token)
-    action = _ACTIONS[found.purpose]
-    # Somebody else may have registered this address, with an insult as the username.
-    username = "" if action == VERIFY_EMAIL else found.user.username
-    return {**found._asdict(), "action": action, "username": username}
-
-
-def _find(purpose: Purpose, claims: Mapping[str, Any]) -> Found:
-    user = profiles.read_user(User.id == claims["sub"])
-    if user is None:
-        raise errors.InvalidToken
-    email, change_id = user.email, claims.get("change", "")
-    if purpose is Purpose.EMAIL_UNDO:
-        email = identity.old_email(user.id, change_id)
-    elif (
-        not user.is_active
-        or claims["bound"] != links.bound_to(purpose, user)
-        or (purpose is Purpose.EMAIL_VERIFICATION and user.email_verified_at)
-    ):
-        raise errors.InvalidToken
-    return Found(purpose, user, email, change_id, datetime.fromtimestamp(claims["exp"], UTC))
+    for action in Action:
+        with suppress(errors.InvalidToken):
+            found = find(action, token)
+            # Somebody else may have registered this address, with an insult as the username.
+            username = "" if action is Action.VERIFY_EMAIL else found.user.username
+            return {**found._asdict(), "action": action, "username": username}
+    raise errors.InvalidToken
 
 
 def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail `verifies` the e-mail address too. Raises InvalidToken if what the
-    token is bound to was changed after `user` was read; of parallel calls with one token, one wins.
+    A token that came by e-mail `verifies` the address too: only its reader has it. Raises
+    InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
+    with one token, one wins.
     """
     verified_at = func.coalesce(User.email_verified_at, now if verifies else None)
     changed = change(
@@ -114,3 +147,17 @@ def verify_email(user: UserRow, *, now: datetime) -> None:
     )
     if not changed:
         raise errors.InvalidToken
+
+
+def _lock(user_id: str, *, except_admins: bool) -> UserRow:
+    query = select(User.__table__).where(User.id == user_id, User.is_active)
+    found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
+    return _checked(found, except_admins=except_admins)
+
+
+def _checked(user: UserRow | None, *, except_admins: bool) -> UserRow:
+    if user is None:
+        raise errors.UserNotFound
+    if except_admins and user.role == Role.ADMIN:
+        raise errors.Forbidden
+    return user

@@ -4,6 +4,7 @@ import itertools
 import random
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import errors
 from core import clock
@@ -29,11 +30,12 @@ def add(count: int, password: str) -> list[str]:
     while len(added) < count:
         name = f"student-{next(numbers):04}"
         chance = random.Random(name)  # noqa: S311 - a sample is no secret
-        student = {"username": name, "email": f"{name}@example.org", "password_hash": password_hash}
-        names = {"first_name": chance.choice(_FIRST_NAMES), "last_name": chance.choice(_LAST_NAMES)}
+        student: dict[str, Any] = {"username": name, "email": f"{name}@example.org"}
+        student |= {"password_hash": password_hash, "first_name": chance.choice(_FIRST_NAMES)}
+        student |= {"last_name": chance.choice(_LAST_NAMES), "verified_at": now}
         # One transaction for each account, or the requests of a running service would time out.
         with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
-            user = accounts.add(**student, **names, verified_at=now)
+            user = accounts.add(**student)
             _add_records(user.id, chance, now)
             added.append(user.email)
     return added

@@ -1,24 +1,29 @@
 """What a link does, asked before it is used: the same as when it is used."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from helpers import failure, on_one_database, rows, success
+from endpoints import UNKNOWN_ID
+from helpers import failure, on_one_database, refresh, rows, success, verify
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
 from core.clock import rfc3339
 from core.ids import new_row_id
-from core.tokens import Purpose
 from database import transaction
+from errors import InvalidToken
+from extensions import components
 from models import EmailChange, User
 from services import links
+from services.links import Action
 
 OLD = "old@example.org"
-WAYS_IN = (Purpose.PASSWORD_RESET, Purpose.INVITATION, Purpose.ACCESS_LINK)
-ACTIONS = dict.fromkeys(WAYS_IN, "choose_password")
-ACTIONS |= {Purpose.EMAIL_VERIFICATION: "verify_email", Purpose.EMAIL_UNDO: "undo_email_change"}
-CALLS = {"choose_password": "reset-password", "verify_email": "verify-email"}
+CALLS = {
+    Action.CHOOSE_PASSWORD: "reset-password",
+    Action.VERIFY_EMAIL: "verify-email",
+    Action.UNDO: "undo-email-change",
+}
 
 # What makes the links of an account useless, besides their use and their end.
 CHANGES = {
@@ -29,9 +34,11 @@ CHANGES = {
     "verified": update(User).values(email_verified_at=core_clock.utcnow()),
     "void": delete(EmailChange),
 }
-ENDED_BY = {purpose: {"password", "version", "address", "inactive"} for purpose in WAYS_IN}
-ENDED_BY |= {Purpose.EMAIL_VERIFICATION: {"address", "inactive", "verified"}}
-ENDED_BY |= {Purpose.EMAIL_UNDO: {"void"}}
+ENDED_BY = {
+    Action.CHOOSE_PASSWORD: {"password", "version", "address", "inactive"},
+    Action.VERIFY_EMAIL: {"address", "inactive", "verified"},
+    Action.UNDO: {"void"},
+}
 
 
 @pytest.fixture
@@ -41,18 +48,19 @@ def user(make_user):
 
 @pytest.fixture
 def make(app, user, clock):
-    """Return the token of a new link of the user for a purpose, and when it ends."""
+    """Return the token of a new link of the user for an action, and when it ends."""
 
-    def make(purpose):
+    def make(action):
         now = clock.utcnow()
         with app.app_context(), transaction() as session:
-            if purpose is not Purpose.EMAIL_UNDO:
-                made = links.make(purpose, session.get(User, user.id), now=now)
-                return made.link.partition("#token=")[2], made.expires_at
-            row = {"id": new_row_id(), "user_id": user.id, "old_email": OLD, "changed_at": now}
-            done = EmailChange(**row)
-            session.add(done)
-            return links.make_undo(done, now=now).partition("#token=")[2], now + links.UNDO_LIFE
+            bound = new_row_id()
+            if action is Action.UNDO:
+                row = {"user_id": user.id, "old_email": OLD, "changed_at": now}
+                session.add(EmailChange(id=bound, **row))
+            else:
+                bound = links.bound_to(action, session.get(User, user.id))
+            made = links.make(action, user.id, bound, expires_at=now + timedelta(hours=1))
+        return made.link.partition("#token=")[2], made.expires_at
 
     return make
 
@@ -64,61 +72,60 @@ def check(client):
 
 @pytest.fixture
 def use(client):
-    def use(purpose, token):
-        action = ACTIONS[purpose]
+    def use(action, token):
         body = {"token": token}
-        if action == "choose_password":
+        if action is Action.CHOOSE_PASSWORD:
             body["newPassword"] = "Kettle-Purple-Rain-19"
-        return client.post(f"/api/auth/{CALLS.get(action, 'undo-email-change')}", json=body)
+        return client.post(f"/api/auth/{CALLS[action]}", json=body)
 
     return use
 
 
-@pytest.mark.parametrize("purpose", ACTIONS)
+@pytest.mark.parametrize("action", Action)
 def test_link_says_what_it_does_for_whom_and_until_when_until_it_is_used(
-    app, user, make, check, use, purpose
+    app, user, make, check, use, action
 ):
-    token, end = make(purpose)
+    token, end = make(action)
     before = rows(app, User), rows(app, EmailChange)
     for _ in range(2):
         assert success(check(token)) == {
-            "action": ACTIONS[purpose],
-            "username": "" if purpose is Purpose.EMAIL_VERIFICATION else user.username,
-            "email": OLD if purpose is Purpose.EMAIL_UNDO else user.email,
+            "action": action,
+            "username": "" if action is Action.VERIFY_EMAIL else user.username,
+            "email": OLD if action is Action.UNDO else user.email,
             "expiresAt": rfc3339(end),
         }
     assert (rows(app, User), rows(app, EmailChange)) == before
-    success(use(purpose, token))
+    success(use(action, token))
     failure(check(token), 400, "invalid_token")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("purpose", ACTIONS)
+@pytest.mark.parametrize("action", Action)
 @on_one_database
 def test_check_refuses_what_the_call_refuses_and_nothing_else(
-    app, make, check, use, purpose, change
+    app, make, check, use, action, change
 ):
-    token, _ = make(purpose)
+    token, _ = make(action)
     with app.app_context(), transaction() as session:
         session.execute(CHANGES[change])
-    for answer in (check(token), use(purpose, token)):
-        if change in ENDED_BY[purpose]:
+    for answer in (check(token), use(action, token)):
+        if change in ENDED_BY[action]:
             failure(answer, 400, "invalid_token")
         else:
             success(answer)
 
 
 def test_link_that_another_account_blocks_is_not_dead(make, make_user, check, use):
-    token, _ = make(Purpose.EMAIL_UNDO)
+    token, _ = make(Action.UNDO)
     make_user(email=OLD)
     assert success(check(token))["email"] == OLD
-    failure(use(Purpose.EMAIL_UNDO, token), 409, "email_taken")
+    failure(use(Action.UNDO, token), 409, "email_taken")
 
 
-@pytest.mark.parametrize("purpose", ACTIONS)
+@pytest.mark.parametrize("action", Action)
 @on_one_database
-def test_expired_link_is_dead(make, check, clock, purpose):
-    token, end = make(purpose)
+def test_expired_link_is_dead(make, check, clock, action):
+    token, end = make(action)
     clock.move(seconds=(end - clock.utcnow() - timedelta(seconds=60)).total_seconds())
     success(check(token))
     clock.move(minutes=1)
@@ -129,3 +136,58 @@ def test_expired_link_is_dead(make, check, clock, purpose):
 def test_other_tokens_are_no_links(auth, check):
     for token in ("", "a.b.c", auth.access, auth.refresh):
         failure(check(token), 400, "invalid_token")
+
+
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+FORGERIES = {
+    "cut": lambda token: token[:-1],
+    "padded": lambda token: f"{token}=",
+    "longer": lambda token: f"{token}A",
+    # The same bytes, spelled in another way.
+    "another last character": lambda token: token[:-1] + ALPHABET[ALPHABET.index(token[-1]) + 1],
+    "what base64 ignores": lambda token: f"{token[:-5]}!!!!{token[-5:]}",
+    "a later end": lambda token: token.replace(".1", ".2", 1),
+    "another user": lambda token: f"{UNKNOWN_ID}{token[36:]}",
+    "no signature": lambda token: token.rpartition(".")[0],
+    "letters that are none": lambda token: f"{token[:-1]}\u00e9",
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+@on_one_database
+def test_changed_token_is_refused(make, check, name):
+    for action in Action:
+        token, _ = make(action)
+        assert FORGERIES[name](token) != token
+        failure(check(FORGERIES[name](token)), 400, "invalid_token")
+
+
+@pytest.mark.parametrize("action", Action)
+@on_one_database
+def test_token_of_a_link_does_nothing_else(app, client, make, use, action):
+    token, _ = make(action)
+    for other in set(Action) - {action}:
+        failure(use(other, token), 400, "invalid_token")
+        # Already its signature is refused, and not only what it is bound to.
+        with app.app_context(), pytest.raises(InvalidToken):
+            links.read(other, token)
+    failure(verify(client, token), 401, "token_invalid")
+    failure(refresh(client, token), 401, "token_invalid")
+    success(use(action, token))
+
+
+@pytest.mark.parametrize("action", Action)
+@on_one_database
+def test_link_is_short_and_outlives_a_new_key(app, make_app, make, check, action):
+    old, _ = make(action)
+    assert len(old) <= 130
+    settings = components(app).settings
+    rotated = {"secret_key": "k" * 32, "secret_key_fallbacks": (settings.secret_key,)}
+    components(app).settings = replace(settings, **rotated)
+    new, _ = make(action)
+    for token in (old, new):
+        success(check(token))
+    retired = make_app(secret_key="k" * 32).test_client()
+    for token, is_live in ((old, False), (new, True)):
+        answer = retired.post("/api/auth/check-link", json={"token": token})
+        assert (answer.status_code == 200) is is_live

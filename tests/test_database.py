@@ -38,7 +38,7 @@ from core import clock, ids
 from database import change, reading, transaction
 from extensions import db
 from models import Course, DeniedSession, EmailChange, User, UserSession
-from services import accounts, identity, learning, profiles, service_keys
+from services import accounts, email_change, learning, profiles, service_keys
 
 WRITERS = 8
 ROUNDS = 10
@@ -538,12 +538,12 @@ def undo_to_a_bad_email(user, _session_id):
     done = EmailChange(user_id=user.id, **values)
     db.session.add(done)
     db.session.flush()
-    identity.undo(user.id, done.id, now=clock.utcnow())
+    email_change.undo(user.id, done.id, now=clock.utcnow())
 
 
 def confirm_a_bad_email(user, session_id):
     proven = SimpleNamespace(id="p", new_email=BAD_EMAIL)
-    identity.confirm_email(user, proven, session_id=session_id, now=clock.utcnow())
+    email_change.confirm(user, proven, session_id=session_id, now=clock.utcnow())
 
 
 @pytest.mark.parametrize(
@@ -553,8 +553,8 @@ def confirm_a_bad_email(user, session_id):
             username="other", email="other@example.org", first_name="F", last_name="L", role="head"
         ),
         lambda user, _: learning.put(Course, user.id, {"id": "c"}, {"name": "", "lessons": 3}),
-        lambda user, _: identity.rename(user, "ab"),
-        lambda user, _: identity.set_email(
+        lambda user, _: profiles.rename(user, "ab"),
+        lambda user, _: email_change.set_email(
             user.id, BAD_EMAIL, replace_password=False, now=clock.utcnow()
         ),
         confirm_a_bad_email,

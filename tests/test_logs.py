@@ -13,10 +13,10 @@ from helpers import PASSWORD, Log, bearer, failure, on_one_database, registratio
 from sqlalchemy import make_url
 
 from core import clock
-from core.tokens import Purpose
 from database import transaction
-from extensions import components
 from models import User
+from services import links
+from services.links import Action
 
 both_formats = pytest.mark.parametrize("log_format", ["text", "json"])
 
@@ -276,19 +276,18 @@ def test_unexpected_error_is_one_json_object(failing):
 def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     away = make_app(database_url=CLOSED)
     log = Log()
-    now = clock.utcnow()
-    times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
-    purposes = {
-        "auth.check_link": Purpose.ACCESS_LINK,
-        "auth.reset_password": Purpose.PASSWORD_RESET,
-        "auth.verify_email": Purpose.EMAIL_VERIFICATION,
-        "auth.undo_email_change": Purpose.EMAIL_UNDO,
+    actions = {
+        "auth.check_link": Action.CHOOSE_PASSWORD,
+        "auth.reset_password": Action.CHOOSE_PASSWORD,
+        "auth.verify_email": Action.VERIFY_EMAIL,
+        "auth.undo_email_change": Action.UNDO,
     }
     body = endpoint.example if endpoint.operation.body else None
-    if endpoint.name in purposes:
-        purpose = purposes[endpoint.name]
-        encode = components(app).tokens.encode
-        body["token"] = encode(purpose, auth.user.id, **times, bound="x", change="x")
+    if endpoint.name in actions:
+        end = clock.utcnow() + timedelta(minutes=1)
+        with app.app_context():
+            made = links.make(actions[endpoint.name], auth.user.id, "x", expires_at=end)
+        body["token"] = made.link.partition("#token=")[2]
     elif endpoint.name == "auth.refresh":
         body["refreshToken"] = auth.refresh
     started = time.monotonic()

@@ -62,8 +62,8 @@ class Watch:
     def learn(self, kind, secret):
         """Look for this from now on, in every form in which it would be of use to a thief."""
         if kind == "token":
-            _, payload, signature = secret.split(".")
-            forms = {payload, signature[:16], signature[-16:]}
+            signature = secret.rpartition(".")[2]
+            forms = {max(secret.split("."), key=len), signature[:16], signature[-16:]}
         else:
             raw = secret.encode()
             forms = {secret, quote(secret, safe=""), base64.b64encode(raw).decode().rstrip("=")}

@@ -1,4 +1,4 @@
-"""Changes of the e-mail address and of the username.
+"""Changes of the e-mail address.
 
 A code proves the new e-mail address; the old one gets a link that undoes the change. Who receives
 the mail to a mistyped address can do nothing with a code.
@@ -36,9 +36,7 @@ def pending(user_id: str, *, now: datetime) -> dict[str, object]:
     return {"pending_email": new_email, "pending_until": until}
 
 
-def request_email(
-    user: UserRow, new_email: str, *, session_id: str, now: datetime
-) -> dict[str, object]:
+def request(user: UserRow, new_email: str, *, session_id: str, now: datetime) -> dict[str, object]:
     """Store the change that a confirmed password allows, instead of an earlier one, and queue its
     code. Return what `pending` does.
 
@@ -80,7 +78,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     return found
 
 
-def confirm_email(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) -> None:
+def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) -> None:
     """Change the e-mail address to the proven one, end the other sessions and notify the old one.
 
     Raises EmailTaken; and InvalidToken if the account, the session or the pending change is not
@@ -171,23 +169,6 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
     change(delete(EmailChange).where(EmailChange.user_id == user_id))
     sessions.end_all(user_id)
     outbox.withdraw(user.email)
-
-
-def rename(user: UserRow, username: str) -> UserRow:
-    """Change the username and notify the user; return the whole row.
-
-    Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
-    """
-    names = {"username": username, "username_key": username.lower()}
-    try:
-        renamed = profiles.change_user(user.id, **names)
-    except IntegrityError as error:
-        if not is_taken(error, User.username_key):
-            raise
-        reason = Reason("taken", errors.UsernameTaken.message)
-        raise errors.UsernameTaken(fields={"username": [reason]}) from None
-    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
-    return renamed
 
 
 def _lock(user_id: str) -> UserRow | None:
