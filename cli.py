@@ -155,6 +155,7 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
     if replace_password:
         audit.log("password_removed", user.id)
     audit.log("access_link_made", user.id)
+    limits.unlock(user.email)
     click.echo(made.link)
 
 

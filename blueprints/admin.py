@@ -58,11 +58,12 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
 
     With `deliver: "mail"`, its user gets an invitation by e-mail. With `"link"`, the response has a
     link to hand over, once, with which the user chooses a password. `emailVerified: true` means
-    that you know that the e-mail address is the user's. A service key can neither get a link nor
-    create an admin.
+    that you know that the e-mail address is the user's. There are no links for admins, and a
+    service key can neither get a link nor create an admin.
     """
     by_mail, verified = body.pop("deliver") == "mail", body.pop("email_verified")
-    if bearer.is_key() and (body["role"] == Role.ADMIN or not by_mail):
+    is_key, is_admin = bearer.is_key(), body["role"] == Role.ADMIN
+    if (is_key and is_admin) or ((is_key or is_admin) and not by_mail):
         raise errors.Forbidden
     now = clock.utcnow()
     counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
@@ -94,9 +95,8 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     at once, all sessions end, and the account is one without a password: use it when somebody else
     knows the password. For admins, use `flask users access-link`.
     """
-    now, link, replace = clock.utcnow(), None, body["replace_password"]
+    user, link, replace = recovery.find_user(user_id), None, body["replace_password"]
     if body["deliver"] == "mail":
-        user = recovery.find_user(user_id)
         kind, limit = MailKind.INVITATION, INVITATIONS
         if passwords.is_usable(user.password_hash) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
@@ -108,8 +108,9 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     else:
         with transaction():
             link = recovery.make_link(
-                user_id, except_admins=True, replace_password=replace, now=now
+                user_id, except_admins=True, replace_password=replace, now=clock.utcnow()
             )
+        limits.unlock(user.email)
     if replace:
         audit.log("password_removed", user_id, by=bearer.caller_id())
     audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])

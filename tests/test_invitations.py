@@ -252,7 +252,7 @@ def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, ma
         {"deliver": "fax"},
         {"emailVerified": "yes"},
         {"emailVerified": None},
-        {"language": "xx"},
+        {"language": "x"},
         {"username": "ab"},
         {"firstName": ""},
     ],

@@ -630,9 +630,9 @@ def test_the_last_limit_that_is_reached_says_when_to_come_again(make_app, make_u
     assert refused(login(client, "student@example.org"), 15 * 60)
 
 
-@pytest.mark.parametrize("by_command", [True, False])
+@pytest.mark.parametrize("way", ["command", "call", "link", "link by command"])
 def test_an_unlocked_account_can_try_again_from_everywhere(
-    client, make_user, log_in_with, log_in, run, by_command
+    client, make_user, log_in_with, log_in, run, way
 ):
     user, admin = make_user(), make_user("admin", role="admin")
     headers = log_in(admin).headers
@@ -641,10 +641,15 @@ def test_an_unlocked_account_can_try_again_from_everywhere(
             log_in_with("wrong", **options)
             log_in_with("wrong", "other@example.org", **options)
     assert "can log in: no: too many failed logins, until 2" in run("users", "show", "student")[0]
-    if by_command:
+    if way == "command":
         assert run("users", "unlock", "student") == ("student can try again.\n", 0)
-    else:
+    elif way == "call":
         success(client.delete(f"/api/users/{user.id}/failed-logins", headers=headers))
+    elif way == "link":
+        path = f"/api/users/{user.id}/access-link"
+        success(client.post(path, json={"deliver": "link"}, headers=headers))
+    else:
+        assert run("users", "access-link", "student")[1] == 0
     for options in ({}, {"environ_overrides": OTHER_IP}):
         success(log_in_with(PASSWORD, **options))
         assert refused(log_in_with("wrong", "other@example.org", **options), 15 * 60)
