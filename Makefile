@@ -5,12 +5,12 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test test-faults lint format bench bench-growth bench-timing clean
+.PHONY: help run test test-slow lint format bench bench-growth bench-timing clean
 
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
-	@echo 'make test         install the tools too, and run the checks and the tests'
-	@echo 'make test-faults  kill, starve and load the running service, for eight minutes'
+	@echo 'make test         install the tools too, and run the checks and the quick tests'
+	@echo 'make test-slow    browsers, deployment, slow clients, and faults: for about 15 minutes'
 	@echo 'make lint         the checks alone: ruff and mypy'
 	@echo 'make format       put the code in its form'
 	@echo 'make bench        measure the service beside other ways to do the same'
@@ -31,9 +31,9 @@ run: $(VENV)/run.stamp
 test: lint
 	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# With all markers, and one after the other: each wants the machine for itself.
-test-faults: $(VENV)/dev.stamp
-	$(BIN) -m pytest tests/faults -m ''
+test-slow: $(VENV)/dev.stamp
+	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'slow and not faults'
+	$(BIN) -m pytest -m faults
 
 lint: $(VENV)/dev.stamp
 	$(BIN) -m ruff check .

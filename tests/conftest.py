@@ -26,6 +26,20 @@ from services import outbox as outbox_service
 from services import service_keys
 from web import logs
 
+# Slow by nature: they start services, browsers, installations or another run of the tests.
+SLOW = (
+    *("end_to_end/", "faults/", "mail/test_servers.py", "site/test_pages_in_browser.py"),
+    *("test_bench.py", "test_contributing.py", "test_deploy.py"),
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
+            item.add_marker("slow")
+
+
 # Each answer to a client of the tests is compared with what its endpoint declares.
 Flask.test_client_class = DeclaredClient
 # The mail server of the tests logs each command, also after the test whose output it would join.
