@@ -74,8 +74,9 @@ def create_app(
 
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
-    for blueprint in (users.bp, records.bp, admin.bp):
-        app.register_blueprint(blueprint, url_prefix="/api/users")
+    app.register_blueprint(users.bp, url_prefix="/api/users")
+    app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
+    app.register_blueprint(admin.bp, url_prefix="/api/users")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     for blueprint in (health.bp, jwks.bp, site.bp):

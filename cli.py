@@ -110,29 +110,26 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     if invite and link:
         raise click.UsageError("Give --invite or --link, not both.")
     sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
-    if invite or link:
-        person, now = _load(schemas.Person(), **sent), clock.utcnow()
-        more = {"verified_at": now} if link else {"mail": MailKind.INVITATION}
-        with transaction():
-            user = accounts.add(**person, role=role, **more)
-        audit.log("account_created", user.id)
-        if link:
-            click.echo(recovery.access_link(user, now=now).link)
-        else:
-            click.echo(f"{user.email} gets an invitation.")
-        return
-    if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    body = _load(schemas.Register(), password=password, **sent)
-    password_hash = accounts.hash_new_password(body.pop("password"), body, field="password")
+    by_password = not (invite or link)
+    if by_password and sys.stdin.isatty():
+        sent["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    elif by_password:
+        sent["password"] = sys.stdin.readline().rstrip("\r\n")
+    person = _load(schemas.Register() if by_password else schemas.Person(), **sent)
+    if by_password:
+        password = person.pop("password")
+        person["password_hash"] = accounts.hash_new_password(password, person, field="password")
+    now = clock.utcnow()
+    proof = {"mail": MailKind.INVITATION} if invite else {"verified_at": now}
     with transaction():
-        user = accounts.add(
-            password_hash=password_hash, role=role, verified_at=clock.utcnow(), **body
-        )
-    audit.log("registered", user.id)
-    click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
+        user = accounts.add(**person, role=role, **proof)
+    audit.log("registered" if by_password else "account_created", user.id)
+    if link:
+        click.echo(recovery.access_link(user, now=now).link)
+    elif invite:
+        click.echo(f"{user.email} gets an invitation.")
+    else:
+        click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
 
 
 def _load(schema: Schema, **body: str) -> Any:
@@ -238,30 +235,28 @@ def _yes_or_no(value: object) -> str:
 @click.argument("role", type=_role)
 def set_role(user: UserRow, role: str) -> None:
     """Change the role of ACCOUNT (id, username or e-mail address) and end its sessions."""
-    _alter(user, role=role)
-    click.echo(f"{user.username} has the role {role}.")
+    _alter(user, f"has the role {role}", role=role)
 
 
 @users.command("activate")
 @_account
 def activate_user(user: UserRow) -> None:
     """Let ACCOUNT (id, username or e-mail address) log in again."""
-    _alter(user, is_active=True)
-    click.echo(f"{user.username} is active.")
+    _alter(user, "is active", is_active=True)
 
 
 @users.command("deactivate")
 @_account
 def deactivate_user(user: UserRow) -> None:
     """Block logins of ACCOUNT (id, username or e-mail address) and end its sessions."""
-    _alter(user, is_active=False)
-    click.echo(f"{user.username} is inactive.")
+    _alter(user, "is inactive", is_active=False)
 
 
-def _alter(user: UserRow, **changes: Any) -> None:
+def _alter(user: UserRow, done: str, **changes: Any) -> None:
     with transaction():
         before, after = administration.alter(user.id, **changes)
     administration.log_changes(before, after)
+    click.echo(f"{user.username} {done}.")
 
 
 @users.command("unlock")

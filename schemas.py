@@ -17,7 +17,6 @@ from fields import example
 # The longest text that login takes for an e-mail address or a password. It is beyond what
 # either can be, so that an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
-TOKEN_LENGTH = 4096
 
 
 def camel_case(name: str) -> str:
@@ -59,7 +58,7 @@ class ResponseBody(Shape):
 
 NAME: dict[str, Any] = {"validate": fields.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": fields.Length(1, 200)}
-A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=TOKEN_LENGTH)}
+A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=4096)}
 PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
@@ -77,9 +76,15 @@ USERNAME: dict[str, Any] = {
 }
 
 
-class Person(Shape):
+class Username(Shape):
     username = fields.Text(required=True, **USERNAME)
+
+
+class Address(Shape):
     email = fields.Email(required=True)
+
+
+class Person(Address, Username):
     first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
     last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
     language = fields.Language()
@@ -118,10 +123,6 @@ class RegistrationOptions(ResponseBody):
 
 class Refresh(Shape):
     refresh_token = fields.Text(**A_TOKEN, metadata=example("REFRESH_TOKEN"))
-
-
-class Address(Shape):
-    email = fields.Email(required=True)
 
 
 class MailToken(Shape):
@@ -222,10 +223,6 @@ class PendingEmail(ResponseBody):
 class EmailState(PendingEmail):
     email = ma.String()
     email_verified = fields.IsSet(attribute="email_verified_at")
-
-
-class Username(Shape):
-    username = fields.Text(required=True, **USERNAME)
 
 
 class PublicFields(ResponseBody):

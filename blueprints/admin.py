@@ -1,5 +1,6 @@
 """Management of accounts, by admins and by service keys; keys cannot reach those of admins."""
 
+import functools
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,32 +20,23 @@ from web.api import endpoint
 from web.limits import RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
 
 bp = Blueprint("admin", __name__)
+admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 INVITATIONS = mails_to_one("invitations")
 NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
 ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SUCCESSES)
 
 
-@endpoint(
-    bp,
-    "GET",
-    "",
-    role=Role.ADMIN,
-    scope=Scope.USERS_READ,
-    query=schemas.AccountQuery,
-    response=schemas.Accounts,
-)
+@admin("GET", "", scope=Scope.USERS_READ, query=schemas.AccountQuery, response=schemas.Accounts)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first. Service keys do not see accounts of admins."""
     users, total = administration.list_accounts(**query, except_admins=bearer.is_key())
     return {**query, "users": users, "total": total}
 
 
-@endpoint(
-    bp,
+@admin(
     "POST",
     "",
-    role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
     body=schemas.NewAccount,
     response=schemas.NewAccountMade,
@@ -75,11 +67,9 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     return {**(link._asdict() if link else {}), "user": user}
 
 
-@endpoint(
-    bp,
+@admin(
     "POST",
     "/<uuid:user_id>/access-link",
-    role=Role.ADMIN,
     body=schemas.AccessLinkRequest,
     response=schemas.AccessLink,
     message="The access link is ready.",
@@ -117,11 +107,9 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     return link._asdict() if link else {}
 
 
-@endpoint(
-    bp,
+@admin(
     "PATCH",
     "/<uuid:user_id>",
-    role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
     body=schemas.AccountChanges,
     response=schemas.Account,
@@ -141,11 +129,9 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     return after
 
 
-@endpoint(
-    bp,
+@admin(
     "DELETE",
     "/<uuid:user_id>/failed-logins",
-    role=Role.ADMIN,
     message="Nothing is counted against the account any more.",
     errors=(errors.UserNotFound,),
 )
@@ -155,11 +141,9 @@ def unlock_user(user_id: str) -> None:
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 
-@endpoint(
-    bp,
+@admin(
     "DELETE",
     "/<uuid:user_id>",
-    role=Role.ADMIN,
     scope=Scope.USERS_WRITE,
     message="The account is deleted.",
     errors=(errors.UserNotFound, errors.LastAdmin),

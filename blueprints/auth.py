@@ -1,5 +1,6 @@
 """Registration, login, tokens, sessions, password reset and e-mail verification."""
 
+import functools
 from typing import Any
 
 from flask import Blueprint
@@ -27,6 +28,8 @@ from web.limits import (
 )
 
 bp = Blueprint("auth", __name__)
+public = functools.partial(endpoint, bp)
+student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
 # deleted and registered again, because each registration sends an e-mail.
@@ -40,8 +43,7 @@ RESETS = Limit(lambda: settings.logins_per_minute, "minute", "password resets", 
 VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/register",
     body=schemas.Register,
@@ -75,8 +77,7 @@ def register(body: dict[str, Any]) -> dict[str, object]:
     return {"user_id": user.id, "username": user.username, "email": user.email}
 
 
-@endpoint(
-    bp,
+@public(
     "GET",
     "/options",
     response=schemas.RegistrationOptions,
@@ -87,8 +88,7 @@ def options() -> object:
     return settings
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/login",
     body=schemas.Login,
@@ -114,8 +114,7 @@ def login(body: dict[str, str]) -> dict[str, object]:
     return {**vars(pair), "user": user}
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/refresh",
     body=schemas.Refresh,
@@ -132,21 +131,14 @@ def refresh(body: dict[str, str]) -> sessions.TokenPair:
     return sessions.rotate(body["refresh_token"], now=clock.utcnow())
 
 
-@endpoint(
-    bp,
-    "GET",
-    "/verify",
-    role=Role.STUDENT,
-    response=schemas.Verified,
-    message="This access token is valid.",
-)
+@student("GET", "/verify", response=schemas.Verified, message="This access token is valid.")
 def verify() -> dict[str, object]:
     """Check an access token: how long it is valid, and whose it is."""
     seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
     return {"valid": True, "expires_in": seconds, "user": bearer.user()}
 
 
-@endpoint(bp, "POST", "/logout", role=Role.STUDENT, message="You are logged out.")
+@student("POST", "/logout", message="You are logged out.")
 def logout() -> None:
     """End the session of the access token; its refresh token stops working too."""
     with transaction():
@@ -154,25 +146,16 @@ def logout() -> None:
     audit.log("logout", bearer.user().id)
 
 
-@endpoint(
-    bp,
-    "GET",
-    "/sessions",
-    role=Role.STUDENT,
-    response=schemas.Sessions,
-    message="These are your open sessions.",
-)
+@student("GET", "/sessions", response=schemas.Sessions, message="These are your open sessions.")
 def list_sessions() -> dict[str, object]:
     """List the caller's open sessions, last used first."""
     current = bearer.claims()["sid"]
     return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}
 
 
-@endpoint(
-    bp,
+@student(
     "DELETE",
     "/sessions/<uuid:session_id>",
-    role=Role.STUDENT,
     message="The session has ended.",
     errors=(errors.NotFound,),
 )
@@ -185,7 +168,7 @@ def end_session(session_id: str) -> None:
     audit.log("session_ended", bearer.user().id)
 
 
-@endpoint(bp, "DELETE", "/sessions", role=Role.STUDENT, message="Your other sessions have ended.")
+@student("DELETE", "/sessions", message="Your other sessions have ended.")
 def end_other_sessions() -> None:
     """End all of the caller's sessions except the current one."""
     with transaction():
@@ -193,8 +176,7 @@ def end_other_sessions() -> None:
     audit.log("other_sessions_ended", bearer.user().id)
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/forgot-password",
     body=schemas.Address,
@@ -211,8 +193,7 @@ def forgot_password(body: dict[str, str]) -> None:
             outbox.queue(MailKind.PASSWORD_RESET, body["email"])
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/check-link",
     body=schemas.MailToken,
@@ -228,8 +209,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     return recovery.check(body["token"])
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/reset-password",
     body=schemas.ResetPassword,
@@ -253,8 +233,7 @@ def reset_password(body: dict[str, str]) -> None:
     forgive(user.email)
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/verify-email",
     body=schemas.MailToken,
@@ -269,8 +248,7 @@ def verify_email(body: dict[str, str]) -> None:
     audit.log("email_verified", user.id)
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/undo-email-change",
     body=schemas.MailToken,
@@ -295,8 +273,7 @@ def undo_email_change(body: dict[str, str]) -> None:
     audit.log("email_change_undone", found.user.id)
 
 
-@endpoint(
-    bp,
+@public(
     "POST",
     "/resend-verification",
     body=schemas.Address,

@@ -4,51 +4,27 @@ The URL rules use `id:`, which accepts a slash: an encoded slash in an id must b
 schema, because a 404 would mean that the course does not exist.
 """
 
-from typing import Any
+import functools
 
 from flask import Blueprint
-from marshmallow import Schema
 
 import schemas
 from core import clock
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
-from errors import ApiError, NotFound, UserNotFound
+from errors import NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record
 from services import learning
 from web import bearer
-from web.api import Operation, Reply, endpoint
+from web.api import Reply, endpoint
 
 bp = Blueprint("records", __name__)
-
-
-def delivery(path: str, *, errors: tuple[type[ApiError], ...] = (), **declared: Any) -> Operation:
-    """Declare an endpoint that adds or replaces a record of a user."""
-    return endpoint(
-        bp,
-        "PUT",
-        f"/<uuid:user_id>/{path}",
-        role=Role.INSTRUCTOR,
-        scope=Scope.LEARNING_WRITE,
-        creates=True,
-        errors=(*errors, UserNotFound),
-        **declared,
-    )
-
-
-def removal(path: str, *, path_shape: type[Schema]) -> Operation:
-    """Declare an endpoint that removes a record of a user."""
-    return endpoint(
-        bp,
-        "DELETE",
-        f"/<uuid:user_id>/{path}",
-        path_shape=path_shape,
-        role=Role.INSTRUCTOR,
-        scope=Scope.LEARNING_WRITE,
-        message="The record is removed.",
-        errors=(UserNotFound,),
-    )
+record = functools.partial(
+    endpoint, bp, role=Role.INSTRUCTOR, scope=Scope.LEARNING_WRITE, errors=(UserNotFound,)
+)
+delivery = functools.partial(record, "PUT", creates=True)
+removal = functools.partial(record, "DELETE", message="The record is removed.")
 
 
 def _put(
@@ -71,7 +47,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
 
 
 @delivery(
-    "courses/<id:course_id>",
+    "/courses/<id:course_id>",
     path_shape=schemas.CoursePath,
     body=schemas.CourseDelivery,
     response=schemas.CourseRecord,
@@ -82,19 +58,19 @@ def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Reply:
     return _put(Course, user_id, {"id": course_id}, body)
 
 
-@removal("courses/<id:course_id>", path_shape=schemas.CoursePath)
+@removal("/courses/<id:course_id>", path_shape=schemas.CoursePath)
 def delete_course(user_id: str, course_id: str) -> None:
     """Remove a user's course and its lessons."""
     _remove(Course, user_id, id=course_id)
 
 
 @delivery(
-    "courses/<course_id>/lessons/<id:lesson_id>",
+    "/courses/<course_id>/lessons/<id:lesson_id>",
     path_shape=schemas.LessonPath,
     body=schemas.LessonDelivery,
     response=schemas.LessonRecord,
     message="The lesson is recorded.",
-    errors=(NotFound,),
+    errors=(NotFound, UserNotFound),
 )
 def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, object]) -> Reply:
     """Record that a user has completed a lesson, and how many minutes it took.
@@ -106,14 +82,14 @@ def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, obj
     return _put(Lesson, user_id, key, body, at="completed_at")
 
 
-@removal("courses/<course_id>/lessons/<id:lesson_id>", path_shape=schemas.LessonPath)
+@removal("/courses/<course_id>/lessons/<id:lesson_id>", path_shape=schemas.LessonPath)
 def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     """Remove a completed lesson."""
     _remove(Lesson, user_id, course_id=course_id, id=lesson_id)
 
 
 @delivery(
-    "achievements/<id:achievement_id>",
+    "/achievements/<id:achievement_id>",
     path_shape=schemas.AchievementPath,
     body=schemas.AchievementDelivery,
     response=schemas.AchievementRecord,
@@ -127,14 +103,14 @@ def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) 
     return _put(Achievement, user_id, {"id": achievement_id}, body, at="earned_at")
 
 
-@removal("achievements/<id:achievement_id>", path_shape=schemas.AchievementPath)
+@removal("/achievements/<id:achievement_id>", path_shape=schemas.AchievementPath)
 def delete_achievement(user_id: str, achievement_id: str) -> None:
     """Remove an achievement."""
     _remove(Achievement, user_id, id=achievement_id)
 
 
 @delivery(
-    "certificates/<id:certificate_id>",
+    "/certificates/<id:certificate_id>",
     path_shape=schemas.CertificatePath,
     body=schemas.CertificateDelivery,
     response=schemas.CertificateRecord,
@@ -150,7 +126,7 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     return _put(Certificate, user_id, {"id": certificate_id}, values, at="issued_at")
 
 
-@removal("certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)
+@removal("/certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)
 def delete_certificate(user_id: str, certificate_id: str) -> None:
     """Remove a certificate."""
     _remove(Certificate, user_id, id=certificate_id)

@@ -1,5 +1,7 @@
 """The service keys, for admins. There is no call that creates one: see `flask keys create`."""
 
+import functools
+
 from flask import Blueprint
 
 import errors
@@ -13,22 +15,16 @@ from web import bearer
 from web.api import endpoint
 
 bp = Blueprint("keys", __name__)
+admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 
-@endpoint(bp, "GET", "", role=Role.ADMIN, response=schemas.ServiceKeys)
+@admin("GET", "", response=schemas.ServiceKeys)
 def list_keys() -> dict[str, object]:
     """List the service keys, newest first."""
     return {"keys": service_keys.list_all()}
 
 
-@endpoint(
-    bp,
-    "DELETE",
-    "/<uuid:key_id>",
-    role=Role.ADMIN,
-    message="The service key is revoked.",
-    errors=(errors.NotFound,),
-)
+@admin("DELETE", "/<uuid:key_id>", message="The service key is revoked.", errors=(errors.NotFound,))
 def revoke_key(key_id: str) -> None:
     """Revoke a service key, immediately and permanently."""
     with transaction():

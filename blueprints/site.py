@@ -7,7 +7,6 @@ that the browser asks for; the docs are in English.
 
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, redirect, send_from_directory
@@ -35,21 +34,13 @@ _swagger = metadata.distribution("flask-swagger-ui")
 _SWAGGER_FOLDER = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
 _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 
-
-class Page(NamedTuple):
-    """A page, which is at the URL of its name. The facts are for its template."""
-
-    policy: str
-    facts: dict[str, object] = {}
-    language: str | None = None  # None: the one that the browser asks for
-
-
+# The policies of the pages. Each page is at the URL of its name.
 PAGES = {
     # Links open these. The token is in the URL's fragment, which is not sent.
-    "reset_password": Page(_STRICT_POLICY),
-    "verify_email": Page(_STRICT_POLICY),
-    "undo_email_change": Page(_STRICT_POLICY),
-    "docs": Page(_DOCS_POLICY, {"swagger_version": _swagger.version}, "en"),
+    "reset_password": _STRICT_POLICY,
+    "verify_email": _STRICT_POLICY,
+    "undo_email_change": _STRICT_POLICY,
+    "docs": _DOCS_POLICY,
 }
 
 
@@ -62,17 +53,16 @@ def home() -> BaseResponse:
 
 def show(name: str) -> Response:
     """Show a page. `web.headers` sets the other headers."""
-    page = PAGES[name]
     tag, html = templates.page(
         name,
-        page.language or caller.language(),
+        "en" if name == "docs" else caller.language(),
         site=settings.site,
         min_length=settings.password_min_length,
-        **page.facts,
+        swagger_version=_swagger.version,
     )
     response = Response(html)
     response.headers["Content-Language"] = tag
-    response.headers["Content-Security-Policy"] = page.policy
+    response.headers["Content-Security-Policy"] = PAGES[name]
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["X-Frame-Options"] = "DENY"
     response.vary.add("Accept-Language")

@@ -1,5 +1,6 @@
 """The caller's own account, and public profiles."""
 
+import functools
 from typing import BinaryIO
 
 from flask import Blueprint
@@ -19,6 +20,7 @@ from web.api import Reply, endpoint
 from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
 
 bp = Blueprint("users", __name__)
+student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 # By the user's id, because the counts of an e-mail address end when it changes.
 CHANGES = Limit(20, "hour", "password changes", By.CALLER, SUCCESSES)
@@ -32,17 +34,15 @@ TRIES = Limit(20, "hour", "codes that a user tries", By.CALLER)
 RENAMES = Limit(5, "day", "changes of a username", By.CALLER, SUCCESSES)
 
 
-@endpoint(bp, "GET", "/profile", role=Role.STUDENT, response=schemas.Profile)
+@student("GET", "/profile", response=schemas.Profile)
 def get_profile() -> dict[str, object]:
     """Read the caller's profile."""
     return profiles.profile(bearer.user())
 
 
-@endpoint(
-    bp,
+@student(
     "PUT",
     "/profile",
-    role=Role.STUDENT,
     body=schemas.ProfileChanges,
     response=schemas.Profile,
     message="Your profile is saved.",
@@ -57,11 +57,9 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     return profiles.profile(user)
 
 
-@endpoint(
-    bp,
+@student(
     "GET",
     "/<uuid:user_id>",
-    role=Role.STUDENT,
     scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate),
@@ -76,11 +74,9 @@ def get_user(user_id: str) -> dict[str, object]:
     return profiles.public_profile(user_id, viewer, now=clock.utcnow())
 
 
-@endpoint(
-    bp,
+@student(
     "POST",
     "/avatar",
-    role=Role.STUDENT,
     upload="avatar",
     response=schemas.AvatarUrl,
     message="Your picture is saved.",
@@ -103,31 +99,22 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
         return {"avatar": profiles.set_avatar(bearer.user(), picture, session_id=session_id)}
 
 
-@endpoint(
-    bp,
-    "DELETE",
-    "/avatar",
-    role=Role.STUDENT,
-    response=schemas.AvatarUrl,
-    message="Your picture is removed.",
-)
+@student("DELETE", "/avatar", response=schemas.AvatarUrl, message="Your picture is removed.")
 def delete_avatar() -> dict[str, str]:
     """Go back to the default picture and return its URL."""
     with transaction():
         return {"avatar": profiles.remove_avatar(bearer.user())}
 
 
-@endpoint(bp, "GET", "/settings", role=Role.STUDENT, response=schemas.Settings)
+@student("GET", "/settings", response=schemas.Settings)
 def get_settings() -> dict[str, object]:
     """Read the caller's settings."""
     return profiles.preferences(bearer.user())
 
 
-@endpoint(
-    bp,
+@student(
     "PUT",
     "/settings",
-    role=Role.STUDENT,
     body=schemas.SettingsChanges,
     response=schemas.Settings,
     message="Your settings are saved.",
@@ -139,24 +126,22 @@ def update_settings(body: dict[str, object]) -> dict[str, object]:
     return profiles.preferences(user)
 
 
-@endpoint(bp, "GET", "/progress", role=Role.STUDENT, response=schemas.Progress)
+@student("GET", "/progress", response=schemas.Progress)
 def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
-@endpoint(bp, "GET", "/certificates", role=Role.STUDENT, response=schemas.Certificates)
+@student("GET", "/certificates", response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": learning.list_certificates(bearer.user().id)}
 
 
-@endpoint(
-    bp,
+@student(
     "GET",
     "/export",
-    role=Role.STUDENT,
     response=schemas.Export,
     limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
 )
@@ -168,11 +153,9 @@ def export_data() -> Reply:
     return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
 
 
-@endpoint(
-    bp,
+@student(
     "PUT",
     "/password",
-    role=Role.STUDENT,
     body=schemas.ChangePassword,
     message="Your password is changed and your other sessions have ended.",
     errors=(errors.WrongPassword, errors.WeakPassword),
@@ -190,18 +173,16 @@ def change_password(body: dict[str, str]) -> None:
     audit.log("password_changed", user.id)
 
 
-@endpoint(bp, "GET", "/email", role=Role.STUDENT, response=schemas.EmailState)
+@student("GET", "/email", response=schemas.EmailState)
 def get_email() -> dict[str, object]:
     """Read the caller's e-mail address, and the new one that waits for its code."""
     user = bearer.user()
     return {**user._asdict(), **email_change.pending(user.id, now=clock.utcnow())}
 
 
-@endpoint(
-    bp,
+@student(
     "POST",
     "/email",
-    role=Role.STUDENT,
     body=schemas.EmailRequest,
     response=schemas.PendingEmail,
     message="We have sent a code to the new e-mail address. Enter it to confirm the change.",
@@ -223,11 +204,9 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     return pending
 
 
-@endpoint(
-    bp,
+@student(
     "POST",
     "/email/confirm",
-    role=Role.STUDENT,
     body=schemas.EmailCode,
     response=schemas.ConfirmedEmail,
     message="Your e-mail address is changed and your other sessions have ended.",
@@ -248,18 +227,16 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     return {"email": proven.new_email}
 
 
-@endpoint(bp, "DELETE", "/email", role=Role.STUDENT, message="Your e-mail address stays as it is.")
+@student("DELETE", "/email", message="Your e-mail address stays as it is.")
 def drop_email() -> None:
     """Drop the request for another e-mail address, if there is one."""
     with transaction():
         accounts.drop_pending_email(bearer.user().id)
 
 
-@endpoint(
-    bp,
+@student(
     "PUT",
     "/username",
-    role=Role.STUDENT,
     body=schemas.Username,
     response=schemas.Profile,
     message="Your username is saved.",
@@ -276,11 +253,9 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     return profiles.profile(user)
 
 
-@endpoint(
-    bp,
+@student(
     "DELETE",
     "/account",
-    role=Role.STUDENT,
     body=schemas.DeleteAccount,
     message="Your account is deleted.",
     errors=(errors.WrongPassword, errors.LastAdmin),
