@@ -386,7 +386,7 @@ def test_mail_that_somebody_waits_for_goes_first_also_during_a_run(server, make_
             queue((MailKind.PASSWORD_RESET, address))
         return False
 
-    assert outbox.deliver_due(stopping).sent == 4
+    assert outbox.deliver_due(stopping) is False
     subjects = [str(mail["Subject"]) for mail in server.box.mails]
     changed = "Your password was changed"
     assert subjects == [changed, "Choose a new password", changed, changed]
