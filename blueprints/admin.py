@@ -12,7 +12,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from models import UserRow
-from services import accounts, administration, outbox, recovery
+from services import accounts, administration, outbox, recovery, users
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -36,8 +36,8 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SU
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first. Service keys do not see accounts of admins."""
-    users, total = administration.list_accounts(**query, except_admins=bearer.is_key())
-    return {**query, "users": users, "total": total}
+    found, total = administration.list_accounts(**query, except_admins=bearer.is_key())
+    return {**query, "users": found, "total": total}
 
 
 @endpoint(
@@ -96,7 +96,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """
     now, link, replace = clock.utcnow(), None, body["replace_password"]
     if body["deliver"] == "mail":
-        user = recovery.find_user(user_id)
+        user = users.get_active(user_id, except_admins=True)
         kind, limit = MailKind.INVITATION, INVITATIONS
         if passwords.is_usable(user.password_hash) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
@@ -150,7 +150,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
 )
 def unlock_user(user_id: str) -> None:
     """Clear what limits have counted against an account, so that its user can log in again."""
-    limits.unlock(administration.find(user_id).email)
+    limits.unlock(users.find(user_id).email)
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 

@@ -7,20 +7,19 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select
 from sqlalchemy import delete as delete_from
-from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import audit, guessable, passwords
 from core.addresses import has_domain, normalise_email
 from core.reasons import Reason
 from core.roles import Role
-from database import change, change_one, is_taken
+from database import change, change_one, unique
 from extensions import db, hasher, settings
 from fields import Email
 from models import PendingEmail, User, UserRow, UserSession
-from services import outbox, profiles, sessions
+from services import outbox, sessions, users
 from services.letters import MailKind
 
 _log = logging.getLogger("accounts.login")
@@ -92,13 +91,8 @@ def add(
         email_verified_at=verified_at,
         **details,
     )
-    try:
-        with db.session.begin_nested():
-            db.session.add(user)
-    except IntegrityError as error:
-        if not is_taken(error, User.username_key, User.email):
-            raise
-        raise _taken(user) from None
+    with unique(lambda: _taken(user), User.username_key, User.email), db.session.begin_nested():
+        db.session.add(user)
     if mail:
         outbox.queue(mail, user.email)
     return user
@@ -138,7 +132,7 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
     the right password AccountInactive or EmailUnverified.
     """
-    user = profiles.read_user(User.email == normalise_email(raw_email))
+    user = users.get(User.email == normalise_email(raw_email))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None:
         audit.log("login_failed", reason="unknown_account")
@@ -168,16 +162,8 @@ def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     values: dict[str, object] = {"last_login_at": now}
     if found.fresh_hash:
         values["password_hash"] = found.fresh_hash
-    user: UserRow | None = change_one(
-        update(User)
-        .where(
-            User.id == found.user.id,
-            User.password_version == found.user.password_version,
-            User.is_active,
-        )
-        .values(values)
-        .returning(User.__table__)
-    )
+    unchanged = (User.password_version == found.user.password_version, User.is_active)
+    user = users.update(found.user.id, *unchanged, **values)
     if user is None:
         raise errors.InvalidCredentials
     return user
@@ -199,12 +185,8 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
 
     Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
     """
-    changed = change(
-        update(User)
-        .where(User.id == user.id, *unchanged(user, session_id))
-        .values(password_hash=password_hash, password_version=User.password_version + 1)
-    )
-    if not changed:
+    values = {"password_hash": password_hash, "password_version": User.password_version + 1}
+    if not users.update(user.id, *unchanged(user, session_id), **values):
         raise changed_meanwhile(user, session_id)
     drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
@@ -217,8 +199,7 @@ def remove_password(user_id: str) -> UserRow:
     All sessions end. From now on, this is an account without a password.
     """
     values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
-    removed = update(User).where(User.id == user_id).values(values)
-    user: UserRow = change_one(removed.returning(User.__table__))
+    user = users.require(users.update(user_id, **values))
     drop_pending_email(user_id)
     sessions.end_all(user_id)
     return user
