@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, select
 from sqlalchemy import delete as delete_from
 
 import errors
@@ -18,7 +17,7 @@ from core.roles import Role
 from database import change, change_one, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import PendingEmail, User, UserRow, UserSession
+from models import PendingEmail, User, UserRow
 from services import outbox, sessions, users
 from services.letters import MailKind
 
@@ -34,8 +33,7 @@ class Hindrance(StrEnum):
     UNKNOWN_HASH = "stored hash of an unknown form"
 
 
-@dataclass(frozen=True)
-class Authenticated:
+class Authenticated(NamedTuple):
     """A user whose password was right; the row was read before the password was verified."""
 
     user: UserRow
@@ -159,9 +157,7 @@ def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     Raises InvalidCredentials if the account's version has grown while the password was being
     verified. What raises it ends the sessions, so no new one may open.
     """
-    values: dict[str, object] = {"last_login_at": now}
-    if found.fresh_hash:
-        values["password_hash"] = found.fresh_hash
+    values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
     unchanged = (User.password_version == found.user.password_version, User.is_active)
     user = users.update(found.user.id, *unchanged, **values)
     if user is None:
@@ -265,11 +261,11 @@ def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[
     While it was hashed, the user may have changed the password or ended this session elsewhere,
     or an admin may have changed the role or deactivated the account, to keep an attacker out.
     """
-    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
-    return User.password_version == user.password_version, User.is_active, this_session
+    is_open = sessions.is_open(session_id, user.id)
+    return User.password_version == user.password_version, User.is_active, is_open
 
 
 def changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
     """Return the error for a password that was confirmed and does not count any more."""
-    is_open = sessions.is_open(session_id, user.id)
+    is_open = db.session.scalar(select(sessions.is_open(session_id, user.id)))
     return errors.WrongPassword() if is_open else errors.TokenRevoked()

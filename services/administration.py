@@ -6,7 +6,7 @@ Calls of service keys set `except_admins`, because keys neither see nor change a
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 
 import errors
 from core import audit, clock
@@ -35,19 +35,15 @@ def list_accounts(
     `search` is part of a username, an e-mail address or a name, or of both names together;
     `email` is a whole, normalised e-mail address.
     """
-    wanted: list[ColumnElement[bool]] = []
-    if search:
-        wanted.append(User.search_key.contains(fold(search), autoescape=True))
-    if email is not None:
-        wanted.append(User.email == email)
-    if username is not None:
-        wanted.append(User.username_key == username.lower())
-    if except_admins:
-        wanted.append(_NO_ADMIN)
-    if role is not None:
-        wanted.append(User.role == role)
-    if is_active is not None:
-        wanted.append(User.is_active.is_(is_active))
+    filters = (
+        (search != "", User.search_key.contains(fold(search), autoescape=True)),
+        (email is not None, User.email == email),
+        (username is not None, User.username_key == (username or "").lower()),
+        (except_admins, _NO_ADMIN),
+        (role is not None, User.role == role),
+        (is_active is not None, User.is_active.is_(is_active)),
+    )
+    wanted = [condition for applies, condition in filters if applies]
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:

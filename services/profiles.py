@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import delete, insert, select
 
 import errors
 from config import ROOT
@@ -14,8 +14,8 @@ from core.reasons import Reason
 from core.roles import Role
 from database import change, reading, unique
 from extensions import db, settings
-from models import Avatar, User, UserRow, UserSession
-from services import learning, outbox, users
+from models import Avatar, User, UserRow
+from services import learning, outbox, sessions, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -83,9 +83,8 @@ def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
     Raises TokenRevoked, also if the session ended while the picture was made.
     """
     digest = hashlib.sha256(picture).hexdigest()
-    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     # This also locks the user's row: parallel uploads must not insert two pictures.
-    users.update_active(user.id, this_session, avatar_digest=digest)
+    users.update_active(user.id, sessions.is_open(session_id, user.id), avatar_digest=digest)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
     return avatar_url(digest)

@@ -151,10 +151,9 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
     raise errors.TokenRevoked
 
 
-def is_open(session_id: str, user_id: str) -> bool:
-    """Return whether this session of the user is open, as the current transaction sees it."""
-    this = (UserSession.id == session_id, UserSession.user_id == user_id)
-    return db.session.scalar(select(UserSession.id).where(*this)) is not None
+def is_open(session_id: str, user_id: str) -> ColumnElement[bool]:
+    """Return the condition that this session of the user is open."""
+    return exists().where(UserSession.id == session_id, UserSession.user_id == user_id)
 
 
 def end(session_id: str, user_id: str) -> bool:
