@@ -11,7 +11,7 @@ from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
-from models import UserRow
+from models import User, UserRow
 from services import accounts, administration, outbox, recovery, users
 from services.letters import MailKind
 from web import bearer, limits
@@ -102,7 +102,8 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                recovery.remove_password(user_id)
+                users.require(users.lock(user_id, User.is_active), except_admins=True)
+                accounts.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:

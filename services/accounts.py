@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, select
+from sqlalchemy import ColumnExpressionArgument, select
 from sqlalchemy import delete as delete_from
 
 import errors
@@ -97,15 +97,11 @@ def add(
 
 
 def _taken(user: User) -> errors.ApiError:
-    rules: tuple[tuple[str, ColumnElement[bool], type[errors.ApiError]], ...] = (
-        ("username", User.username_key == user.username_key, errors.UsernameTaken),
-        ("email", User.email == user.email, errors.EmailTaken),
-    )
-    taken = {
-        field: error
-        for field, is_same, error in rules
-        if db.session.scalar(select(User.id).where(is_same))
-    }
+    taken: dict[str, type[errors.ApiError]] = {}
+    if db.session.scalar(select(User.id).where(User.username_key == user.username_key)):
+        taken["username"] = errors.UsernameTaken
+    if db.session.scalar(select(User.id).where(User.email == user.email)):
+        taken["email"] = errors.EmailTaken
     # The other account may be deleted by now; then the same request would succeed.
     error = next(iter(taken.values()), errors.Unavailable)
     return error(fields={field: [Reason("taken", kind.message)] for field, kind in taken.items()})
@@ -114,10 +110,9 @@ def _taken(user: User) -> errors.ApiError:
 def hindrances(user: UserRow) -> list[Hindrance]:
     """Return why nobody can log in to this account; nothing if the right password is enough."""
     has_password = passwords.is_usable(user.password_hash)
-    unverified = settings.require_verified_email and user.email_verified_at is None
     rules = {
         Hindrance.INACTIVE: not user.is_active,
-        Hindrance.UNVERIFIED: unverified,
+        Hindrance.UNVERIFIED: settings.require_verified_email and not user.email_verified_at,
         Hindrance.NO_PASSWORD: not has_password,
         Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }

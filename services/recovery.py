@@ -32,15 +32,6 @@ class Found(NamedTuple):
     expires_at: datetime
 
 
-def remove_password(user_id: str) -> None:
-    """Make the password of an active user useless at once.
-
-    Raises UserNotFound, and Forbidden for an admin.
-    """
-    users.require(users.lock(user_id, User.is_active), except_admins=True)
-    accounts.remove_password(user_id)
-
-
 def access_link(user: User | UserRow, *, now: datetime) -> Link:
     """Return a link to be handed over, with which a user chooses a password."""
     life = timedelta(days=settings.invitation_days)
@@ -109,7 +100,6 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
     InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
     with one token, one wins.
     """
-    verified_at = func.coalesce(User.email_verified_at, now if verifies else None)
     changed = users.update(
         user.id,
         User.password_hash == user.password_hash,
@@ -118,7 +108,7 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
         User.is_active,
         password_hash=password_hash,
         password_version=User.password_version + 1,
-        email_verified_at=verified_at,
+        email_verified_at=func.coalesce(User.email_verified_at, now if verifies else None),
     )
     if not changed:
         raise errors.InvalidToken

@@ -158,8 +158,7 @@ def is_open(session_id: str, user_id: str) -> ColumnElement[bool]:
 
 def end(session_id: str, user_id: str) -> bool:
     """End one session of a user; return False if there is no such session."""
-    this = (UserSession.id == session_id, UserSession.user_id == user_id)
-    return _end(*this) > 0
+    return _end(UserSession.id == session_id, UserSession.user_id == user_id) > 0
 
 
 def end_all(user_id: str, *, keep: str | None = None) -> None:
