@@ -43,11 +43,6 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     return shown
 
 
-def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
-    """Change the given fields; return the whole row. Raises TokenRevoked."""
-    return users.update_active(user.id, **changes) if changes else user
-
-
 def rename(user: UserRow, username: str) -> UserRow:
     """Change the username and notify the user; return the whole row.
 
@@ -67,8 +62,8 @@ def preferences(user: UserRow) -> dict[str, object]:
     return {**user._asdict(), "privacy": user}
 
 
-def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the given settings, also single ones within `privacy`; return the whole row.
+def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
+    """Change the given fields or settings, also single ones within `privacy`; return the whole row.
 
     Raises TokenRevoked.
     """
