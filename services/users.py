@@ -1,4 +1,4 @@
-"""The one door to the table of users: finds, locks and changes rows."""
+"""The one door to single rows of the table of users: finds, locks and changes them."""
 
 from typing import cast
 
