@@ -40,6 +40,7 @@ from services import (
     sessions,
 )
 from services.letters import MailKind
+from services.users import find as find_user
 from web import limits
 
 # Accounts that `flask users list` reads per query.
@@ -75,7 +76,7 @@ def _account(command: Callable[..., None]) -> Callable[..., None]:
     @click.argument("account")
     @functools.wraps(command)
     def find(account: str, **options: Any) -> None:
-        command(administration.find(account), **options)
+        command(find_user(account), **options)
 
     return find
 

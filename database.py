@@ -313,13 +313,24 @@ def _write_lock() -> Iterator[None]:
         raise WriteQueueFull("other writers of this process are too slow")
 
 
-def is_taken(error: IntegrityError, *columns: InstrumentedAttribute[str]) -> bool:
-    """Return whether a row was refused because another has its value in one of these columns."""
-    original: Any = error.orig
-    names = [str(column.expression) for column in columns]  # such as "users.email"
-    if isinstance(original, sqlite3.Error):
-        return str(original).removeprefix("UNIQUE constraint failed: ") in names
-    return original.diag.constraint_name in [f"uq_{name.replace('.', '_')}" for name in names]
+@contextmanager
+def unique(
+    refusal: Callable[[], Exception], *columns: InstrumentedAttribute[str]
+) -> Iterator[None]:
+    """Raise `refusal()` if another row has the same value in one of these columns."""
+    try:
+        yield
+    except IntegrityError as error:
+        original: Any = error.orig
+        names = [str(column.expression) for column in columns]  # such as "users.email"
+        if isinstance(original, sqlite3.Error):
+            taken = str(original).removeprefix("UNIQUE constraint failed: ") in names
+        else:
+            constraints = [f"uq_{name.replace('.', '_')}" for name in names]
+            taken = original.diag.constraint_name in constraints
+        if not taken:
+            raise
+        raise refusal() from None
 
 
 def lacks_parent(error: IntegrityError) -> bool:

@@ -12,8 +12,8 @@ from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
-from models import UserRow
-from services import accounts, administration, outbox, recovery
+from models import User, UserRow
+from services import accounts, administration, outbox, recovery, users
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -30,8 +30,8 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SU
 @admin("GET", "", scope=Scope.USERS_READ, query=schemas.AccountQuery, response=schemas.Accounts)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first. Service keys do not see accounts of admins."""
-    users, total = administration.list_accounts(**query, except_admins=bearer.is_key())
-    return {**query, "users": users, "total": total}
+    found, total = administration.list_accounts(**query, except_admins=bearer.is_key())
+    return {**query, "users": found, "total": total}
 
 
 @admin(
@@ -85,14 +85,16 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     at once, all sessions end, and the account is one without a password: use it when somebody else
     knows the password. For admins, use `flask users access-link`.
     """
-    user, link, replace = recovery.find_user(user_id), None, body["replace_password"]
+    user = users.get_active(user_id, except_admins=True)
+    link, replace = None, body["replace_password"]
     if body["deliver"] == "mail":
         kind, limit = MailKind.INVITATION, INVITATIONS
         if passwords.is_usable(user.password_hash) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                recovery.remove_password(user_id)
+                users.require(users.lock(user_id, User.is_active), except_admins=True)
+                accounts.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
@@ -137,7 +139,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
 )
 def unlock_user(user_id: str) -> None:
     """Clear what limits have counted against an account, so that its user can log in again."""
-    limits.unlock(administration.find(user_id).email)
+    limits.unlock(users.find(user_id).email)
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 

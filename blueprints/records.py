@@ -15,7 +15,7 @@ from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record
-from services import learning
+from services import learning, users
 from web import bearer
 from web.api import Reply, endpoint
 
@@ -34,7 +34,7 @@ def _put(
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
         if bearer.is_key():
-            learning.require_user(user_id, except_admins=True)
+            users.require(users.lock(user_id, read=True), except_admins=True)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
@@ -42,7 +42,7 @@ def _put(
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
         if bearer.is_key():
-            learning.require_user(user_id, except_admins=True)
+            users.require(users.lock(user_id, read=True), except_admins=True)
         learning.remove(kind, user_id, key)
 
 

@@ -53,7 +53,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     An empty string clears `bio`, `location` and `website`.
     """
     with transaction():
-        user = profiles.update_profile(bearer.user(), body)
+        user = profiles.update(bearer.user(), body)
     return profiles.profile(user)
 
 
@@ -122,7 +122,7 @@ def get_settings() -> dict[str, object]:
 def update_settings(body: dict[str, object]) -> dict[str, object]:
     """Change the settings that are sent, also within `privacy`; the others stay as they are."""
     with transaction():
-        user = profiles.update_preferences(bearer.user(), body)
+        user = profiles.update(bearer.user(), body)
     return profiles.preferences(user)
 
 

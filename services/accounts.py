@@ -2,25 +2,23 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, exists, select, update
+from sqlalchemy import ColumnExpressionArgument, select
 from sqlalchemy import delete as delete_from
-from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import audit, guessable, passwords
 from core.addresses import has_domain, normalise_email
 from core.reasons import Reason
 from core.roles import Role
-from database import change, change_one, is_taken
+from database import change, change_one, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import PendingEmail, User, UserRow, UserSession
-from services import outbox, profiles, sessions
+from models import PendingEmail, User, UserRow
+from services import outbox, sessions, users
 from services.letters import MailKind
 
 _log = logging.getLogger("accounts.login")
@@ -35,8 +33,7 @@ class Hindrance(StrEnum):
     UNKNOWN_HASH = "stored hash of an unknown form"
 
 
-@dataclass(frozen=True)
-class Authenticated:
+class Authenticated(NamedTuple):
     """A user whose password was right; the row was read before the password was verified."""
 
     user: UserRow
@@ -92,28 +89,19 @@ def add(
         email_verified_at=verified_at,
         **details,
     )
-    try:
-        with db.session.begin_nested():
-            db.session.add(user)
-    except IntegrityError as error:
-        if not is_taken(error, User.username_key, User.email):
-            raise
-        raise _taken(user) from None
+    with unique(lambda: _taken(user), User.username_key, User.email), db.session.begin_nested():
+        db.session.add(user)
     if mail:
         outbox.queue(mail, user.email)
     return user
 
 
 def _taken(user: User) -> errors.ApiError:
-    rules: tuple[tuple[str, ColumnElement[bool], type[errors.ApiError]], ...] = (
-        ("username", User.username_key == user.username_key, errors.UsernameTaken),
-        ("email", User.email == user.email, errors.EmailTaken),
-    )
-    taken = {
-        field: error
-        for field, is_same, error in rules
-        if db.session.scalar(select(User.id).where(is_same))
-    }
+    taken: dict[str, type[errors.ApiError]] = {}
+    if db.session.scalar(select(User.id).where(User.username_key == user.username_key)):
+        taken["username"] = errors.UsernameTaken
+    if db.session.scalar(select(User.id).where(User.email == user.email)):
+        taken["email"] = errors.EmailTaken
     # The other account may be deleted by now; then the same request would succeed.
     error = next(iter(taken.values()), errors.Unavailable)
     return error(fields={field: [Reason("taken", kind.message)] for field, kind in taken.items()})
@@ -122,10 +110,9 @@ def _taken(user: User) -> errors.ApiError:
 def hindrances(user: UserRow) -> list[Hindrance]:
     """Return why nobody can log in to this account; nothing if the right password is enough."""
     has_password = passwords.is_usable(user.password_hash)
-    unverified = settings.require_verified_email and user.email_verified_at is None
     rules = {
         Hindrance.INACTIVE: not user.is_active,
-        Hindrance.UNVERIFIED: unverified,
+        Hindrance.UNVERIFIED: settings.require_verified_email and not user.email_verified_at,
         Hindrance.NO_PASSWORD: not has_password,
         Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }
@@ -138,7 +125,7 @@ def authenticate(raw_email: str, raw_password: str) -> Authenticated:
     Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
     the right password AccountInactive or EmailUnverified.
     """
-    user = profiles.read_user(User.email == normalise_email(raw_email))
+    user = users.get(User.email == normalise_email(raw_email))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None:
         audit.log("login_failed", reason="unknown_account")
@@ -165,19 +152,9 @@ def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
     Raises InvalidCredentials if the account's version has grown while the password was being
     verified. What raises it ends the sessions, so no new one may open.
     """
-    values: dict[str, object] = {"last_login_at": now}
-    if found.fresh_hash:
-        values["password_hash"] = found.fresh_hash
-    user: UserRow | None = change_one(
-        update(User)
-        .where(
-            User.id == found.user.id,
-            User.password_version == found.user.password_version,
-            User.is_active,
-        )
-        .values(values)
-        .returning(User.__table__)
-    )
+    values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
+    unchanged = (User.password_version == found.user.password_version, User.is_active)
+    user = users.update(found.user.id, *unchanged, **values)
     if user is None:
         raise errors.InvalidCredentials
     return user
@@ -199,12 +176,8 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
 
     Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
     """
-    changed = change(
-        update(User)
-        .where(User.id == user.id, *unchanged(user, session_id))
-        .values(password_hash=password_hash, password_version=User.password_version + 1)
-    )
-    if not changed:
+    values = {"password_hash": password_hash, "password_version": User.password_version + 1}
+    if not users.update(user.id, *unchanged(user, session_id), **values):
         raise changed_meanwhile(user, session_id)
     drop_pending_email(user.id)
     sessions.end_all(user.id, keep=session_id)
@@ -217,8 +190,7 @@ def remove_password(user_id: str) -> UserRow:
     All sessions end. From now on, this is an account without a password.
     """
     values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
-    removed = update(User).where(User.id == user_id).values(values)
-    user: UserRow = change_one(removed.returning(User.__table__))
+    user = users.require(users.update(user_id, **values))
     drop_pending_email(user_id)
     sessions.end_all(user_id)
     return user
@@ -284,11 +256,11 @@ def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[
     While it was hashed, the user may have changed the password or ended this session elsewhere,
     or an admin may have changed the role or deactivated the account, to keep an attacker out.
     """
-    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
-    return User.password_version == user.password_version, User.is_active, this_session
+    is_open = sessions.is_open(session_id, user.id)
+    return User.password_version == user.password_version, User.is_active, is_open
 
 
 def changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
     """Return the error for a password that was confirmed and does not count any more."""
-    is_open = sessions.is_open(session_id, user.id)
+    is_open = db.session.scalar(select(sessions.is_open(session_id, user.id)))
     return errors.WrongPassword() if is_open else errors.TokenRevoked()

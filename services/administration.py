@@ -4,18 +4,17 @@ Calls of service keys set `except_admins`, because keys neither see nor change a
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import func, select
 
 import errors
 from core import audit, clock
-from core.addresses import fold, normalise_email
+from core.addresses import fold
 from core.roles import Role
-from database import change_one, reading
-from extensions import db
+from database import reading
 from models import User, UserRow
-from services import accounts, learning, profiles, sessions
+from services import accounts, sessions, users
 
 _NO_ADMIN = User.role != Role.ADMIN.value
 
@@ -36,19 +35,15 @@ def list_accounts(
     `search` is part of a username, an e-mail address or a name, or of both names together;
     `email` is a whole, normalised e-mail address.
     """
-    wanted: list[ColumnElement[bool]] = []
-    if search:
-        wanted.append(User.search_key.contains(fold(search), autoescape=True))
-    if email is not None:
-        wanted.append(User.email == email)
-    if username is not None:
-        wanted.append(User.username_key == username.lower())
-    if except_admins:
-        wanted.append(_NO_ADMIN)
-    if role is not None:
-        wanted.append(User.role == role)
-    if is_active is not None:
-        wanted.append(User.is_active.is_(is_active))
+    filters = (
+        (search != "", User.search_key.contains(fold(search), autoescape=True)),
+        (email is not None, User.email == email),
+        (username is not None, User.username_key == (username or "").lower()),
+        (except_admins, _NO_ADMIN),
+        (role is not None, User.role == role),
+        (is_active is not None, User.is_active.is_(is_active)),
+    )
+    wanted = [condition for applies, condition in filters if applies]
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:
@@ -56,19 +51,8 @@ def list_accounts(
         first = (page - 1) * per_page
         if first >= total:
             return [], total
-        users: Sequence[Any] = connection.execute(found.offset(first).limit(per_page)).all()
-        return users, total
-
-
-def find(name: str) -> UserRow:
-    """Return the account with this id, username or e-mail address. Raises UserNotFound."""
-    # An id is too long for a username, and neither contains an "@".
-    key = name.lower()
-    this = or_(User.id == key, User.username_key == key, User.email == normalise_email(name))
-    found = profiles.read_user(this)
-    if found is None:
-        raise errors.UserNotFound
-    return found
+        rows: Sequence[Any] = connection.execute(found.offset(first).limit(per_page)).all()
+        return rows, total
 
 
 def alter(
@@ -90,12 +74,7 @@ def alter(
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins() if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
-    query = select(User.__table__).where(User.id == user_id).with_for_update(key_share=True)
-    before = cast("UserRow | None", db.session.execute(query).one_or_none())
-    if before is None:
-        raise errors.UserNotFound
-    if except_admins and before.role == Role.ADMIN:
-        raise errors.Forbidden
+    before = users.require(users.lock(user_id, key_share=True), except_admins=except_admins)
     values: dict[str, Any] = {
         name: value
         for name, value in {"role": role, "is_active": is_active}.items()
@@ -110,8 +89,7 @@ def alter(
     shuts_out = "role" in values or values.get("is_active") is False
     if shuts_out:
         values["password_version"] = before.password_version + 1
-    altered = update(User).where(User.id == user_id).values(values).returning(User.__table__)
-    after: UserRow = change_one(altered)
+    after = users.require(users.update(user_id, **values))
     if shuts_out:
         sessions.end_all(user_id)
     return before, after
@@ -123,7 +101,7 @@ def delete(user_id: str, *, except_admins: bool = False) -> None:
     Raises UserNotFound, LastAdmin and Forbidden.
     """
     if not accounts.delete(user_id, *([_NO_ADMIN] if except_admins else [])):
-        learning.require_user(user_id)
+        users.require(users.lock(user_id))
         raise errors.Forbidden
 
 

@@ -5,19 +5,18 @@ the mail to a mistyped address can do nothing with a code.
 """
 
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Row, case, delete, func, select, update
-from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import codes, ids
 from core.addresses import UNDONE
 from core.reasons import Reason
-from database import change, change_one, insert_into, is_taken, one_statement, reading
+from database import change, change_one, insert_into, one_statement, reading, unique
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
-from services import accounts, links, outbox, profiles, sessions
+from services import accounts, links, outbox, sessions, users
 from services.letters import MailKind
 
 MAX_TRIES = 5
@@ -43,8 +42,7 @@ def request(user: UserRow, new_email: str, *, session_id: str, now: datetime) ->
     Raises EmailTaken; and WrongPassword or TokenRevoked if the account or the session has changed
     meanwhile.
     """
-    same = select(User.id).where(User.id == user.id, *accounts.unchanged(user, session_id))
-    if db.session.scalar(same.with_for_update(key_share=True)) is None:
+    if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
         raise accounts.changed_meanwhile(user, session_id)
     if db.session.scalar(select(User.id).where(User.email == new_email)):
         raise _taken("newEmail")
@@ -85,12 +83,8 @@ def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) 
     what it was when the code was tried.
     """
     unchanged = (User.email == user.email, *accounts.unchanged(user, session_id))
-    try:
-        changed = profiles.store(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
-    except IntegrityError as error:
-        if not is_taken(error, User.email):
-            raise
-        raise _taken("code") from None
+    with unique(lambda: _taken("code"), User.email):
+        changed = users.update(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
     # A change that has replaced the proven one has a code that was not seen.
     if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
         raise errors.InvalidToken(_NO_CHANGE)
@@ -123,7 +117,7 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     if it is that of the last admin, because a thief must not keep it. It also loses the thief's
     address, or a reset mail would go there once it is activated again. Raises InvalidToken.
     """
-    user = _lock(user_id)
+    user = users.lock(user_id)
     changes = delete(EmailChange).where(EmailChange.user_id == user_id)
     this = changes.where(EmailChange.id == change_id)
     undone = change_one(this.returning(EmailChange.old_email, EmailChange.number))
@@ -136,13 +130,11 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     accounts.remove_password(user.id)
     outbox.withdraw(user.email)
     try:
-        with db.session.begin_nested():
-            profiles.store(user.id, email=undone.old_email, email_verified_at=now)
-    except IntegrityError as error:
-        if not is_taken(error, User.email):
-            raise
+        with unique(errors.EmailTaken, User.email), db.session.begin_nested():
+            users.update(user.id, email=undone.old_email, email_verified_at=now)
+    except errors.EmailTaken:
         nobody = f"{user.id}@{UNDONE}"
-        profiles.store(user.id, is_active=False, email=nobody, email_verified_at=None)
+        users.update(user.id, is_active=False, email=nobody, email_verified_at=None)
         return False
     outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
     return True
@@ -154,27 +146,15 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
     Links that undo earlier changes stop working: they could take the account away again. With
     `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
-    user = _lock(user_id)
-    if user is None:
-        raise errors.UserNotFound
-    try:
-        profiles.store(user_id, email=new_email, email_verified_at=now)
-    except IntegrityError as error:
-        if not is_taken(error, User.email):
-            raise
-        raise _taken("email") from None
+    user = users.require(users.lock(user_id))
+    with unique(lambda: _taken("email"), User.email):
+        users.update(user_id, email=new_email, email_verified_at=now)
     if replace_password:
         accounts.remove_password(user_id)
     accounts.drop_pending_email(user_id)
     change(delete(EmailChange).where(EmailChange.user_id == user_id))
     sessions.end_all(user_id)
     outbox.withdraw(user.email)
-
-
-def _lock(user_id: str) -> UserRow | None:
-    # Before any other row of the user, as a deletion does; the fixed order prevents deadlocks.
-    query = select(User.__table__).where(User.id == user_id).with_for_update()
-    return cast("UserRow | None", db.session.execute(query).one_or_none())
 
 
 def _taken(field: str) -> errors.EmailTaken:

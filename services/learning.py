@@ -13,11 +13,11 @@ from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import locales
-from core.roles import Role
 from core.streaks import streak
 from database import change, insert_into, lacks_parent, reading
 from extensions import db
-from models import Achievement, Certificate, Course, Lesson, Record, User
+from models import Achievement, Certificate, Course, Lesson, Record
+from services import users
 
 
 def put(
@@ -44,7 +44,7 @@ def put(
         except IntegrityError as error:
             if not lacks_parent(error):
                 raise
-            require_user(user_id)
+            users.require(users.lock(user_id, read=True))
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
             ) from None
@@ -59,20 +59,7 @@ def put(
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
     """Remove a record if it exists, a course with its lessons. Raises UserNotFound."""
     if not change(delete(kind).filter_by(user_id=user_id, **key)):
-        require_user(user_id)
-
-
-def require_user(user_id: str, *, except_admins: bool = False) -> None:
-    """Raise UserNotFound; with `except_admins`, raise Forbidden for an admin, and let nobody make
-    the user an admin before the transaction ends.
-    """
-    query = select(User.role).where(User.id == user_id)
-    # Deliveries share this lock. A weaker one would not hold back a change of the role.
-    role = db.session.scalar(query.with_for_update(read=True) if except_admins else query)
-    if role is None:
-        raise errors.UserNotFound
-    if except_admins and role == Role.ADMIN:
-        raise errors.Forbidden
+        users.require(users.lock(user_id, read=True))
 
 
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:

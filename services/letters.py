@@ -16,7 +16,7 @@ from core.templates import Mail
 from database import reading
 from extensions import Base, settings, templates
 from models import EmailChange, OutboxMail, PendingEmail, User
-from services import links
+from services import links, users
 from services.links import Action
 
 
@@ -76,7 +76,7 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
     the account exists.
     """
     kind = MailKind(mail.kind)
-    user = _row(User, User.email == mail.address) or _NOBODY
+    user = users.get(User.email == mail.address) or _NOBODY
     is_open = settings.registration == "open"
     facts: dict[str, object] = {"happened_at": mail.created_at, "registration_open": is_open}
     wanted = True

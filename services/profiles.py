@@ -4,31 +4,22 @@ import hashlib
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, delete, exists, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import delete, insert, select
 
 import errors
 from config import ROOT
-from core.addresses import search_key
 from core.reasons import Reason
 from core.roles import Role
-from database import change, change_one, is_taken, reading
+from database import change, reading, unique
 from extensions import db, settings
-from models import Avatar, User, UserRow, UserSession
-from services import learning, outbox
+from models import Avatar, User, UserRow
+from services import learning, outbox, sessions, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
 _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
-
-
-def read_user(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
-    """Return the user that meets all of these conditions, or None."""
-    with reading() as connection:
-        row = connection.execute(select(User.__table__).where(*conditions)).one_or_none()
-    return cast("UserRow | None", row)
 
 
 def profile(user: UserRow) -> dict[str, object]:
@@ -43,11 +34,7 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     UserNotFound, also for an inactive user, Forbidden and ProfilePrivate.
     """
     sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
-    user = read_user(User.id == user_id, User.is_active)
-    if user is None:
-        raise errors.UserNotFound
-    if viewer is None and user.role == Role.ADMIN:
-        raise errors.Forbidden
+    user = users.get_active(user_id, except_admins=viewer is None)
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
     shown = profile(user)
@@ -56,24 +43,16 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     return shown
 
 
-def update_profile(user: UserRow, changes: dict[str, object]) -> UserRow:
-    """Change the given fields; return the whole row. Raises TokenRevoked."""
-    return change_user(user.id, **changes) if changes else user
-
-
 def rename(user: UserRow, username: str) -> UserRow:
     """Change the username and notify the user; return the whole row.
 
     Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
     """
     names = {"username": username, "username_key": username.lower()}
-    try:
-        renamed = change_user(user.id, **names)
-    except IntegrityError as error:
-        if not is_taken(error, User.username_key):
-            raise
-        reason = Reason("taken", errors.UsernameTaken.message)
-        raise errors.UsernameTaken(fields={"username": [reason]}) from None
+    reason = Reason("taken", errors.UsernameTaken.message)
+    taken = errors.UsernameTaken(fields={"username": [reason]})
+    with unique(lambda: taken, User.username_key):
+        renamed = users.update_active(user.id, **names)
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 
@@ -83,14 +62,14 @@ def preferences(user: UserRow) -> dict[str, object]:
     return {**user._asdict(), "privacy": user}
 
 
-def update_preferences(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the given settings, also single ones within `privacy`; return the whole row.
+def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
+    """Change the given fields or settings, also single ones within `privacy`; return the whole row.
 
     Raises TokenRevoked.
     """
     flat = {**changes, **changes.get("privacy", {})}
     flat.pop("privacy", None)
-    return change_user(user.id, **flat) if flat else user
+    return users.update_active(user.id, **flat) if flat else user
 
 
 def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
@@ -99,9 +78,8 @@ def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
     Raises TokenRevoked, also if the session ended while the picture was made.
     """
     digest = hashlib.sha256(picture).hexdigest()
-    this_session = exists().where(UserSession.id == session_id, UserSession.user_id == user.id)
     # This also locks the user's row: parallel uploads must not insert two pictures.
-    change_user(user.id, this_session, avatar_digest=digest)
+    users.update_active(user.id, sessions.is_open(session_id, user.id), avatar_digest=digest)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
     return avatar_url(digest)
@@ -109,7 +87,7 @@ def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
 
 def remove_avatar(user: UserRow) -> str:
     """Remove a user's picture; return the URL of the default one. Raises TokenRevoked."""
-    change_user(user.id, avatar_digest=None)
+    users.update_active(user.id, avatar_digest=None)
     change(delete(Avatar).where(Avatar.user_id == user.id))
     return avatar_url(None)
 
@@ -128,32 +106,3 @@ def find_picture(digest: str) -> bytes | None:
     query = select(Avatar.picture).join(User).where(User.avatar_digest == digest, User.is_active)
     with reading() as connection:
         return connection.scalar(query.limit(1))
-
-
-def store(
-    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
-) -> UserRow | None:
-    """Change columns of a user, and what searches look in; return the whole row.
-
-    Return None if there is no such user or a condition does not hold. Raises IntegrityError.
-    """
-    this = update(User).where(User.id == user_id).returning(User.__table__)
-    row: UserRow | None = change_one(this.where(*conditions).values(**values))
-    if row is None:
-        return None
-    key = search_key(row.username, row.email, row.first_name, row.last_name)
-    return row if row.search_key == key else change_one(this.values(search_key=key))
-
-
-def change_user(
-    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
-) -> UserRow:
-    """Change columns of an active user; return the whole row.
-
-    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated, or if a
-    condition does not hold.
-    """
-    row = store(user_id, User.is_active, *conditions, **values)
-    if row is None:
-        raise errors.TokenRevoked
-    return row

@@ -6,17 +6,15 @@ sessions end, and the user is notified.
 
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func
 
 import errors
 from core import passwords
-from core.roles import Role
-from database import change, change_one
-from extensions import db, settings
+from extensions import settings
 from models import User, UserRow
-from services import accounts, email_change, links, outbox, profiles, sessions
+from services import accounts, email_change, links, outbox, sessions, users
 from services.letters import MailKind
 from services.links import Action, Link
 
@@ -32,18 +30,6 @@ class Found(NamedTuple):
     change: str  # the id of the change of the address that it undoes
     by_mail: bool
     expires_at: datetime
-
-
-def find_user(user_id: str) -> UserRow:
-    """Return an active user. Raises UserNotFound, and Forbidden for an admin."""
-    user = profiles.read_user(User.id == user_id, User.is_active)
-    return _checked(user, except_admins=True)
-
-
-def remove_password(user_id: str) -> None:
-    """Make the password of an active user useless at once. Raises as `find_user` does."""
-    _lock(user_id, except_admins=True)
-    accounts.remove_password(user_id)
 
 
 def access_link(user: User | UserRow, *, now: datetime) -> Link:
@@ -63,12 +49,11 @@ def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now:
     a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
     user, and Forbidden for an admin if those are excepted.
     """
-    user = _lock(user_id, except_admins=except_admins)
+    user = users.require(users.lock(user_id, User.is_active), except_admins=except_admins)
     if replace_password:
         user = accounts.remove_password(user_id)
     if not passwords.is_usable(user.password_hash):
-        fresh = update(User).where(User.id == user_id).values(password_hash=passwords.unusable())
-        user = cast("UserRow", change_one(fresh.returning(User.__table__)))
+        user = users.require(users.update(user_id, password_hash=passwords.unusable()))
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email)
     elif user.email_verified_at:
@@ -82,7 +67,7 @@ def find(action: Action, token: str) -> Found:
     Raises InvalidToken if it is malformed, expired or used, or if what it is bound to has changed.
     """
     user_id, bound, expires_at, by_mail = links.read(action, token)
-    user = profiles.read_user(User.id == user_id)
+    user = users.get(User.id == user_id)
     if user is None:
         raise errors.InvalidToken
     email = user.email
@@ -115,21 +100,15 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
     InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
     with one token, one wins.
     """
-    verified_at = func.coalesce(User.email_verified_at, now if verifies else None)
-    changed = change(
-        update(User)
-        .where(
-            User.id == user.id,
-            User.password_hash == user.password_hash,
-            User.password_version == user.password_version,
-            User.email == user.email,
-            User.is_active,
-        )
-        .values(
-            password_hash=password_hash,
-            password_version=User.password_version + 1,
-            email_verified_at=verified_at,
-        )
+    changed = users.update(
+        user.id,
+        User.password_hash == user.password_hash,
+        User.password_version == user.password_version,
+        User.email == user.email,
+        User.is_active,
+        password_hash=password_hash,
+        password_version=User.password_version + 1,
+        email_verified_at=func.coalesce(User.email_verified_at, now if verifies else None),
     )
     if not changed:
         raise errors.InvalidToken
@@ -140,24 +119,6 @@ def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: 
 
 def verify_email(user: UserRow, *, now: datetime) -> None:
     """Mark a user's e-mail address as verified. Raises InvalidToken if it already is."""
-    changed = change(
-        update(User)
-        .where(User.id == user.id, User.email == user.email, User.email_verified_at.is_(None))
-        .values(email_verified_at=now)
-    )
-    if not changed:
+    unchanged = (User.email == user.email, User.email_verified_at.is_(None))
+    if not users.update(user.id, *unchanged, email_verified_at=now):
         raise errors.InvalidToken
-
-
-def _lock(user_id: str, *, except_admins: bool) -> UserRow:
-    query = select(User.__table__).where(User.id == user_id, User.is_active)
-    found = cast("UserRow | None", db.session.execute(query.with_for_update()).one_or_none())
-    return _checked(found, except_admins=except_admins)
-
-
-def _checked(user: UserRow | None, *, except_admins: bool) -> UserRow:
-    if user is None:
-        raise errors.UserNotFound
-    if except_admins and user.role == Role.ADMIN:
-        raise errors.Forbidden
-    return user

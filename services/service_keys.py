@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, bindparam, delete, select, update
-from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import clock, scopes
 from core.reasons import Reason
 from core.scopes import Scope
-from database import DriverSelect, change_one, is_taken, is_unavailable, one_statement, reading
+from database import DriverSelect, change_one, is_unavailable, one_statement, reading, unique
 from extensions import db
 from models import ServiceKey
 
@@ -34,13 +33,10 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
         expires_at=expires_at,
     )
     db.session.add(row)
-    try:
+    reason = Reason("taken", "There is a service key with this name already.")
+    taken = errors.InvalidRequest(fields={"name": [reason]})
+    with unique(lambda: taken, ServiceKey.name):
         db.session.flush()
-    except IntegrityError as error:
-        if not is_taken(error, ServiceKey.name):
-            raise
-        taken = Reason("taken", "There is a service key with this name already.")
-        raise errors.InvalidRequest(fields={"name": [taken]}) from None
     return row.id, key
 
 

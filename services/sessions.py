@@ -151,16 +151,14 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
     raise errors.TokenRevoked
 
 
-def is_open(session_id: str, user_id: str) -> bool:
-    """Return whether this session of the user is open, as the current transaction sees it."""
-    this = (UserSession.id == session_id, UserSession.user_id == user_id)
-    return db.session.scalar(select(UserSession.id).where(*this)) is not None
+def is_open(session_id: str, user_id: str) -> ColumnElement[bool]:
+    """Return the condition that this session of the user is open."""
+    return exists().where(UserSession.id == session_id, UserSession.user_id == user_id)
 
 
 def end(session_id: str, user_id: str) -> bool:
     """End one session of a user; return False if there is no such session."""
-    this = (UserSession.id == session_id, UserSession.user_id == user_id)
-    return _end(*this) > 0
+    return _end(UserSession.id == session_id, UserSession.user_id == user_id) > 0
 
 
 def end_all(user_id: str, *, keep: str | None = None) -> None:

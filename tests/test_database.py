@@ -38,7 +38,7 @@ from core import clock, ids
 from database import change, reading, transaction
 from extensions import db
 from models import Course, DeniedSession, EmailChange, User, UserSession
-from services import accounts, email_change, learning, profiles, service_keys
+from services import accounts, email_change, learning, profiles, service_keys, users
 
 WRITERS = 8
 ROUNDS = 10
@@ -565,7 +565,7 @@ def confirm_a_bad_email(user, session_id):
 def test_broken_constraint_that_nobody_expects_stays_a_mistake(app, auth, act):
     (session,) = rows(app, UserSession)
     with app.app_context():
-        user = profiles.read_user(User.id == auth.user.id)
+        user = users.get(User.id == auth.user.id)
         with pytest.raises(IntegrityError), transaction():
             act(user, session.id)
 

@@ -1,0 +1,89 @@
+"""The one door to single rows of the table of users: finds, locks and changes them."""
+
+from typing import cast
+
+from sqlalchemy import ColumnExpressionArgument, or_, select
+from sqlalchemy import update as update_table
+
+import errors
+from core.addresses import normalise_email, search_key
+from core.roles import Role
+from database import change_one, reading
+from extensions import db
+from models import User, UserRow
+
+
+def get(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
+    """Return the user that meets all of these conditions, or None."""
+    with reading() as connection:
+        row = connection.execute(select(User.__table__).where(*conditions)).one_or_none()
+    return cast("UserRow | None", row)
+
+
+def get_active(user_id: str, *, except_admins: bool = False) -> UserRow:
+    """Return an active user. Raises as `require` does."""
+    return require(get(User.id == user_id, User.is_active), except_admins=except_admins)
+
+
+def find(name: str) -> UserRow:
+    """Return the user with this id, username or e-mail address. Raises UserNotFound."""
+    # An id is too long for a username, and neither contains an "@".
+    key = name.lower()
+    return require(
+        get(or_(User.id == key, User.username_key == key, User.email == normalise_email(name)))
+    )
+
+
+def lock(
+    user_id: str,
+    *conditions: ColumnExpressionArgument[bool],
+    read: bool = False,
+    key_share: bool = False,
+) -> UserRow | None:
+    """Lock a user's row until the transaction ends; return it, or None if there is none.
+
+    Several transactions may `read` it at once; `key_share` lets others add rows that refer to it.
+    Call this before any other row of the user is locked; the fixed order prevents deadlocks.
+    """
+    query = select(User.__table__).where(User.id == user_id, *conditions)
+    query = query.with_for_update(read=read, key_share=key_share)
+    row = db.session.execute(query).one_or_none()
+    return cast("UserRow | None", row)
+
+
+def require(user: UserRow | None, *, except_admins: bool = False) -> UserRow:
+    """Return the user. Raises UserNotFound for None, and Forbidden if it is an excepted admin."""
+    if user is None:
+        raise errors.UserNotFound
+    if except_admins and user.role == Role.ADMIN:
+        raise errors.Forbidden
+    return user
+
+
+def update(
+    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
+) -> UserRow | None:
+    """Change columns of a user, and what searches look in; return the whole row.
+
+    Return None if there is no such user or a condition does not hold. Raises IntegrityError.
+    """
+    this = update_table(User).where(User.id == user_id).returning(User.__table__)
+    row: UserRow | None = change_one(this.where(*conditions).values(**values))
+    if row is None:
+        return None
+    key = search_key(row.username, row.email, row.first_name, row.last_name)
+    return row if row.search_key == key else change_one(this.values(search_key=key))
+
+
+def update_active(
+    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
+) -> UserRow:
+    """Change columns of an active user; return the whole row.
+
+    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated, or if a
+    condition does not hold.
+    """
+    row = update(user_id, User.is_active, *conditions, **values)
+    if row is None:
+        raise errors.TokenRevoked
+    return row
