@@ -185,7 +185,7 @@ def mail_url(raw: str) -> MailServer | None:
     return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
 
 
-def site_name(raw: str) -> str:
+def name(raw: str) -> str:
     if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
         raise ValueError("must be a name of at most 64 characters, not a URL")
     return raw

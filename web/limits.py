@@ -100,10 +100,7 @@ GUESSES = (
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
 )
 # For views that check the password of a signed-in caller. Hashes are what logins wait for.
-CONFIRMATIONS = (
-    *GUESSES,
-    Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS),
-)
+CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
 
 
 def mails_to_one(kind: str) -> Limit:
@@ -249,8 +246,7 @@ def _harmless() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        unavailable = is_unavailable(error)
-        _log.warning("a count could not be changed", exc_info=None if unavailable else error)
+        _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
 
 
 def forgive(email: str) -> None:
