@@ -274,12 +274,12 @@ def one_statement() -> Iterator[Connection]:
         yield connection
 
 
-def change(statement: Update | Delete, **parameters: object) -> int:
+def change(statement: Update | Delete) -> int:
     """Run a statement in the open transaction; return how many rows it changed.
 
     Of several callers with the same condition only one changes the row, and sees it by the count.
     """
-    result = db.session.execute(statement, parameters, execution_options=_BULK)
+    result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
 
 

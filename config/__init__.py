@@ -92,9 +92,7 @@ class Settings:
         "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
     )
     invitation_days: int = setting(
-        types.whole(1, 30),
-        7,
-        "Lifetime of an invitation, and of a link for an account without a password.",
+        types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )
     access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
     session_days: int = setting(types.whole(1, DECADE), 30, "Lifetime of a session after login.")
@@ -134,9 +132,7 @@ class Settings:
     web_concurrency: int = setting(types.whole(1, 256), 2, "Number of gunicorn's worker processes.")
     port: int | None = setting(types.whole(1, 65535), None, "Port to listen on. Unset: 5000.")
     host: str = setting(
-        types.host,
-        "",
-        "IP or host name to listen on. Unset: 127.0.0.1, or all interfaces where `PORT` is set.",
+        types.host, "", "Where to listen. Unset: 127.0.0.1, or all interfaces where `PORT` is set."
     )
 
     @property

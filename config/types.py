@@ -152,8 +152,7 @@ def origins(raw: str) -> tuple[str, ...]:
                 "must be origins such as https://app.example.org, comma separated"
             ) from None
         # Browsers omit the default port.
-        default = {"http": ":80", "https": ":443"}[parts.scheme]
-        origins.append(part.removesuffix(default))
+        origins.append(part.removesuffix({"http": ":80", "https": ":443"}[parts.scheme]))
     return tuple(dict.fromkeys(origins))
 
 

@@ -64,6 +64,11 @@ class TokenExpired(Exception):
     """The token was valid and has expired."""
 
 
+def key_id(key: str) -> str:
+    """Return the `kid` of the tokens that a key signs."""
+    return hashlib.sha256(b"kid:" + key.encode()).hexdigest()[:12]
+
+
 class TokenCodec:
     """Signs and verifies tokens with a list of secrets, newest first.
 
@@ -73,10 +78,7 @@ class TokenCodec:
     def __init__(self, secrets: Sequence[str], algorithm: str = "HS256") -> None:
         secrets = tuple(dict.fromkeys(secrets))  # one that is listed twice is published once
         pairs = [(key, signing_keys.public_jwk(key)) for key in map(signing_keys.derive, secrets)]
-        shared = [
-            _Key("HS256", hashlib.sha256(b"kid:" + key).hexdigest()[:12], key, key)
-            for key in map(str.encode, secrets)
-        ]
+        shared = [_Key("HS256", key_id(text), text.encode(), text.encode()) for text in secrets]
         public = [_Key("ES256", jwk["kid"], key, key.public_key()) for key, jwk in pairs]
         self._keys = {key.kid: key for key in (*shared, *public)}
         self._newest, self._algorithm = shared[0], algorithm

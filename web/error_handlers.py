@@ -20,9 +20,6 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
     404: errors.NotFound,
     405: errors.MethodNotAllowed,
     413: errors.TooLarge,
-    415: errors.UnsupportedMediaType,
-    429: errors.TooManyRequests,
-    503: errors.Unavailable,
 }
 
 

@@ -105,8 +105,7 @@ CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLE
 
 def mails_to_one(kind: str) -> Limit:
     """Return the limit of mails of a kind that one e-mail address gets."""
-    things = f"{kind} to an e-mail address"
-    return Limit(3, "hour", things, By.ACCOUNT, SUCCESSES, silent=True)
+    return Limit(3, "hour", f"{kind} to an e-mail address", By.ACCOUNT, SUCCESSES, silent=True)
 
 
 RESET_MAILS = mails_to_one("reset mails")
@@ -118,8 +117,7 @@ class _Reached(Exception):
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
     """Call a view with its limits. Raises TooManyRequests at a limit."""
-    loud = [limit for limit in limits if not limit.silent]
-    with _counted(loud, arguments.get("body", {})):
+    with _counted([limit for limit in limits if not limit.silent], arguments.get("body", {})):
         return view(**arguments)
 
 

@@ -95,10 +95,8 @@ def build(app: Flask) -> Json:
             {"name": camel_case(name), "in": "path", "required": True, "schema": ROW}
             for name in sorted(rule.arguments - {*shaped})
         ]
-        if operation.path_shape:
-            parameters.append({"in": "path", "schema": operation.path_shape})
-        if operation.query:
-            parameters.append({"in": "query", "schema": operation.query})
+        shapes = {"path": operation.path_shape, "query": operation.query}
+        parameters += [{"in": place, "schema": shape} for place, shape in shapes.items() if shape]
         if parameters:
             described["parameters"] = parameters
         spec.path(path=path, operations={method: described})
