@@ -52,10 +52,7 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(), current_setting('lock_timeout'),
 
 # psycopg's classes for an unreachable database, and for a standby, which refuses writes.
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
-
-# The levels of a transaction.
-_LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}
-
+_LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
 _log = logging.getLogger("accounts.database")
 
 # The session holds no objects that a bulk statement could change.
