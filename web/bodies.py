@@ -76,10 +76,9 @@ def uploaded_file(name: str) -> IO[bytes]:
     max_bytes = settings.max_avatar_bytes
     request.max_content_length = max_bytes + MAX_BODY
     parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
+    kind, parameters = request.mimetype, request.mimetype_params
     with _reading():
-        _, texts, files = parser.parse(
-            request.stream, request.mimetype, None, request.mimetype_params
-        )
+        _, texts, files = parser.parse(request.stream, kind, None, parameters)
     wrong = {str(other): [UNKNOWN] for other in {*texts, *files} - {name}}
     if name in texts:
         wrong[name] = [Reason("type", "Not a file.")]
