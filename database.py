@@ -1,13 +1,7 @@
 """How this service reads and writes its database, SQLite or Postgres.
 
-Only this module opens connections:
-
-- `reading()` lends a connection for single SELECTs. It opens no transaction, so a reader never
-  waits for a writer and never holds a snapshot.
-- `transaction()` runs one use case that changes something: it commits at its end, or rolls back.
-  `one_statement()` is for a change that is a single statement; it saves the round trips of BEGIN
-  and COMMIT.
-- `DriverSelect` runs the query of the guard.
+Only this module opens connections. Connections are in autocommit, so a reader never waits for a
+writer and never holds a snapshot; only `transaction()` sets another level.
 
 On SQLite a transaction takes the write lock when it begins (BEGIN IMMEDIATE). One that reads first
 and writes later would fail at once if another one wrote in between (SQLITE_BUSY_SNAPSHOT).
@@ -58,10 +52,7 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(), current_setting('lock_timeout'),
 
 # psycopg's classes for an unreachable database, and for a standby, which refuses writes.
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
-
-# Connections are in autocommit; a transaction sets one of these levels instead.
-_LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}
-
+_LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
 _log = logging.getLogger("accounts.database")
 
 # The session holds no objects that a bulk statement could change.
@@ -275,17 +266,17 @@ def transaction() -> Iterator[scoped_session[Any]]:
 
 @contextmanager
 def one_statement() -> Iterator[Connection]:
-    """Lend a connection for a statement that is a transaction of its own."""
+    """Lend a connection for one change; it saves the round trips of BEGIN and COMMIT."""
     with _write_lock(), reading() as connection:
         yield connection
 
 
-def change(statement: Update | Delete, **parameters: object) -> int:
+def change(statement: Update | Delete) -> int:
     """Run a statement in the open transaction; return how many rows it changed.
 
     Of several callers with the same condition only one changes the row, and sees it by the count.
     """
-    result = db.session.execute(statement, parameters, execution_options=_BULK)
+    result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
 
 
@@ -357,14 +348,13 @@ def is_unavailable(error: BaseException) -> bool:
 
 def ended_statement(error: BaseException) -> bool:
     """Return whether a working database has ended a statement, at a time limit or a deadlock."""
-    if not isinstance(error, DBAPIError) or error.connection_invalidated:
-        return False
-    return error.statement is not None
+    return (
+        isinstance(error, DBAPIError) and bool(error.statement) and not error.connection_invalidated
+    )
 
 
 def schema_is_ready() -> bool:
-    """Return whether the schema of the database is the one that this code needs or a newer one,
-    with which this code works too."""
+    """Return whether the database has the schema of this code, or a newer one, which works too."""
     try:
         with reading() as connection:
             found = connection.scalars(text("SELECT version_num FROM alembic_version"))

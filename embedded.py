@@ -51,14 +51,11 @@ def secret_key(folder: Path) -> str:
 
 def bring_up_schema(app: Flask, folder: Path) -> None:
     """Migrate the embedded database to the schema of this code, unless its schema is newer."""
-    with _lock(folder):
-        with app.app_context():
-            ready = database.schema_is_ready()
-        if not ready:
+    with _lock(folder), app.app_context():
+        if not database.schema_is_ready():
             database.upgrade(app)
-        with app.app_context():
-            # With `gunicorn --preload`, workers would inherit this process's connection.
-            db.engine.dispose()
+        # With `gunicorn --preload`, workers would inherit this process's connection.
+        db.engine.dispose()
 
 
 @contextmanager

@@ -56,8 +56,7 @@ class Components:
 
 def components(app: Flask = current_app) -> Components:
     """Return what an application holds, by default the current one."""
-    found: Components = app.extensions["accounts"]
-    return found
+    return cast("Components", app.extensions["accounts"])
 
 
 settings = cast("Settings", LocalProxy(lambda: components().settings))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
-from web.logs import formatter
+from web.logs import FORMATTERS
 
 try:
     settings = load()
@@ -55,7 +55,7 @@ control_socket_disable = True
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"accounts": {"()": formatter, "log_format": settings.log_format}},
+    "formatters": {"accounts": {"()": FORMATTERS[settings.log_format]}},
     "handlers": {"accounts": {"class": "logging.StreamHandler", "formatter": "accounts"}},
     "root": {"level": settings.log_level, "handlers": ["accounts"]},
     "loggers": {"gunicorn.error": {"level": settings.log_level, "propagate": True}},

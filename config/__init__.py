@@ -41,9 +41,7 @@ class Settings:
         types.database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."
     )
     secret_key: str = setting(
-        types.secret,
-        "",
-        "Signs the tokens; 32 bytes or more. Generated with the embedded database.",
+        types.secret, "", "Signs tokens; 32 bytes or more. Generated with the embedded database."
     )
     secret_key_fallbacks: tuple[str, ...] = setting(
         types.secrets, (), "Older keys, comma separated, whose tokens are still accepted."
@@ -65,17 +63,13 @@ class Settings:
         parse_sender, None, "Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
     )
     site_name: str = setting(
-        types.site_name,
-        "",
-        "What mails and pages call the service. Unset: the host of `PUBLIC_URL`.",
+        types.name, "", "What mails and pages call the service. Unset: the host of `PUBLIC_URL`."
     )
     default_language: str = setting(
         types.language, "en", "Language of mails and pages where the user's own is not there."
     )
     templates_dir: Path | None = setting(  # noqa: RUF009
-        types.templates_dir,
-        None,
-        "Folder with mails and pages of your own. Unset: the built-in ones.",
+        types.templates_dir, None, "Folder of your own mails and pages. Unset: the built-in ones."
     )
     password_reset_url: str = setting(
         types.web_url, "", "Page that a reset link opens. Unset: the built-in page."
@@ -98,14 +92,10 @@ class Settings:
         "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
     )
     invitation_days: int = setting(
-        types.whole(1, 30),
-        7,
-        "Lifetime of an invitation, and of a link for an account without a password.",
+        types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )
     access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
-    session_days: int = setting(
-        types.whole(1, DECADE), 30, "Lifetime of a session after its login."
-    )
+    session_days: int = setting(types.whole(1, DECADE), 30, "Lifetime of a session after login.")
     session_idle_days: int = setting(
         types.whole(0, DECADE),
         0,
@@ -119,16 +109,12 @@ class Settings:
         types.whole(4, 16), 12, "Cost of a password hash; the log warns below 10."
     )
     password_min_length: int = setting(types.whole(1, 128), 8, "Shortest password, in characters.")
-    max_avatar_bytes: int = setting(
-        types.whole(1, 2**30), 5242880, "Largest avatar upload, in bytes."
-    )
+    max_avatar_bytes: int = setting(types.whole(1, 2**30), 5242880, "Largest avatar, in bytes.")
     cors_origins: tuple[str, ...] = setting(
         types.origins, (), "Origins whose scripts may call the API, comma separated."
     )
     trusted_proxies: int = setting(
-        types.whole(0, 32),
-        0,
-        "Number of trusted proxies that add to `X-Forwarded-For`; 1 on Heroku.",
+        types.whole(0, 32), 0, "Trusted proxies that add to `X-Forwarded-For`; 1 on Heroku."
     )
     ratelimit_enabled: bool = setting(types.switch, True, "0: no limits.")
     logins_per_minute: int = setting(
@@ -138,9 +124,7 @@ class Settings:
         types.whole(1, 1_000_000), 100, "Registrations an hour from one client IP."
     )
     log_level: str = setting(
-        types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
-        "INFO",
-        "Lowest level logged.",
+        types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Lowest log level."
     )
     log_format: str = setting(
         types.one_of("text", "json"), "text", "`text` or `json`, one line per event."
@@ -148,9 +132,7 @@ class Settings:
     web_concurrency: int = setting(types.whole(1, 256), 2, "Number of gunicorn's worker processes.")
     port: int | None = setting(types.whole(1, 65535), None, "Port to listen on. Unset: 5000.")
     host: str = setting(
-        types.host,
-        "",
-        "IP or host name to listen on. Unset: 127.0.0.1, or all interfaces where `PORT` is set.",
+        types.host, "", "Where to listen. Unset: 127.0.0.1, or all interfaces where `PORT` is set."
     )
 
     @property

@@ -152,8 +152,7 @@ def origins(raw: str) -> tuple[str, ...]:
                 "must be origins such as https://app.example.org, comma separated"
             ) from None
         # Browsers omit the default port.
-        default = {"http": ":80", "https": ":443"}[parts.scheme]
-        origins.append(part.removesuffix(default))
+        origins.append(part.removesuffix({"http": ":80", "https": ":443"}[parts.scheme]))
     return tuple(dict.fromkeys(origins))
 
 
@@ -185,7 +184,7 @@ def mail_url(raw: str) -> MailServer | None:
     return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
 
 
-def site_name(raw: str) -> str:
+def name(raw: str) -> str:
     if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
         raise ValueError("must be a name of at most 64 characters, not a URL")
     return raw

@@ -68,12 +68,11 @@ def send(server: MailServer, message: EmailMessage) -> None:
 @contextmanager
 def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
     """Open a connection that is ready for an e-mail, and close it afterwards."""
-    smtp: smtplib.SMTP
-    if server.implicit_tls:  # TLS from the first byte (RFC 8314)
+    if not server.implicit_tls:
+        smtp = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
+    else:  # TLS from the first byte (RFC 8314)
         context = ssl.create_default_context()
         smtp = smtplib.SMTP_SSL(server.host, server.port, timeout=TIMEOUT, context=context)
-    else:
-        smtp = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
     try:
         smtp.ehlo_or_helo_if_needed()
         if not server.implicit_tls:

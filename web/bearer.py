@@ -105,8 +105,7 @@ def caller_id() -> str:
 
 def user() -> UserRow:
     """Return the row of the user whose token this request carries."""
-    row: UserRow = request.environ["accounts.user"]
-    return row
+    return cast("UserRow", request.environ["accounts.user"])
 
 
 def claims() -> Mapping[str, Any]:

@@ -13,15 +13,13 @@ from core.images import PicturesBusy
 from core.passwords import HasherBusy
 from web.responses import json_response
 
+NOT_VALID = "The request is not valid."
 _log = logging.getLogger("accounts.errors")
 
 _BY_STATUS: dict[int, type[errors.ApiError]] = {
     404: errors.NotFound,
     405: errors.MethodNotAllowed,
     413: errors.TooLarge,
-    415: errors.UnsupportedMediaType,
-    429: errors.TooManyRequests,
-    503: errors.Unavailable,
 }
 
 
@@ -58,8 +56,7 @@ def _from_http(error: HTTPException) -> AnyResponse:
         return original  # a redirect
     fallback = errors.InvalidRequest if status < 500 else errors.InternalError
     kind = _BY_STATUS.get(status, fallback)
-    message = "The request is not valid." if kind is errors.InvalidRequest else None
-    response = render(kind(message))
+    response = render(kind(NOT_VALID if kind is errors.InvalidRequest else None))
     response.status_code = status
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in original.headers:

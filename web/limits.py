@@ -100,16 +100,12 @@ GUESSES = (
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
 )
 # For views that check the password of a signed-in caller. Hashes are what logins wait for.
-CONFIRMATIONS = (
-    *GUESSES,
-    Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS),
-)
+CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
 
 
 def mails_to_one(kind: str) -> Limit:
     """Return the limit of mails of a kind that one e-mail address gets."""
-    things = f"{kind} to an e-mail address"
-    return Limit(3, "hour", things, By.ACCOUNT, SUCCESSES, silent=True)
+    return Limit(3, "hour", f"{kind} to an e-mail address", By.ACCOUNT, SUCCESSES, silent=True)
 
 
 RESET_MAILS = mails_to_one("reset mails")
@@ -121,8 +117,7 @@ class _Reached(Exception):
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
     """Call a view with its limits. Raises TooManyRequests at a limit."""
-    loud = [limit for limit in limits if not limit.silent]
-    with _counted(loud, arguments.get("body", {})):
+    with _counted([limit for limit in limits if not limit.silent], arguments.get("body", {})):
         return view(**arguments)
 
 
@@ -249,8 +244,7 @@ def _harmless() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        unavailable = is_unavailable(error)
-        _log.warning("a count could not be changed", exc_info=None if unavailable else error)
+        _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
 
 
 def forgive(email: str) -> None:

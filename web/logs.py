@@ -110,6 +110,9 @@ def _quoted(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else orjson.dumps(_printable(text)).decode()
 
 
+FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}  # by LOG_FORMAT
+
+
 class StandardError(logging.Handler):
     """Writes each line with one system call and no lock, for which threads would wait too long.
 
@@ -131,16 +134,11 @@ class StandardError(logging.Handler):
         os.write(2, line)
 
 
-def formatter(log_format: str) -> logging.Formatter:
-    """Return the formatter that LOG_FORMAT names."""
-    return JsonFormatter() if log_format == "json" else TextFormatter()
-
-
 def configure(settings: Settings) -> None:
     """Send the logs of this process to standard error, in the format and level of the settings."""
     handler = StandardError()
     handler.set_name("accounts")
-    handler.setFormatter(formatter(settings.log_format))
+    handler.setFormatter(FORMATTERS[settings.log_format]())
     root = logging.getLogger()
     # A second application in the same process replaces the handler.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]

@@ -35,8 +35,6 @@ without unknown fields. Space around texts is removed, but not around passwords.
 an `X-Request-ID`. The same API is also available without the prefix `/api`.
 """
 
-LICENSE = {"name": "MIT", "identifier": "MIT"}
-
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "users": "What a user sees and sets, and what others see of a user",
@@ -46,6 +44,7 @@ TAGS = {
     "health": "For supervisors and balancers",
 }
 
+ROW = {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"}
 HEADERS = {
     "X-Request-ID": "Names this request in the log.",
     "Retry-After": "Seconds to wait before the next try.",
@@ -55,7 +54,6 @@ HEADERS = {
 
 def init_app(app: Flask) -> None:
     """Serve the document at /openapi.json."""
-
     document = functools.cache(lambda: orjson.dumps(build(app)))
 
     @app.get("/openapi.json")
@@ -69,7 +67,7 @@ def build(app: Flask) -> Json:
         title="Accounts",
         version=VERSION,
         openapi_version="3.1.0",
-        info={"description": DESCRIPTION.strip(), "license": LICENSE},
+        info={"description": DESCRIPTION.strip(), "license": {"name": "MIT", "identifier": "MIT"}},
         servers=[{"url": "/"}],
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         plugins=[MarshmallowPlugin()],
@@ -93,11 +91,12 @@ def build(app: Flask) -> Json:
         described = _describe(spec, operation, inspect.getdoc(view) or "")
         described |= {"operationId": camel_case(name), "tags": [tag]}
         shaped = operation.path_shape().fields if operation.path_shape else {}
-        parameters: list[Any] = [_row_id(name) for name in sorted(rule.arguments - {*shaped})]
-        if operation.path_shape:
-            parameters.append({"in": "path", "schema": operation.path_shape})
-        if operation.query:
-            parameters.append({"in": "query", "schema": operation.query})
+        parameters: list[Any] = [
+            {"name": camel_case(name), "in": "path", "required": True, "schema": ROW}
+            for name in sorted(rule.arguments - {*shaped})
+        ]
+        shapes = {"path": operation.path_shape, "query": operation.query}
+        parameters += [{"in": place, "schema": shape} for place, shape in shapes.items() if shape]
         if parameters:
             described["parameters"] = parameters
         spec.path(path=path, operations={method: described})
@@ -241,12 +240,3 @@ def _json(schema: Any) -> Json:
 
 def _headers(*names: str) -> Json:
     return {name: _ref(name, "headers") for name in names}
-
-
-def _row_id(name: str) -> Json:
-    return {
-        "name": camel_case(name),
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"},
-    }

@@ -14,7 +14,7 @@ import errors
 from core import clock
 from extensions import components
 from web import headers
-from web.error_handlers import render
+from web.error_handlers import NOT_VALID, render
 from web.logs import request_id
 
 # Seconds until the service gives up on a client: without a byte, and for one whole request.
@@ -84,9 +84,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
     def handle_error(self, req: object, client: socket.socket, addr: Any, exc: Exception) -> None:
         """Answer a request that cannot be read as HTTP, or an error outside the application."""
         ours = req is not None or not isinstance(exc, unread.ParseException)
-        error = (
-            errors.InternalError() if ours else errors.InvalidRequest("The request is not valid.")
-        )
+        error = errors.InternalError() if ours else errors.InvalidRequest(NOT_VALID)
         status = _STATUSES.get(type(exc), error.status)
         # The exception's message is not logged, because it repeats what the client sent.
         fields = {"kind": type(exc).__name__, "status": status, "peer": addr[0] if addr else "-"}
