@@ -87,9 +87,8 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    # The server process of the connection that was used last has the query in its caches. No
-    # connection comes back in a transaction: SQLAlchemy ends its own, DriverSelect opens none.
-    pool = {"pool_use_lifo": True, "pool_reset_on_return": None, "paramstyle": "format"}
+    # No connection comes back in a transaction: SQLAlchemy ends its own, DriverSelect opens none.
+    pool = {"pool_reset_on_return": None, "paramstyle": "format"}
     return {**options, **pool, "connect_args": connect_args}
 
 

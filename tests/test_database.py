@@ -137,15 +137,10 @@ def test_guarded_request_costs_one_statement(make_app, auth, tmp_path):
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-def test_query_gets_the_connection_and_the_cursor_of_the_last_one(app):
-    engine = engine_of(app)
-    one, other = engine.raw_connection(), engine.raw_connection()
-    last, cursor = other.driver_connection, other.driver_connection.execute("SELECT 1")
-    one.close()
-    other.close()
-    with closing(engine.raw_connection()) as pooled:
-        assert pooled.driver_connection is last
-        assert last.execute("SELECT 2") is cursor
+def test_queries_of_the_driver_share_the_cursor_of_their_connection(app):
+    with closing(engine_of(app).raw_connection()) as pooled:
+        execute = pooled.driver_connection.execute
+        assert execute("SELECT 1") is execute("SELECT 2")
 
 
 def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, app):
