@@ -97,8 +97,8 @@ def test_every_module_of_the_top_level_is_among_the_layers():
 
 
 def security_rows():
-    """Yield number, level, state and test of each requirement in docs/security.md."""
-    for line in (ROOT / "docs/security.md").read_text().splitlines():
+    """Yield number, level, state and test of each requirement in docs/asvs.md."""
+    for line in (ROOT / "docs/asvs.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" |")]
         if re.fullmatch(r"[0-9]+(\.[0-9]+){2}", cells[0]):
             number, level, _, state, _, tests = cells
@@ -106,7 +106,7 @@ def security_rows():
 
 
 def test_every_test_that_the_security_docs_name_is_there():
-    text = (ROOT / "docs/security.md").read_text()
+    text = (ROOT / "docs/asvs.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
     assert len(named) > 100
     assert text.count("::") == len(named)
