@@ -16,6 +16,7 @@ from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from playwright.sync_api import sync_playwright
 from sqlalchemy import URL, make_url, select
 
+import database
 from app import create_app
 from config import Settings
 from core.passwords import Hasher
@@ -40,6 +41,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
 
 
+# On a busy machine, sixteen racers may wait longer than a second for eight connections.
+database.POOL_WAIT = 10
 # Each answer to a client of the tests is compared with what its endpoint declares.
 Flask.test_client_class = DeclaredClient
 # The mail server of the tests logs each command, also after the test whose output it would join.
