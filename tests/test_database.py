@@ -492,7 +492,8 @@ def test_database_that_takes_no_writes_is_unavailable_until_it_does(client, make
     success(login(client, user))
 
 
-def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds(app):
+def test_server_that_accepts_and_stays_silent_is_unavailable_within_five_seconds(app, monkeypatch):
+    monkeypatch.setattr(database, "POOL_WAIT", 1)  # as in production
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         hosts = f"host=127.0.0.1:{port}&host=127.0.0.1:{port}"
