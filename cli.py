@@ -126,6 +126,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         user = accounts.add(**person, role=role, **proof)
     audit.log("registered" if by_password else "account_created", user.id)
     if link:
+        limits.unlock(user.email)
         click.echo(recovery.access_link(user, now=now).link)
     elif invite:
         click.echo(f"{user.email} gets an invitation.")

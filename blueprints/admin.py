@@ -64,6 +64,8 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
     link = None if by_mail else recovery.access_link(user, now=now)
+    if link:
+        limits.unlock(user.email)
     return {**(link._asdict() if link else {}), "user": user}
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnExpressionArgument, select
+from sqlalchemy import ColumnExpressionArgument, and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
@@ -211,7 +211,7 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
 
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
     """
-    admins = lock_admins()
+    admins = lock_admins(user_id)
     outbox.withdraw_changes(user_id)
     deleted = change_one(
         delete_from(User)
@@ -235,19 +235,21 @@ def drop_pending_email(user_id: str) -> None:
     change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
 
 
-def lock_admins() -> list[str]:
-    """Lock the rows of all active admins until the transaction ends; return their ids.
+def lock_admins(target: str) -> list[str]:
+    """Lock the rows of all active admins, and that of the user who may be one of them, until the
+    transaction ends; return the ids of the admins.
 
     If two admins demote each other at once, the second sees what the first has done. Call this
     before any other row is locked; the fixed order prevents deadlocks.
     """
+    is_admin = and_(User.role == Role.ADMIN.value, User.is_active)
     query = (
-        select(User.id)
-        .where(User.role == Role.ADMIN.value, User.is_active)
+        select(User.id, is_admin)
+        .where(or_(is_admin, User.id == target))
         .order_by(User.id)
         .with_for_update(key_share=True)
     )
-    return list(db.session.scalars(query))
+    return [user_id for user_id, admin in db.session.execute(query) if admin]
 
 
 def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:

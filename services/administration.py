@@ -72,7 +72,7 @@ def alter(
     if except_admins and role == Role.ADMIN:
         raise errors.Forbidden
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
-    admins = accounts.lock_admins() if may_lose_admin else None
+    admins = accounts.lock_admins(user_id) if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
     before = users.require(users.lock(user_id, key_share=True), except_admins=except_admins)
     values: dict[str, Any] = {

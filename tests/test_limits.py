@@ -657,6 +657,24 @@ def test_an_unlocked_account_can_try_again_from_everywhere(
     failure(unknown, 404, "user_not_found")
 
 
+@pytest.mark.parametrize("by_command", [True, False])
+def test_an_account_that_is_handed_over_begins_without_failed_logins(
+    client, make_user, log_in_with, log_in, run, by_command
+):
+    headers = log_in(make_user("admin", role="admin")).headers
+    for _ in range(10):
+        log_in_with("wrong", environ_overrides=OTHER_IP)
+    names = {"username": "student", "email": "student@example.org"}
+    if by_command:
+        options = [f"--{name}={value}" for name, value in names.items()]
+        more = ["--first-name=First", "--last-name=Last", "--link"]
+        assert run("users", "create", *options, *more)[1] == 0
+    else:
+        body = {**names, "firstName": "First", "lastName": "Last", "deliver": "link"}
+        success(client.post("/api/users", json=body, headers=headers), 201)
+    failure(log_in_with("wrong", environ_overrides=OTHER_IP), 401, "invalid_credentials")
+
+
 def test_the_last_limit_that_refuses_logins_says_when_it_ends(
     limited, make_user, log_in_with, clock
 ):
