@@ -780,7 +780,7 @@ def test_no_refusal_before_the_password_clears_the_count_of_guesses(make_app, as
 def test_an_address_gets_three_codes_an_hour_from_one_user_and_ten_from_all(
     make_app, make_user, log_in, ask, outbox
 ):
-    """Nobody can use up the codes that somebody else waits for, and a caller who gets none is told."""
+    """Nobody uses up the codes that somebody else waits for, and who gets none is told."""
     limited = make_app(ratelimit_enabled=True)
     sessions = [log_in(make_user(f"user{number}")).headers for number in range(4)]
     for _ in range(3):
