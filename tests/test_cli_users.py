@@ -14,6 +14,7 @@ import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
     PASSWORD,
+    Log,
     assert_ended,
     bearer,
     crowd,
@@ -256,6 +257,46 @@ def test_show_gives_each_reason_why_a_user_cannot_log_in(make_app, make_user):
         ]:
             output = runner.invoke(args=["users", "show", name]).output
             assert output.splitlines()[-1] == f"can log in: {why}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "events"),
+    [
+        (["create", *ALL_GIVEN], ["registered"]),
+        (["create", *ALL_GIVEN, "--invite"], ["account_created"]),
+        (["create", *ALL_GIVEN, "--link"], ["account_created"]),
+        (["access-link", "student"], ["access_link_made"]),
+        (
+            ["access-link", "student", "--replace-password"],
+            ["password_removed", "access_link_made"],
+        ),
+        (["set-email", "student", "new@example.org"], ["email_changed"]),
+        (
+            ["set-email", "student", "new@example.org", "--replace-password"],
+            ["password_removed", "email_changed"],
+        ),
+        (["set-role", "student", "instructor"], ["role_changed"]),
+        (["deactivate", "student"], ["account_deactivated"]),
+        (["activate", "sleeper"], ["account_activated"]),
+        (["unlock", "student"], ["account_unlocked"]),
+        (["export", "student"], ["data_exported"]),
+        (["delete", "student", "--yes"], ["account_deleted"]),
+        (["show", "student"], []),
+        (["list"], []),
+    ],
+    ids=lambda value: " ".join(value[:1]),
+)
+@on_one_database
+def test_each_command_that_changes_something_logs_what_it_did(
+    make_app, make_user, arguments, events
+):
+    make_user()
+    make_user("sleeper", is_active=False)
+    runner = make_app(log_format="json").test_cli_runner()
+    log = Log()
+    done = runner.invoke(args=["users", *arguments], input=f"{PASSWORD}\n")
+    assert done.exit_code == 0, done.output
+    assert [line["message"] for line in log.events()] == events
 
 
 # users set-role, activate, deactivate, delete
