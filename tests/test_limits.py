@@ -72,6 +72,17 @@ def hit(limited, endpoint, **options):
     return found.open(limited.test_client(), **options)
 
 
+def change(client, headers, password, new="password1"):
+    """Ask for a new password, by default one that is too easy to guess."""
+    body = {"currentPassword": password, "newPassword": new}
+    return client.put("/api/users/password", json=body, headers=headers)
+
+
+def delete_account(client, headers, password):
+    body = {"password": password, "confirmation": "DELETE_MY_ACCOUNT"}
+    return client.delete("/api/users/account", json=body, headers=headers)
+
+
 def counters(app):
     return rows(app, Counter)
 
@@ -338,19 +349,15 @@ def test_what_comes_after_a_right_password_clears_no_count(client, make_user, lo
     make_user("other")
     headers = bearer(success(log_in_with(PASSWORD))["accessToken"])
 
-    def change(password, new="password1"):
-        body = {"currentPassword": password, "newPassword": new}
-        return client.put("/api/users/password", json=body, headers=headers)
-
     for _ in range(9):
-        failure(change("wrong"), 400, "wrong_password")
+        failure(change(client, headers, "wrong"), 400, "wrong_password")
     for _ in range(2):
-        failure(change(PASSWORD), 400, "weak_password")
+        failure(change(client, headers, PASSWORD), 400, "weak_password")
         body = {"newEmail": "other@example.org", "password": PASSWORD}
         taken = client.post("/api/users/email", json=body, headers=headers)
         failure(taken, 409, "email_taken")
-    failure(change("wrong"), 400, "wrong_password")
-    assert refused(change(PASSWORD), 15 * 60)
+    failure(change(client, headers, "wrong"), 400, "wrong_password")
+    assert refused(change(client, headers, PASSWORD), 15 * 60)
 
 
 def test_right_current_passwords_have_a_limit_whatever_comes_of_them(
@@ -359,20 +366,12 @@ def test_right_current_passwords_have_a_limit_whatever_comes_of_them(
     make_user()
     headers = bearer(success(log_in_with(PASSWORD))["accessToken"])
 
-    def change(password):
-        body = {"currentPassword": password, "newPassword": "password1"}
-        return client.put("/api/users/password", json=body, headers=headers)
-
-    def delete(password):
-        body = {"password": password, "confirmation": "DELETE_MY_ACCOUNT"}
-        return client.delete("/api/users/account", json=body, headers=headers)
-
-    failure(change(PASSWORD), 400, "weak_password")
-    failure(change("wrong"), 400, "wrong_password")  # which is counted elsewhere
+    failure(change(client, headers, PASSWORD), 400, "weak_password")
+    failure(change(client, headers, "wrong"), 400, "wrong_password")  # which is counted elsewhere
     count_up(limited, "/right current passwords/", to=59)
-    failure(change(PASSWORD), 400, "weak_password")
-    assert refused(change(PASSWORD), 3600)
-    assert refused(delete(PASSWORD), 3600)
+    failure(change(client, headers, PASSWORD), 400, "weak_password")
+    assert refused(change(client, headers, PASSWORD), 3600)
+    assert refused(delete_account(client, headers, PASSWORD), 3600)
     success(log_in_with(PASSWORD))
 
 
@@ -405,24 +404,16 @@ def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
 def test_wrong_current_passwords_count_like_failed_logins(client, make_user, log_in_with, clock):
     make_user()
     headers = bearer(success(log_in_with(PASSWORD))["accessToken"])
-
-    def change(password):
-        body = {"currentPassword": password, "newPassword": "Another-Mug-Green-43"}
-        return client.put("/api/users/password", json=body, headers=headers)
-
-    def delete(password):
-        body = {"password": password, "confirmation": "DELETE_MY_ACCOUNT"}
-        return client.delete("/api/users/account", json=body, headers=headers)
-
     for _ in range(5):
-        failure(change("wrong"), 400, "wrong_password")
-        failure(delete("wrong"), 400, "wrong_password")
-    for locked in (change, delete, log_in_with):
-        assert refused(locked(PASSWORD), 15 * 60)
+        failure(change(client, headers, "wrong"), 400, "wrong_password")
+        failure(delete_account(client, headers, "wrong"), 400, "wrong_password")
+    assert refused(change(client, headers, PASSWORD), 15 * 60)
+    assert refused(delete_account(client, headers, PASSWORD), 15 * 60)
+    assert refused(log_in_with(PASSWORD), 15 * 60)
     success(client.get("/api/users/profile", headers=headers))
     clock.move(minutes=15, seconds=1)
     headers = bearer(success(log_in_with(PASSWORD))["accessToken"])
-    success(change(PASSWORD))
+    success(change(client, headers, PASSWORD, new="Another-Mug-Green-43"))
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,6 @@ def test_a_further_language_is_chosen_in_its_own_form():
 @pytest.mark.parametrize("part", ["a-", "aa,", "aa;q=0.1,", ";", "a-b,", "de-x-"])
 def test_a_long_header_costs_little(part):
     header = (part * 8190)[:8190]
-    start = time.perf_counter()
+    start = time.thread_time()
     assert chosen(header) in ("en", "de")
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 0.1  # of CPU, so that other programs do not count

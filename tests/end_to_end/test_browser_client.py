@@ -1,4 +1,4 @@
-"""The module in docs/browser.md, run as it stands in Chromium, by a page of another origin."""
+"""The module of docs/browser.md runs in Chromium, on a page of another origin."""
 
 import re
 import threading
