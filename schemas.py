@@ -4,14 +4,16 @@ The bounds of what is stored stand in models.py too: here for a helpful error, t
 or lengths of columns.
 """
 
+from datetime import date
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_schema
 from marshmallow import fields as ma
 
 import fields
 from core.reasons import UNKNOWN, Reason
 from core.roles import Role
+from core.streaks import MOST_DAYS
 from fields import example
 
 # The longest text that login takes for an e-mail address or a password. It is beyond what
@@ -268,6 +270,55 @@ class Progress(ResponseBody):
             "ending today or yesterday."
         }
     )
+
+
+class CourseProgress(ResponseBody):
+    id = ma.String()
+    name = ma.String()
+    lessons = ma.Integer(metadata={"description": "How many the course has."})
+    completed_lessons = ma.Integer()
+    minutes = ma.Integer()
+    completed_at = fields.Moment(allow_none=True)  # null while lessons are missing
+    last_activity_at = fields.Moment(allow_none=True)
+
+
+class Courses(ResponseBody):
+    courses = ma.List(ma.Nested(CourseProgress))
+
+
+class CompletedLesson(ResponseBody):
+    id = ma.String()
+    completed_at = fields.Moment()
+    minutes = ma.Integer()
+
+
+class CourseWithLessons(CourseProgress):
+    completed = ma.List(ma.Nested(CompletedLesson))
+
+
+class DaysQuery(Shape):
+    from_ = fields.Day(metadata={"description": "The first day, in the user's time zone."})
+    to = fields.Day(metadata={"description": "The last day; by default today."})
+
+    @validates_schema
+    def has_bounds(self, data: dict[str, date], **_: object) -> None:
+        """Raise ValidationError for more than 366 days, and for the last one before the first."""
+        days = (data["to"] - data["from_"]).days if data.keys() == {"to", "from_"} else 0
+        if days < 0:
+            raise ValidationError(Reason("invalid", "This is after `to`."), "from")
+        if days >= MOST_DAYS:
+            raise ValidationError(Reason("too_large", f"Ask for {MOST_DAYS} days or less."), "to")
+
+
+class DayOfLearning(ResponseBody):
+    date = ma.Date()
+    lessons = ma.Integer()
+    minutes = ma.Integer()
+
+
+class Days(ResponseBody):
+    timezone = ma.String()
+    days = ma.List(ma.Nested(DayOfLearning))
 
 
 class PublicRecord(PublicFields):

@@ -1,10 +1,11 @@
-"""Learning records, delivered by the course system (with a service key) or by an instructor.
+"""Learning records of a user, for the course system (with a service key) and for instructors.
 
 The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
 schema, because a 404 would mean that the course does not exist.
 """
 
 import functools
+from datetime import date
 
 from flask import Blueprint
 
@@ -14,7 +15,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
-from models import Achievement, Certificate, Course, Lesson, Record
+from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
 from services import learning, users
 from web import bearer
 from web.api import Reply, endpoint
@@ -25,6 +26,53 @@ record = functools.partial(
 )
 delivery = functools.partial(record, "PUT", creates=True)
 removal = functools.partial(record, "DELETE", message="The record is removed.")
+read = functools.partial(
+    endpoint, bp, "GET", role=Role.INSTRUCTOR, scope=Scope.LEARNING_READ, errors=(UserNotFound,)
+)
+
+
+def _learner(user_id: str) -> UserRow:
+    user = users.get(User.id == user_id)
+    return users.require(user, except_admins=bearer.is_key())
+
+
+@read("/courses", response=schemas.Courses)
+def list_user_courses(user_id: str) -> dict[str, object]:
+    """List a user's courses, last activity first."""
+    return {"courses": learning.list_courses(_learner(user_id).id)}
+
+
+@read(
+    "/courses/<id:course_id>",
+    path_shape=schemas.CoursePath,
+    response=schemas.CourseWithLessons,
+    errors=(NotFound, UserNotFound),
+)
+def get_user_course(user_id: str, course_id: str) -> dict[str, object]:
+    """Read a user's course with its completed lessons, oldest first."""
+    return learning.course(_learner(user_id).id, course_id)
+
+
+@read("/progress", response=schemas.Progress)
+def get_user_progress(user_id: str) -> dict[str, object]:
+    """Read a user's learning progress; achievements are newest first."""
+    user = _learner(user_id)
+    return learning.progress(user.id, user.timezone, now=clock.utcnow())
+
+
+@read("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+def list_user_days(user_id: str, query: dict[str, date]) -> dict[str, object]:
+    """List the days with a completed lesson, in the user's time zone: at most 366 days.
+
+    By default the 366 days to today; with only one of `from` and `to` the 366 days from or to it.
+    """
+    return learning.list_days(_learner(user_id), query, now=clock.utcnow())
+
+
+@read("/certificates", response=schemas.Certificates)
+def list_user_certificates(user_id: str) -> dict[str, object]:
+    """List a user's certificates, newest first."""
+    return {"certificates": learning.list_certificates(_learner(user_id).id)}
 
 
 def _put(

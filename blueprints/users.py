@@ -1,6 +1,7 @@
 """The caller's own account, and public profiles."""
 
 import functools
+from datetime import date
 from typing import BinaryIO
 
 from flask import Blueprint
@@ -131,6 +132,33 @@ def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
+
+
+@student("GET", "/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+def list_days(query: dict[str, date]) -> dict[str, object]:
+    """List the days with a completed lesson, in the caller's time zone: at most 366 days.
+
+    By default the 366 days to today; with only one of `from` and `to` the 366 days from or to it.
+    """
+    return learning.list_days(bearer.user(), query, now=clock.utcnow())
+
+
+@student("GET", "/courses", response=schemas.Courses)
+def list_courses() -> dict[str, object]:
+    """List the caller's courses, last activity first."""
+    return {"courses": learning.list_courses(bearer.user().id)}
+
+
+@student(
+    "GET",
+    "/courses/<id:course_id>",
+    path_shape=schemas.CoursePath,
+    response=schemas.CourseWithLessons,
+    errors=(errors.NotFound,),
+)
+def get_course(course_id: str) -> dict[str, object]:
+    """Read one of the caller's courses with its completed lessons, oldest first."""
+    return learning.course(bearer.user().id, course_id)
 
 
 @student("GET", "/certificates", response=schemas.Certificates)

@@ -10,6 +10,7 @@ KEY_PREFIX = "acsk_"
 class Scope(StrEnum):
     """What a service key may do."""
 
+    LEARNING_READ = "learning:read"
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"

@@ -49,6 +49,9 @@ LEAST_CALLER = {
         GET /api/users/settings
         PUT /api/users/settings
         GET /api/users/progress
+        GET /api/users/progress/days
+        GET /api/users/courses
+        GET /api/users/courses/*
         GET /api/users/certificates
         GET /api/users/export
         PUT /api/users/password
@@ -68,6 +71,11 @@ LEAST_CALLER = {
         DELETE /api/users/*/achievements/*
         PUT /api/users/*/certificates/*
         DELETE /api/users/*/certificates/*
+        GET /api/users/*/courses
+        GET /api/users/*/courses/*
+        GET /api/users/*/progress
+        GET /api/users/*/progress/days
+        GET /api/users/*/certificates
     """,
     "admin": """
         GET /api/users
@@ -88,7 +96,23 @@ LEAST = {
 
 # What a service key may call. All other endpoints are closed to keys.
 SCOPES = {
-    "learning:write": LEAST_CALLER["instructor"],
+    "learning:read": """
+        GET /api/users/*/courses
+        GET /api/users/*/courses/*
+        GET /api/users/*/progress
+        GET /api/users/*/progress/days
+        GET /api/users/*/certificates
+    """,
+    "learning:write": """
+        PUT /api/users/*/courses/*
+        DELETE /api/users/*/courses/*
+        PUT /api/users/*/courses/*/lessons/*
+        DELETE /api/users/*/courses/*/lessons/*
+        PUT /api/users/*/achievements/*
+        DELETE /api/users/*/achievements/*
+        PUT /api/users/*/certificates/*
+        DELETE /api/users/*/certificates/*
+    """,
     "users:read": """
         GET /api/users
         GET /api/users/*
