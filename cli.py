@@ -33,6 +33,7 @@ from services import (
     administration,
     email_change,
     export,
+    login,
     pruning,
     recovery,
     samples,
@@ -198,7 +199,7 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 @_account
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
-    now, why_not = clock.utcnow(), [*map(str, accounts.hindrances(user))]
+    now, why_not = clock.utcnow(), [*map(str, login.hindrances(user))]
     if until := limits.locked_until(user.email):
         why_not.append(f"too many failed logins, until {_time(until)}")
     lines = {

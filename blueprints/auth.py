@@ -12,6 +12,7 @@ from core.roles import Role
 from database import transaction
 from extensions import settings
 from services import accounts, email_change, outbox, recovery, sessions
+from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
 from web import bearer, caller
@@ -103,13 +104,10 @@ def login(body: dict[str, str]) -> dict[str, object]:
     Send the access token in the `Authorization` header of other requests. When it has expired,
     exchange the refresh token for a new pair.
     """
-    found = accounts.authenticate(body["email"], body["password"])
-    now = clock.utcnow()
+    found = login_steps.check_password(body["email"], body["password"])
+    client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
     with transaction():
-        user = accounts.finish_login(found, now=now)
-        pair = sessions.open_session(
-            user, user_agent=caller.user_agent(), ip_address=caller.ip_address(), now=now
-        )
+        user, pair = login_steps.finish(found, **client, now=clock.utcnow())
     audit.log("login", user.id)
     return {**vars(pair), "user": user}
 

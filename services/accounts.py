@@ -1,17 +1,15 @@
-"""Accounts: registration, password checks, login, password change and deletion."""
+"""Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
-import logging
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnExpressionArgument, and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
 from core import audit, guessable, passwords
-from core.addresses import has_domain, normalise_email
+from core.addresses import has_domain
 from core.reasons import Reason
 from core.roles import Role
 from database import change, change_one, unique
@@ -20,25 +18,6 @@ from fields import Email
 from models import PendingEmail, User, UserRow
 from services import outbox, sessions, users
 from services.letters import MailKind
-
-_log = logging.getLogger("accounts.login")
-
-
-class Hindrance(StrEnum):
-    """Why nobody can log in to an account, not even with its password."""
-
-    INACTIVE = "inactive"
-    UNVERIFIED = "e-mail address not verified"
-    NO_PASSWORD = "no password"
-    UNKNOWN_HASH = "stored hash of an unknown form"
-
-
-class Authenticated(NamedTuple):
-    """A user whose password was right; the row was read before the password was verified."""
-
-    user: UserRow
-    # A new hash of the same password if the stored one has another cost or format.
-    fresh_hash: str | None
 
 
 def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
@@ -105,59 +84,6 @@ def _taken(user: User) -> errors.ApiError:
     # The other account may be deleted by now; then the same request would succeed.
     error = next(iter(taken.values()), errors.Unavailable)
     return error(fields={field: [Reason("taken", kind.message)] for field, kind in taken.items()})
-
-
-def hindrances(user: UserRow) -> list[Hindrance]:
-    """Return why nobody can log in to this account; nothing if the right password is enough."""
-    has_password = passwords.is_usable(user.password_hash)
-    rules = {
-        Hindrance.INACTIVE: not user.is_active,
-        Hindrance.UNVERIFIED: settings.require_verified_email and not user.email_verified_at,
-        Hindrance.NO_PASSWORD: not has_password,
-        Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
-    }
-    return [hindrance for hindrance, holds in rules.items() if holds]
-
-
-def authenticate(raw_email: str, raw_password: str) -> Authenticated:
-    """Return the user with this e-mail address and password; takes the time of one or two hashes.
-
-    Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
-    the right password AccountInactive or EmailUnverified.
-    """
-    user = users.get(User.email == normalise_email(raw_email))
-    verdict = hasher.verify(raw_password, user.password_hash if user else None)
-    if user is None:
-        audit.log("login_failed", reason="unknown_account")
-        raise errors.InvalidCredentials
-    hindered = hindrances(user)
-    if not verdict.matches:
-        reason = "no_password" if Hindrance.NO_PASSWORD in hindered else "wrong_password"
-        audit.log("login_failed", user.id, reason=reason)
-        if Hindrance.UNKNOWN_HASH in hindered:
-            _log.warning("the stored hash of account %s has an unknown form", user.id)
-        raise errors.InvalidCredentials
-    if Hindrance.INACTIVE in hindered:
-        audit.log("login_refused_inactive", user.id)
-        raise errors.AccountInactive
-    if Hindrance.UNVERIFIED in hindered:
-        audit.log("login_refused_unverified", user.id)
-        raise errors.EmailUnverified
-    return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
-
-
-def finish_login(found: Authenticated, *, now: datetime) -> UserRow:
-    """Store the time of a login and lock the account's row; return the row as it is now.
-
-    Raises InvalidCredentials if the account's version has grown while the password was being
-    verified. What raises it ends the sessions, so no new one may open.
-    """
-    values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
-    unchanged = (User.password_version == found.user.password_version, User.is_active)
-    user = users.update(found.user.id, *unchanged, **values)
-    if user is None:
-        raise errors.InvalidCredentials
-    return user
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
