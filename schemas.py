@@ -11,7 +11,7 @@ from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_sc
 from marshmallow import fields as ma
 
 import fields
-from core.reasons import UNKNOWN, Reason
+from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
 from core.streaks import MOST_DAYS
 from fields import example
@@ -107,7 +107,7 @@ class Login(Shape):
     email = ma.String(
         required=True,
         validate=fields.Length(max=LOGIN_LENGTH),
-        metadata=example("me@example.org"),
+        metadata={"description": "Or the username.", **example("me@example.org")},
     )
     password = ma.String(**A_PASSWORD)
 
@@ -138,8 +138,26 @@ class CheckedLink(ResponseBody):
     expires_at = fields.Moment()
 
 
-class ResetPassword(MailToken):
+class ResetPassword(Shape):
+    token = fields.Text(**{**A_TOKEN, "required": False}, metadata=example("TOKEN_OF_THE_MAIL"))
+    account = ma.String(
+        validate=fields.Length(1, LOGIN_LENGTH),
+        metadata={"description": "Username or e-mail address; with `code`, in place of `token`."},
+    )
+    code = fields.Text(
+        validate=fields.Length(1, 64), metadata={"description": "Such as `ABCD-EFGH-JKMN`."}
+    )
     new_password = fields.NewPassword(required=True)
+
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def has_one_proof(self, data: dict[str, str], sent: dict[str, object], **_: object) -> None:
+        """Raise ValidationError unless there is a token, or an account with its code."""
+        by_code = {"account", "code"}
+        if "token" in data and data.keys() & by_code:
+            raise ValidationError({"token": [Reason("invalid", "Send a token or a code.")]})
+        needed = by_code if sent.keys() & by_code else {"token"}
+        if "token" not in sent and (missing := needed - sent.keys()):
+            raise ValidationError({name: [REQUIRED] for name in missing})
 
 
 class Identity(ResponseBody):
@@ -464,17 +482,19 @@ class AccountChanges(Shape):
     email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
 
 
-class AccessLinkDelivery(Shape):
+class AccessLinkRequest(Shape):
     deliver = ma.String(
         load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
     )
-
-
-class AccessLinkRequest(AccessLinkDelivery):
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
-class NewAccount(Person, AccessLinkDelivery):
+class NewAccount(Person):
+    deliver = ma.String(
+        load_default="mail",
+        validate=fields.OneOf(["mail", "link", "none"]),
+        metadata=example("mail"),
+    )
     role = ma.String(
         load_default=Role.STUDENT.value,
         validate=fields.OneOf([*Role]),
@@ -484,9 +504,11 @@ class NewAccount(Person, AccessLinkDelivery):
 
 
 class AccessLink(ResponseBody):
-    sometimes = frozenset({"link", "expires_at"})
+    sometimes = frozenset({"link", "code", "qr_code", "expires_at"})
 
     link = ma.String(metadata={"format": "uri", "description": "Shown once; only for `link`."})
+    code = ma.String(metadata={"description": "To be typed in place of the link."})
+    qr_code = ma.String(metadata={"description": "The link as a picture: an SVG document."})
     expires_at = fields.Moment()
 
 

@@ -49,24 +49,29 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     """Create an account without a password for somebody else.
 
     With `deliver: "mail"`, its user gets an invitation by e-mail. With `"link"`, the response has a
-    link to hand over, once, with which the user chooses a password. `emailVerified: true` means
-    that you know that the e-mail address is the user's. There are no links for admins, and a
-    service key can neither get a link nor create an admin.
+    link to hand over, once, with which the user chooses a password, and a code to be typed in its
+    place. With `"none"`, there is neither. `emailVerified: true` means that you know that the
+    e-mail address is the user's. There are no links for admins, and a service key can neither get a
+    link nor create an admin.
     """
-    by_mail, verified = body.pop("deliver") == "mail", body.pop("email_verified")
+    deliver, verified = body.pop("deliver"), body.pop("email_verified")
     is_key, is_admin = bearer.is_key(), body["role"] == Role.ADMIN
-    if (is_key and is_admin) or ((is_key or is_admin) and not by_mail):
+    if (is_key and is_admin) or ((is_key or is_admin) and deliver == "link"):
         raise errors.Forbidden
     now = clock.utcnow()
-    counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
+    counted = allowance(INVITATIONS, body["email"]) if deliver == "mail" else nullcontext(False)
     with counted as invite, transaction():
         mail = MailKind.INVITATION if invite else None
         user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
-    link = None if by_mail else recovery.access_link(user, now=now)
-    if link:
-        limits.unlock(user.email)
-    return {**(link._asdict() if link else {}), "user": user}
+    if deliver != "link":
+        return {"user": user}
+    limits.unlock(user)
+    return {**_handed(recovery.hand_over(user, now=now)), "user": user}
+
+
+def _handed(made: recovery.Handout) -> dict[str, object]:
+    return {**made._asdict(), "qr_code": made.qr_code}
 
 
 @admin(
@@ -82,10 +87,11 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Give another way in to a user who has none.
 
     With `deliver: "mail"`, the user gets an invitation, or a reset mail if the account has a
-    password. With `"link"`, the response has a link to hand over; for an account without a password
-    it replaces all earlier links. With `replacePassword: true`, the present password stops working
-    at once, all sessions end, and the account is one without a password: use it when somebody else
-    knows the password. For admins, use `flask users access-link`.
+    password. With `"link"`, the response has a link to hand over, and a code to be typed in its
+    place; for an account without a password they replace all earlier ones. With
+    `replacePassword: true`, the present password stops working at once, all sessions end, and the
+    account is one without a password: use it when somebody else knows the password. For admins, use
+    `flask users access-link`.
     """
     user = users.get_active(user_id, except_admins=True)
     link, replace = None, body["replace_password"]
@@ -104,11 +110,11 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             link = recovery.make_link(
                 user_id, except_admins=True, replace_password=replace, now=clock.utcnow()
             )
-        limits.unlock(user.email)
+        limits.unlock(user)
     if replace:
         audit.log("password_removed", user_id, by=bearer.caller_id())
     audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
-    return link._asdict() if link else {}
+    return _handed(link) if link else {}
 
 
 @admin(
@@ -141,7 +147,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
 )
 def unlock_user(user_id: str) -> None:
     """Clear what limits have counted against an account, so that its user can log in again."""
-    limits.unlock(users.find(user_id).email)
+    limits.unlock(users.find(user_id))
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 

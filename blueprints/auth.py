@@ -99,7 +99,7 @@ def options() -> object:
     limits=(*GUESSES, LOGINS),
 )
 def login(body: dict[str, str]) -> dict[str, object]:
-    """Log in with e-mail address and password; opens a session.
+    """Log in with e-mail address or username, and password; opens a session.
 
     Send the access token in the `Authorization` header of other requests. When it has expired,
     exchange the refresh token for a new pair.
@@ -212,23 +212,28 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
-    errors=(errors.InvalidToken, errors.WeakPassword),
-    limits=(RESETS,),
+    errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
+    limits=(*GUESSES, RESETS),
 )
 def reset_password(body: dict[str, str]) -> None:
-    """Set a password with the token of a reset mail, an invitation or an access link.
+    """Set a password with the token of a link, or with the code that came with an access link.
 
-    The token works once. All sessions of the account end, and a notice is sent to its e-mail
-    address.
+    Send `token` (of a reset mail, an invitation or an access link), or `account` and `code`. Each
+    works once; a wrong code counts as a failed login. All sessions of the account end, and a notice
+    is sent to its e-mail address.
     """
-    found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
-    user, by_mail = found.user, found.by_mail
+    if "token" in body:
+        found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
+        user, by_mail = found.user, found.by_mail
+    else:
+        user = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
+        by_mail = False
     person = user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
     audit.log("password_reset" if by_mail else "access_link_used", user.id)
-    forgive(user.email)
+    forgive(user)
 
 
 @public(

@@ -1,7 +1,8 @@
 """Learning records of a user, for the course system (with a service key) and for instructors.
 
 The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
-schema, because a 404 would mean that the course does not exist.
+schema, because a 404 would mean that the course does not exist. The one that reads a course does
+not: it would take the URLs of lessons too, which cannot be read.
 """
 
 import functools
@@ -43,7 +44,7 @@ def list_user_courses(user_id: str) -> dict[str, object]:
 
 
 @read(
-    "/courses/<id:course_id>",
+    "/courses/<course_id>",
     path_shape=schemas.CoursePath,
     response=schemas.CourseWithLessons,
     errors=(NotFound, UserNotFound),

@@ -4,22 +4,41 @@ Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and ex
 sessions end, and the user is notified.
 """
 
+import io
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import segno
 from sqlalchemy import func
 
 import errors
-from core import passwords
+from core import audit, codes, passwords
+from core.roles import Role
 from extensions import settings
 from models import User, UserRow
 from services import accounts, email_change, links, outbox, sessions, users
 from services.letters import MailKind
-from services.links import Action, Link
+from services.links import Action
 
 # Somebody who has a password gets one more way in, and should use it at once.
 SECOND_WAY_IN = timedelta(hours=1)
+
+
+class Handout(NamedTuple):
+    """A link to hand over, and a code that can be typed in its place; none for an admin."""
+
+    link: str
+    expires_at: datetime
+    code: str
+
+    @property
+    def qr_code(self) -> str:
+        """The link as a QR code: an SVG document, black on white also in dark mode."""
+        document = io.BytesIO()
+        picture = segno.make(self.link, error="m", micro=False)
+        picture.save(document, kind="svg", xmldecl=False, omitsize=True, light="#fff", nl=False)
+        return document.getvalue().decode()
 
 
 class Found(NamedTuple):
@@ -32,17 +51,31 @@ class Found(NamedTuple):
     expires_at: datetime
 
 
-def access_link(user: User | UserRow, *, now: datetime) -> Link:
-    """Return a link to be handed over, with which a user chooses a password."""
-    life = timedelta(days=settings.invitation_days)
-    if passwords.is_usable(user.password_hash):
-        life = SECOND_WAY_IN
+def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
+    """Return a link to be handed over, with which a user chooses a password, and its code."""
     action, bound = Action.CHOOSE_PASSWORD, links.bound_to(Action.CHOOSE_PASSWORD, user)
-    return links.make(action, user.id, bound, expires_at=now + life, by_mail=False)
+    made = links.make(action, user.id, bound, expires_at=now + _life(user), by_mail=False)
+    code = codes.make_access_code(settings.secret_key, _access(user), _hour(now))
+    return Handout(*made, code="" if user.role == Role.ADMIN else code)
 
 
-def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
-    """Return an access link for a user.
+def _life(user: User | UserRow) -> timedelta:
+    has_password = passwords.is_usable(user.password_hash)
+    return SECOND_WAY_IN if has_password else timedelta(days=settings.invitation_days)
+
+
+def _access(user: User | UserRow) -> codes.Access:
+    return codes.Access(user.id, user.password_hash, user.email, user.password_version)
+
+
+def _hour(moment: datetime) -> int:
+    return int(moment.timestamp()) // 3600
+
+
+def make_link(
+    user_id: str, *, except_admins: bool, replace_password: bool, now: datetime
+) -> Handout:
+    """Return a new way in for a user, to be handed over.
 
     With `replace_password`, the present one stops working at once. For an account without a
     password, all earlier links stop working, also those in queued e-mails. For one with a password,
@@ -58,7 +91,7 @@ def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now:
         outbox.withdraw(user.email)
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
-    return access_link(user, now=now)
+    return hand_over(user, now=now)
 
 
 def find(action: Action, token: str) -> Found:
@@ -80,6 +113,25 @@ def find(action: Action, token: str) -> Found:
     ):
         raise errors.InvalidToken
     return Found(user, email, bound, by_mail, expires_at)
+
+
+def find_by_code(account: str, typed: str, *, now: datetime) -> UserRow:
+    """Return the user whom this access code lets choose a password.
+
+    Takes the same time for every account, known or not. Raises WrongAccessCode.
+    """
+    user = users.get(users.named(account))
+    longest = max(SECOND_WAY_IN, timedelta(days=settings.invitation_days))
+    # A code lives as long as its link, to the full hour; other machines' clocks may be ahead.
+    hours = range(_hour(now - longest), _hour(now) + 2)
+    access = _access(user) if user else codes.Access("", "", "", 0)
+    made = codes.hours_of_access_code(typed, settings.secret_keys, access, hours)
+    if not (user and user.is_active and user.role != Role.ADMIN):
+        made = []
+    if not user or not made or max(made) < _hour(now - _life(user)):
+        audit.log("access_code_refused", user.id if user else None)
+        raise errors.WrongAccessCode
+    return user
 
 
 def check(token: str) -> dict[str, object]:

@@ -2,11 +2,11 @@
 
 from typing import cast
 
-from sqlalchemy import ColumnExpressionArgument, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, or_, select
 from sqlalchemy import update as update_table
 
 import errors
-from core.addresses import normalise_email, search_key
+from core.addresses import login_name, search_key
 from core.roles import Role
 from database import change_one, reading
 from extensions import db
@@ -25,13 +25,14 @@ def get_active(user_id: str, *, except_admins: bool = False) -> UserRow:
     return require(get(User.id == user_id, User.is_active), except_admins=except_admins)
 
 
+def named(text: str) -> ColumnElement[bool]:
+    """Return the condition for the account with this username or e-mail address."""
+    return (User.email if "@" in text else User.username_key) == login_name(text)
+
+
 def find(name: str) -> UserRow:
     """Return the user with this id, username or e-mail address. Raises UserNotFound."""
-    # An id is too long for a username, and neither contains an "@".
-    key = name.lower()
-    return require(
-        get(or_(User.id == key, User.username_key == key, User.email == normalise_email(name)))
-    )
+    return require(get(or_(User.id == name.lower(), named(name))))
 
 
 def lock(

@@ -93,6 +93,11 @@ def _require_scope(key: str, scope: Scope | None) -> None:
         raise errors.Forbidden
 
 
+def is_guarded() -> bool:
+    """Return whether this request needed a token, or a service key."""
+    return "accounts.guarded" in request.environ
+
+
 def is_key() -> bool:
     """Return whether this request carries a service key, and not a user's token."""
     return "accounts.key" in request.environ
@@ -117,7 +122,7 @@ def _render(error: errors.ApiError) -> Response:
     if is_key():
         audit.log("service_key_refused", caller_id(), reason=error.code)
     # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    guarded = error.status == 401 and "accounts.guarded" in request.environ
+    guarded = error.status == 401 and is_guarded()
     return _challenge(error) if guarded else render(error)
 
 
