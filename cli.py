@@ -23,7 +23,7 @@ from marshmallow import Schema, ValidationError
 import errors
 import schemas
 from core import audit, clock, passwords
-from core.roles import Role
+from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import is_unavailable, transaction
 from extensions import settings
@@ -157,7 +157,7 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
     to be typed in its place, for all others."""
     with transaction():
         made = recovery.make_link(
-            user.id, except_admins=False, replace_password=replace_password, now=clock.utcnow()
+            user.id, EVERYBODY, replace_password=replace_password, now=clock.utcnow()
         )
     if replace_password:
         audit.log("password_removed", user.id)

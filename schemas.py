@@ -221,6 +221,10 @@ class ProfileChanges(Shape):
     website = fields.Link()
 
 
+class Rename(Username):
+    password = ma.String(**A_PASSWORD)
+
+
 class EmailRequest(Shape):
     # Not `email`, by which the limits would find another account than the caller's.
     new_email = fields.Email(required=True)
@@ -477,6 +481,12 @@ ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true.
 
 
 class AccountChanges(Shape):
+    username = fields.Text(**USERNAME)
+    email = fields.Email()
+    first_name = fields.FilledText(**NAME, metadata=example("First"))
+    last_name = fields.FilledText(**NAME, metadata=example("Last"))
+    language = fields.Language()
+    timezone = fields.Zone()
     role = ma.String(validate=fields.OneOf([*Role]), metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
     email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
@@ -522,6 +532,14 @@ class Account(Identity):
     has_password = fields.HasPassword(attribute="password_hash")
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
+
+
+class AccountState(Account):
+    """What says why a user can or cannot log in, and how mails and pages speak to them."""
+
+    language = ma.String()
+    timezone = ma.String()
+    locked_until = fields.Moment(allow_none=True)
 
 
 class NewAccountMade(AccessLink):

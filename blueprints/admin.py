@@ -12,6 +12,7 @@ from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
+from extensions import settings
 from models import User, UserRow
 from services import accounts, administration, outbox, recovery, users
 from services.letters import MailKind
@@ -24,14 +25,38 @@ admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 INVITATIONS = mails_to_one("invitations")
 NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SUCCESSES)
+ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER, SUCCESSES)
 
 
-@admin("GET", "", scope=Scope.USERS_READ, query=schemas.AccountQuery, response=schemas.Accounts)
+@admin(
+    "GET",
+    "",
+    scope=Scope.USERS_READ,
+    for_teachers=True,
+    query=schemas.AccountQuery,
+    response=schemas.Accounts,
+)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
-    """List accounts page by page, newest first. Service keys do not see accounts of admins."""
-    found, total = administration.list_accounts(**query, except_admins=bearer.is_key())
+    """List accounts page by page, newest first.
+
+    Service keys do not see those of admins, and teachers see those of students only.
+    """
+    found, total = administration.list_accounts(**query, reach=bearer.reach())
     return {**query, "users": found, "total": total}
+
+
+@admin(
+    "GET",
+    "/<uuid:user_id>/account",
+    scope=Scope.USERS_READ,
+    for_teachers=True,
+    response=schemas.AccountState,
+    errors=(errors.UserNotFound,),
+)
+def get_account(user_id: str) -> dict[str, object]:
+    """Read one account, and why its user cannot log in."""
+    user = users.require(users.get(User.id == user_id), bearer.reach())
+    return {**user._asdict(), "locked_until": limits.locked_until(user)}
 
 
 @admin(
@@ -55,9 +80,9 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     link nor create an admin.
     """
     deliver, verified = body.pop("deliver"), body.pop("email_verified")
-    is_key, is_admin = bearer.is_key(), body["role"] == Role.ADMIN
-    if (is_key and is_admin) or ((is_key or is_admin) and deliver == "link"):
+    if deliver == "link" and (bearer.is_key() or body["role"] == Role.ADMIN):
         raise errors.Forbidden
+    _refuse_role(body["role"])
     now = clock.utcnow()
     counted = allowance(INVITATIONS, body["email"]) if deliver == "mail" else nullcontext(False)
     with counted as invite, transaction():
@@ -70,6 +95,14 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     return {**_handed(recovery.hand_over(user, now=now)), "user": user}
 
 
+def _refuse_role(role: str) -> None:
+    """Raise Forbidden if the caller may not give or take this role."""
+    # Where instructors make links for students, who becomes one is not a key's to choose.
+    trusted = role == Role.INSTRUCTOR and settings.instructor_rights == "students"
+    if bearer.is_key() and (role == Role.ADMIN or trusted):
+        raise errors.Forbidden
+
+
 def _handed(made: recovery.Handout) -> dict[str, object]:
     return {**made._asdict(), "qr_code": made.qr_code}
 
@@ -77,6 +110,7 @@ def _handed(made: recovery.Handout) -> dict[str, object]:
 @admin(
     "POST",
     "/<uuid:user_id>/access-link",
+    for_teachers=True,
     body=schemas.AccessLinkRequest,
     response=schemas.AccessLink,
     message="The access link is ready.",
@@ -93,7 +127,8 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     account is one without a password: use it when somebody else knows the password. For admins, use
     `flask users access-link`.
     """
-    user = users.get_active(user_id, except_admins=True)
+    reach = bearer.reach() - {Role.ADMIN}
+    user = users.get_active(user_id, reach)
     link, replace = None, body["replace_password"]
     if body["deliver"] == "mail":
         kind, limit = MailKind.INVITATION, INVITATIONS
@@ -101,15 +136,13 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                users.require(users.lock(user_id, User.is_active), except_admins=True)
+                users.require(users.lock(user_id, User.is_active), reach)
                 accounts.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
         with transaction():
-            link = recovery.make_link(
-                user_id, except_admins=True, replace_password=replace, now=clock.utcnow()
-            )
+            link = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
         limits.unlock(user)
     if replace:
         audit.log("password_removed", user_id, by=bearer.caller_id())
@@ -124,17 +157,24 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, errors.LastAdmin),
+    errors=(errors.UserNotFound, errors.UsernameTaken, errors.EmailTaken, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
-    """Change the role of an account or whether it is active, or vouch for its e-mail address.
+    """Change an account: role, activation, names, language, time zone, e-mail address.
 
     A new role or a deactivation ends all sessions of the account and, for good, all links to choose
-    a password. `emailVerified: true` means that you know that the e-mail address is the user's; it
-    cannot be taken back. A service key can neither change an admin nor give that role.
+    a password. A new `email` (from admins, and not for admins) holds at once, ends all sessions and
+    is not verified. `emailVerified: true` means that you know that the address is the user's; it
+    cannot be taken back. The user is told of a new username, and at a verified address that another
+    one replaces. A service key can neither change an admin nor give that role.
     """
+    if "email" in body and bearer.is_key():
+        raise errors.Forbidden
+    _refuse_role(body.get("role", ""))
     with transaction():
-        before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())
+        before, after = administration.alter(user_id, **body, reach=bearer.reach())
+        if after.role != before.role:
+            _refuse_role(before.role)
     administration.log_changes(before, after, by=bearer.caller_id())
     return after
 
@@ -164,5 +204,5 @@ def delete_user(user_id: str) -> None:
     A service key cannot delete an admin.
     """
     with transaction():
-        administration.delete(user_id, except_admins=bearer.is_key())
+        administration.delete(user_id, reach=bearer.reach())
     audit.log("account_deleted", user_id, by=bearer.caller_id())

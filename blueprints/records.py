@@ -12,7 +12,7 @@ from flask import Blueprint
 
 import schemas
 from core import clock
-from core.roles import Role
+from core.roles import BUT_ADMINS, EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
@@ -34,7 +34,7 @@ read = functools.partial(
 
 def _learner(user_id: str) -> UserRow:
     user = users.get(User.id == user_id)
-    return users.require(user, except_admins=bearer.is_key())
+    return users.require(user, BUT_ADMINS if bearer.is_key() else EVERYBODY)
 
 
 @read("/courses", response=schemas.Courses)
@@ -83,7 +83,7 @@ def _put(
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
         if bearer.is_key():
-            users.require(users.lock(user_id, read=True), except_admins=True)
+            users.require(users.lock(user_id, read=True), BUT_ADMINS)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
@@ -91,7 +91,7 @@ def _put(
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
         if bearer.is_key():
-            users.require(users.lock(user_id, read=True), except_admins=True)
+            users.require(users.lock(user_id, read=True), BUT_ADMINS)
         learning.remove(kind, user_id, key)
 
 

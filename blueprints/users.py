@@ -265,20 +265,24 @@ def drop_email() -> None:
 @student(
     "PUT",
     "/username",
-    body=schemas.Username,
+    body=schemas.Rename,
     response=schemas.Profile,
     message="Your username is saved.",
-    errors=(errors.UsernameTaken,),
-    limits=(RENAMES,),
+    errors=(errors.WrongPassword, errors.UsernameTaken),
+    limits=(*CONFIRMATIONS, RENAMES),
 )
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
-    user = bearer.user()
-    if body["username"] != user.username:
-        with transaction():
-            user = profiles.rename(user, body["username"])
-        audit.log("username_changed", user.id)
-    return profiles.profile(user)
+    user, session_id = bearer.user(), bearer.claims()["sid"]
+    accounts.confirm_password(user, body["password"], field="password")
+    if body["username"] == user.username:
+        return profiles.profile(user)
+    with transaction():
+        renamed = profiles.rename(user, body["username"], *accounts.unchanged(user, session_id))
+        if renamed is None:
+            raise accounts.changed_meanwhile(user, session_id)
+    audit.log("username_changed", user.id)
+    return profiles.profile(renamed)
 
 
 @student(

@@ -91,6 +91,11 @@ class Settings:
         "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
         "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
     )
+    instructor_rights: str = setting(
+        types.one_of("records", "students"),
+        "records",
+        "`students`: instructors list students, read their accounts, make access links for them.",
+    )
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )

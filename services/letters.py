@@ -31,6 +31,7 @@ class MailKind(StrEnum):
     ACCOUNT_DELETED = "account_deleted"
     EMAIL_CHANGE_CODE = "email_change_code"
     EMAIL_CHANGED = "email_changed"
+    EMAIL_REPLACED = "email_replaced"
     USERNAME_CHANGED = "username_changed"
 
 

@@ -5,6 +5,7 @@ sessions end, and the user is notified.
 """
 
 import io
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -73,16 +74,16 @@ def _hour(moment: datetime) -> int:
 
 
 def make_link(
-    user_id: str, *, except_admins: bool, replace_password: bool, now: datetime
+    user_id: str, reach: Collection[Role], *, replace_password: bool, now: datetime
 ) -> Handout:
     """Return a new way in for a user, to be handed over.
 
     With `replace_password`, the present one stops working at once. For an account without a
     password, all earlier links stop working, also those in queued e-mails. For one with a password,
     a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
-    user, and Forbidden for an admin if those are excepted.
+    user, and Forbidden for a role out of reach.
     """
-    user = users.require(users.lock(user_id, User.is_active), except_admins=except_admins)
+    user = users.require(users.lock(user_id, User.is_active), reach)
     if replace_password:
         user = accounts.remove_password(user_id)
     if not passwords.is_usable(user.password_hash):

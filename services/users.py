@@ -1,5 +1,6 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
+from collections.abc import Collection
 from typing import cast
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, or_, select
@@ -7,7 +8,7 @@ from sqlalchemy import update as update_table
 
 import errors
 from core.addresses import login_name, search_key
-from core.roles import Role
+from core.roles import EVERYBODY, Role
 from database import change_one, reading
 from extensions import db
 from models import User, UserRow
@@ -20,9 +21,9 @@ def get(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
     return cast("UserRow | None", row)
 
 
-def get_active(user_id: str, *, except_admins: bool = False) -> UserRow:
+def get_active(user_id: str, reach: Collection[Role] = EVERYBODY) -> UserRow:
     """Return an active user. Raises as `require` does."""
-    return require(get(User.id == user_id, User.is_active), except_admins=except_admins)
+    return require(get(User.id == user_id, User.is_active), reach)
 
 
 def named(text: str) -> ColumnElement[bool]:
@@ -52,11 +53,11 @@ def lock(
     return cast("UserRow | None", row)
 
 
-def require(user: UserRow | None, *, except_admins: bool = False) -> UserRow:
-    """Return the user. Raises UserNotFound for None, and Forbidden if it is an excepted admin."""
+def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRow:
+    """Return the user. Raises UserNotFound for None, and Forbidden for a role out of reach."""
     if user is None:
         raise errors.UserNotFound
-    if except_admins and user.role == Role.ADMIN:
+    if user.role not in reach:
         raise errors.Forbidden
     return user
 

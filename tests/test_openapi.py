@@ -189,7 +189,7 @@ def test_document_is_small_and_names_its_server_and_licence(client, document):
 # What forms need to know. Where the document takes more than validation, the sentence says why.
 SAMPLES = [
     *(("Register", "username", text) for text in ("Ann Lee", "_ann", "a", "ann_lee", "x" * 33)),
-    *(("Username", "username", text) for text in ("\u00e4nn", "ann-lee.2")),
+    *(("Rename", "username", text) for text in ("\u00e4nn", "ann-lee.2")),
     *(("Register", "firstName", text) for text in ("", "a", "x" * 65)),
     *(("Register", "password", text) for text in ("Tr4vel-Mug-Blue-42", "x" * 129)),
     *(("ProfileChanges", "website", text) for text in ("", "https://a.bc:8/d?e#f")),

@@ -81,6 +81,7 @@ LEAST_CALLER = {
         GET /api/users
         POST /api/users
         POST /api/users/*/access-link
+        GET /api/users/*/account
         PATCH /api/users/*
         DELETE /api/users/*/failed-logins
         DELETE /api/users/*
@@ -116,6 +117,7 @@ SCOPES = {
     "users:read": """
         GET /api/users
         GET /api/users/*
+        GET /api/users/*/account
     """,
     "users:write": """
         POST /api/users

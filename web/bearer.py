@@ -8,7 +8,7 @@ from flask_jwt_extended import JWTManager, decode_token
 
 import errors
 from core import audit, clock
-from core.roles import Role
+from core.roles import BUT_ADMINS, EVERYBODY, STUDENTS, Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
@@ -101,6 +101,13 @@ def is_guarded() -> bool:
 def is_key() -> bool:
     """Return whether this request carries a service key, and not a user's token."""
     return "accounts.key" in request.environ
+
+
+def reach() -> frozenset[Role]:
+    """Return the roles of the accounts that the caller may manage."""
+    if is_key():
+        return BUT_ADMINS
+    return EVERYBODY if user().role == Role.ADMIN else STUDENTS
 
 
 def caller_id() -> str:

@@ -111,7 +111,7 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         described["description"] = description
     if operation.role:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
-        allowed = [role for role in Role if role.includes(operation.role)]
+        allowed = [role for role in Role if role.includes(operation.least_role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
         if operation.scope:
             described["security"].append({"serviceKey": [operation.scope]})
