@@ -162,7 +162,7 @@ def _connector(driver: Any) -> Callable[..., object]:
             # A prepared statement would be missing there, or be one of another connection.
             connection.prepare_threshold = None
             if lock_timeout == "0":
-                _log.warning("There is a pooler, but no time limit: see docs/operations.md.")
+                _log.warning("There is a pooler, but no time limit: see docs/scaling.md.")
         return connection
 
     return connect

@@ -75,12 +75,11 @@ def run(project, *arguments):
 
 def test_the_worked_example_is_all_that_a_new_endpoint_needs(project):
     tests = (
-        # Those of the example: success, a validation error, a wrong role, the limit.
+        # Those of the example: success, a conflict, a validation error, a wrong role.
         "tests/test_email_confirmation.py",
-        # Those that compare all endpoints, errors and limits with the docs and with lists.
+        # Those that compare all endpoints and errors with the docs and with lists.
         *("tests/test_docs.py", "tests/test_openapi.py"),
         "tests/test_roles.py::test_every_endpoint_is_for_somebody",
-        "tests/test_limits.py::test_what_is_limited_is_what_we_promise",
     )
     printed = run(project, "pytest", "-p", "no:cacheprovider", "-k", "not postgres", *tests)
     assert "skipped" not in printed

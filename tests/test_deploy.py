@@ -24,7 +24,7 @@ import errors
 from config import ROOT, Settings, load
 
 UNIT = ROOT / "deploy/accounts.service"
-(NGINX,) = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/operations.md").read_text(), re.S)
+NGINX = (ROOT / "deploy/nginx.conf").read_text()
 COMPOSE = ROOT / "compose.yaml"
 SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
 DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())

@@ -1,4 +1,4 @@
-"""The service behind PgBouncer in transaction mode, with the configuration of operations.md."""
+"""The service behind PgBouncer in transaction mode, with the configuration of scaling.md."""
 
 import os
 import re
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.skipif(
 
 def configuration(database, port, users):
     """Return the configuration in the docs for our server, with an entry that sets no limits."""
-    operations = (ROOT / "docs/operations.md").read_text()
-    (ini,) = re.findall(r"^```ini\n(\[databases\].*?)^```$", operations, re.M | re.S)
+    scaling = (ROOT / "docs/scaling.md").read_text()
+    (ini,) = re.findall(r"^```ini\n(\[databases\].*?)^```$", scaling, re.M | re.S)
     server = f"host={database.query['host']} dbname={database.database}"
     ours = {
         "host=db.internal": server,
