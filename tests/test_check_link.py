@@ -134,14 +134,12 @@ def test_expired_link_is_dead(make, check, clock, action):
 
 @on_one_database
 def test_other_tokens_are_no_links(auth, check):
-    for token in ("", "a.b.c", auth.access, auth.refresh):
+    for token in ("", "a.b.c", "x" * 4096, auth.access, auth.refresh):
         failure(check(token), 400, "invalid_token")
 
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 FORGERIES = {
-    "cut": lambda token: token[:-1],
-    "padded": lambda token: f"{token}=",
     "longer": lambda token: f"{token}A",
     # The same bytes, spelled in another way.
     "another last character": lambda token: token[:-1] + ALPHABET[ALPHABET.index(token[-1]) + 1],

@@ -143,6 +143,9 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
         (MailKind.PASSWORD_RESET, {"is_active": False}),
         (MailKind.EMAIL_VERIFICATION, None),
         (MailKind.EMAIL_VERIFICATION, {"is_active": False}),
+        (MailKind.INVITATION, None),
+        (MailKind.INVITATION, {}),  # has a password
+        (MailKind.INVITATION, {"password_hash": "!marker", "is_active": False}),
         (MailKind.PASSWORD_CHANGED, {"email": NO_MAILBOX}),
         (MailKind.PASSWORD_RESET, {"email": NO_MAILBOX}),
         (MailKind.EMAIL_CHANGE_CODE, {}),
