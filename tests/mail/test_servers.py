@@ -42,9 +42,7 @@ def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(
     assert "Traceback" not in log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("option", "reloads"), [("--no-reload", False), ("--reload", True), ("--debug", True)]
-)
+@pytest.mark.parametrize(("option", "reloads"), [("--no-reload", False), ("--debug", True)])
 def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
     mail_server, tmp_path, option, reloads
 ):
