@@ -34,23 +34,29 @@ from models import User
 
 
 @pytest.fixture
-def create(client, admin):
+def create(app, admin):
     """Create an account for somebody else, as an admin unless a key does it."""
 
-    def create(username="pupil", *, key=None, app=None, **changes):
+    def create(username="pupil", *, key=None, app=app, **changes):
         body = registration(username, **changes)
         del body["password"]
         headers = bearer(key) if key else admin.headers
-        return (app.test_client() if app else client).post("/api/users", json=body, headers=headers)
+        return app.test_client().post("/api/users", json=body, headers=headers)
 
     return create
 
 
 @pytest.fixture
-def ask_link(client, admin):
-    def ask_link(user_id, deliver="link", **more):
+def pupil(create):
+    """An account without a password; its invitation waits to be sent."""
+    return SimpleNamespace(**success(create(), 201)["user"])
+
+
+@pytest.fixture
+def ask_link(app, admin):
+    def ask_link(user_id, deliver="link", app=app, **more):
         url, body = f"/api/users/{user_id}/access-link", {"deliver": deliver, **more}
-        return client.post(url, json=body, headers=admin.headers)
+        return app.test_client().post(url, json=body, headers=admin.headers)
 
     return ask_link
 
@@ -61,9 +67,9 @@ def token_of(link):
     return token
 
 
-def state(app, user_id):
-    (row,) = rows(app, User, id=user_id)
-    return row
+def set_pupil(app, **values):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.username == "pupil").values(**values))
 
 
 # Who may register
@@ -83,27 +89,21 @@ def test_closed_registration_is_refused_before_any_hashing(make_app, monkeypatch
 @pytest.mark.parametrize(
     ("domains", "allowed", "refused"),
     [
-        (["school.example"], ["a@school.example", "b@SCHOOL.example"], ["a@x.school.example"]),
-        (
-            ["*.school.example"],
-            ["a@b.school.example", "a@c.b.school.example"],
-            ["a@school.example"],
-        ),
-        (["*.school.example"], ["a@c.b.school.example"], ["a@b.school.example.org"]),
-        (["xn--mller-kva.example"], ["a@m\u00fcller.example"], ["a@mueller.example"]),
-        (["a.example", "b.example"], ["x@a.example", "x@b.example"], ["x@c.example"]),
+        ("school.example", ["a@school.example", "b@SCHOOL.example"], "a@x.school.example"),
+        ("*.school.example", ["a@b.school.example", "a@c.b.school.example"], "a@school.example"),
+        ("xn--mller-kva.example", ["a@m\u00fcller.example"], "a@mueller.example"),
+        ("a.example,b.example", ["x@a.example", "x@b.example"], "x@b.example.org"),
     ],
 )
 @on_one_database
 def test_only_listed_domains_may_register(make_app, domains, allowed, refused):
-    client = make_app(registration_domains=tuple(domains)).test_client()
+    client = make_app(registration_domains=tuple(domains.split(","))).test_client()
     for number, email in enumerate(allowed):
         response = client.post("/api/auth/register", json=registration(f"one{number}", email=email))
         success(response, 201)
-    for email in refused:
-        response = client.post("/api/auth/register", json=registration("other", email=email))
-        (reason,) = failure(response, 400, "invalid_request")["email"]
-        assert all(domain in reason for domain in domains)
+    response = client.post("/api/auth/register", json=registration("other", email=refused))
+    (reason,) = failure(response, 400, "invalid_request")["email"]
+    assert all(domain in reason for domain in domains.split(","))
 
 
 def test_domains_do_not_concern_accounts_made_for_others(make_app, create, run):
@@ -153,7 +153,7 @@ def test_invited_user_chooses_a_password_and_is_verified(app, client, create, ou
     user = data["user"]
     assert (user["role"], user["isActive"]) == ("instructor", True)
     assert (user["emailVerified"], user["hasPassword"]) == (False, False)
-    row = state(app, user["id"])
+    (row,) = rows(app, User, id=user["id"])
     assert (row.language, row.timezone) == ("fr", "Europe/Paris")
     assert outbox.waiting() == [("invitation", "pupil@example.org")]
     failure(login(client, "pupil@example.org", NEW_PASSWORD), 401, "invalid_credentials")
@@ -196,8 +196,8 @@ def test_link_is_handed_over_once_and_proves_no_address(app, client, create, out
     success(choose(client, token))
     success(login(client, "pupil@example.org", NEW_PASSWORD))
     failure(choose(client, token, PASSWORD), 400, "invalid_token")
-    row = state(app, data["user"]["id"])
-    assert row.email_verified_at is None
+    assert data["user"]["emailVerified"] is False
+    assert rows(app, User, id=data["user"]["id"])[0].email_verified_at is None
     assert outbox.waiting() == [("password_changed", "pupil@example.org")]
 
 
@@ -209,11 +209,8 @@ def test_first_password_may_not_be_made_of_the_users_names(client, create):
     success(choose(client, token))
 
 
-def test_admin_vouches_for_an_address(app, create, outbox):
-    data = success(create(deliver="link", emailVerified=True), 201)
-    assert data["user"]["emailVerified"] is True
-    assert state(app, data["user"]["id"]).email_verified_at
-    assert outbox.waiting() == []
+def test_maker_of_an_account_may_vouch_for_its_address(create):
+    assert success(create(emailVerified=True), 201)["user"]["emailVerified"] is True
 
 
 def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, make_user, outbox):
@@ -247,42 +244,34 @@ def test_key_makes_accounts_but_no_admins_and_no_links(app, client, create, make
 
 
 def test_new_link_replaces_all_earlier_ones_of_an_account_without_a_password(
-    client, create, ask_link, outbox
+    client, pupil, ask_link, outbox
 ):
-    user_id = success(create(), 201)["user"]["id"]
     invitation = outbox.deliver_token()
-    first = token_of(success(ask_link(user_id))["link"])
-    second = token_of(success(ask_link(user_id))["link"])
+    success(ask_link(pupil.id, "mail"))
+    first = token_of(success(ask_link(pupil.id))["link"])
+    assert outbox.deliver() == []  # the invitation that waited is withdrawn
+    second = token_of(success(ask_link(pupil.id))["link"])
     for token in (invitation, first):
         failure(choose(client, token), 400, "invalid_token")
     success(choose(client, second))
 
 
-def test_new_link_withdraws_the_invitation_that_waits(client, create, ask_link, outbox):
-    user_id = success(create(), 201)["user"]["id"]
-    link = token_of(success(ask_link(user_id))["link"])
-    assert outbox.deliver() == []
-    success(choose(client, link))
-
-
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-def test_new_link_waits_for_a_password_that_is_being_stored(app, create, ask_link, clock):
-    user_id = success(create(), 201)["user"]["id"]
+def test_new_link_waits_for_a_password_that_is_being_stored(app, pupil, ask_link, clock):
     with ThreadPoolExecutor(1) as thread, app.app_context():
         with transaction() as session:
-            chosen = update(User).where(User.id == user_id)
+            chosen = update(User).where(User.id == pupil.id)
             session.execute(chosen.values(password_hash="a hash"))
-            response = thread.submit(ask_link, user_id)
+            response = thread.submit(ask_link, pupil.id)
             wait_for_a_lock(response)
         left = parse_rfc3339(success(response.result())["expiresAt"]) - clock.utcnow()
     assert left <= timedelta(minutes=60)
-    assert state(app, user_id).password_hash == "a hash"
+    assert stored(app, pupil).password_hash == "a hash"
 
 
-def test_another_invitation_leaves_the_earlier_one_good(client, create, ask_link, outbox):
-    user_id = success(create(), 201)["user"]["id"]
+def test_another_invitation_leaves_the_earlier_one_good(client, pupil, ask_link, outbox):
     first = outbox.deliver_token()
-    assert success(ask_link(user_id, "mail")) == {}
+    assert success(ask_link(pupil.id, "mail")) == {}
     second = outbox.deliver_token()
     success(choose(client, first))
     failure(choose(client, second), 400, "invalid_token")
@@ -385,39 +374,24 @@ def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run
     assert run("users", "access-link", "gone")[1] == 1
 
 
-def test_links_die_with_the_address_that_they_were_made_for(app, client, create, outbox, ask_link):
-    user_id = success(create(), 201)["user"]["id"]
+def test_links_die_with_the_address_that_they_were_made_for(app, client, pupil, outbox, ask_link):
     tokens = [outbox.deliver_token()]
     success(choose(client, tokens[0]))
     outbox.deliver()
-    success(forgot(client, "pupil@example.org"))
-    tokens += [outbox.deliver_token(), token_of(success(ask_link(user_id))["link"])]
-    with app.app_context(), transaction() as session:
-        moved = update(User).where(User.id == user_id).values(email="moved@example.org")
-        session.execute(moved)
+    success(forgot(client, pupil.email))
+    tokens += [outbox.deliver_token(), token_of(success(ask_link(pupil.id))["link"])]
+    set_pupil(app, email="moved@example.org")
     for token in tokens:
         failure(choose(client, token), 400, "invalid_token")
 
 
 def test_link_changes_nothing_if_the_address_changes_during_the_hash(
-    app, client, create, during_the_hash
+    app, client, pupil, outbox, during_the_hash
 ):
-    data = success(create(deliver="link"), 201)
-
-    def move():
-        with app.app_context(), transaction() as session:
-            moved = update(User).where(User.id == data["user"]["id"])
-            session.execute(moved.values(email="moved@example.org"))
-
-    during_the_hash(move, "hash")
-    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
-    assert state(app, data["user"]["id"]).password_hash.startswith("!")
-
-
-def test_unusable_passwords_differ_so_that_old_links_stay_dead(app, create):
-    first = success(create("one"), 201)["user"]["id"]
-    second = success(create("two"), 201)["user"]["id"]
-    assert state(app, first).password_hash != state(app, second).password_hash
+    token = outbox.deliver_token()
+    during_the_hash(lambda: set_pupil(app, email="moved@example.org"), "hash")
+    failure(choose(client, token), 400, "invalid_token")
+    assert stored(app, pupil).password_hash.startswith("!")
 
 
 # Verified by an admin
@@ -432,8 +406,6 @@ def test_admin_marks_an_address_as_verified(app, client, admin, make_user, clock
     clock.move(minutes=1)
     success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
     assert stored(app, user).email_verified_at == moment
-    response = client.patch(url, json={"emailVerified": False}, headers=admin.headers)
-    assert failure(response, 400, "invalid_request").keys() == {"emailVerified"}
 
 
 # flask users
@@ -464,27 +436,22 @@ def test_command_invites_or_prints_a_link(app, client, run, outbox):
 # Limits
 
 
-def test_fourth_invitation_within_an_hour_is_not_sent(make_app, client, create, admin, outbox):
+def test_fourth_invitation_within_an_hour_is_not_sent(make_app, create, ask_link, outbox):
     app = make_app(ratelimit_enabled=True)
-    taken = create("headmaster", app=app, email="pupil@example.org")
-    failure(taken, 409, "username_taken")  # which does not count
+    taken = {"username": "headmaster", "email": "pupil@example.org", "app": app}
+    failure(create(**taken), 409, "username_taken")  # which does not count
     user_id = success(create(app=app), 201)["user"]["id"]
     for _ in range(4):
-        response = app.test_client().post(
-            f"/api/users/{user_id}/access-link", json={}, headers=admin.headers
-        )
-        assert success(response) == {}
-        failure(create("headmaster", app=app, email="pupil@example.org"), 409, "username_taken")
+        assert success(ask_link(user_id, "mail", app)) == {}
+        failure(create(**taken), 409, "username_taken")
     assert outbox.waiting() == [("invitation", "pupil@example.org")] * 3
 
 
 def test_reset_mails_of_an_admin_and_of_the_user_are_counted_together(
-    make_app, make_user, admin, outbox
+    make_app, make_user, ask_link, outbox
 ):
-    client, user = make_app(ratelimit_enabled=True).test_client(), make_user()
+    app, user = make_app(ratelimit_enabled=True), make_user()
     for _ in range(2):
-        success(forgot(client, user.email))
-    for _ in range(2):
-        url = f"/api/users/{user.id}/access-link"
-        success(client.post(url, json={}, headers=admin.headers))
+        success(forgot(app.test_client(), user.email))
+        success(ask_link(user.id, "mail", app))
     assert outbox.waiting() == [("password_reset", user.email)] * 3

@@ -3,7 +3,6 @@ import sqlite3
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 from helpers import crowd, rows, soon
@@ -124,24 +123,6 @@ def test_a_server_that_is_down_is_left_alone_for_a_while(app, monkeypatch, reque
 def test_a_mail_is_tried_again_within_thirty_seconds():
     assert outbox.FIRST_WAIT + background.POLL * 1.2 <= 30
     assert background.PAUSE + background.POLL * 1.2 <= 30
-
-
-@pytest.mark.usefixtures("never_polls")
-def test_two_applications_do_not_disturb_each_other(app, server, serve):
-    class Other:
-        """As much of another application as the thread needs."""
-
-        extensions = {"accounts": SimpleNamespace(background=None)}
-        app_context = app.app_context
-
-    background.start(Other)
-    background.start(app)
-    try:
-        assert components(Other).background.stop(PATIENCE)
-        queue(app)
-        server.box.wait_for(1)
-    finally:
-        assert components(app).background.stop(PATIENCE)
 
 
 def test_started_twice_there_is_one_thread(app):

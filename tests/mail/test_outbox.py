@@ -116,17 +116,6 @@ def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
     assert server.box.mail_commands == 0
 
 
-def test_nothing_at_rest_is_or_holds_a_token(app, make_user, outbox_rows):
-    make_user(email=STUDENT)
-    queue((MailKind.PASSWORD_RESET, STUDENT), (MailKind.EMAIL_VERIFICATION, STUDENT))
-    for row in outbox_rows():
-        assert set(row._mapping) == {
-            *("id", "kind", "address", "language", "about"),
-            *("created_at", "due_at", "attempts", "claimed"),
-        }  # fmt: skip
-        assert (row.address, row.kind in set(MailKind)) == (STUDENT, True)
-
-
 def test_mail_says_how_long_its_link_lives(app, make_user):
     make_user(email=STUDENT)
     components(app).settings = replace(components(app).settings, reset_token_minutes=120)
