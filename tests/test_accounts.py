@@ -195,14 +195,6 @@ def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     success(login(client, user))
 
 
-def test_many_logins_at_once_renew_a_hash_and_all_get_in(app, make_app, make_user):
-    user = make_user()
-    renewed = make_app(bcrypt_rounds=5)
-    answers = race(lambda _: login(renewed.test_client(), user).status_code)
-    assert set(answers) == {200}
-    success(login(app.test_client(), user))
-
-
 @pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
 def test_login_is_refused_when_an_admin_changed_the_account_during_the_hash(
     app, client, make_user, during_the_hash, changes

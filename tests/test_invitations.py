@@ -201,14 +201,6 @@ def test_link_is_handed_over_once_and_proves_no_address(app, client, create, out
     assert outbox.waiting() == [("password_changed", "pupil@example.org")]
 
 
-def test_first_password_may_not_be_made_of_the_users_names(client, create):
-    data = success(create("zvornikaxu", deliver="link"), 201)
-    token = token_of(data["link"])
-    wrong = failure(choose(client, token, "Zvornikaxu1"), 400, "weak_password")
-    assert wrong.keys() == {"newPassword"}
-    success(choose(client, token))
-
-
 def test_maker_of_an_account_may_vouch_for_its_address(create):
     assert success(create(emailVerified=True), 201)["user"]["emailVerified"] is True
 
@@ -323,14 +315,6 @@ def test_password_that_somebody_knows_is_replaced_at_once(
     new = log_in(SimpleNamespace(email=user.email, password=NEW_PASSWORD))
     state = success(client.get("/api/users/email", headers=new.headers))
     assert (state["email"], state["pendingEmail"]) == (user.email, "")
-
-
-def test_login_that_began_before_the_password_was_replaced_opens_no_session(
-    app, client, make_user, ask_link, during_the_hash
-):
-    user = make_user()
-    during_the_hash(lambda: success(ask_link(user.id, replacePassword=True)))
-    failure(login(client, user), 401, "invalid_credentials")
 
 
 def test_mail_for_an_account_with_a_password_is_a_reset_mail(make_user, ask_link, outbox):

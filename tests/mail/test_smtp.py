@@ -271,11 +271,3 @@ def test_mail_that_was_taken_stays_taken_whatever_the_server_says_to_quit(monkey
 
     with strange_server(take) as server:
         send(server)
-
-
-def test_mails_that_are_not_smtp_at_all_are_a_server_that_is_down():
-    with (
-        strange_server(lambda talk: talk.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
-        pytest.raises(smtp.ServerDown),
-    ):
-        send(server)
