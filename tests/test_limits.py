@@ -29,7 +29,7 @@ from sqlalchemy.exc import OperationalError, TimeoutError
 from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, transaction
 from models import Counter, User
-from web.limits import GUESSES, WINDOWS, By, locked_until
+from web.limits import GUESSES, By, locked_until
 
 LIMITED = {
     str(endpoint): endpoint.operation.limits for endpoint in API if endpoint.operation.limits
@@ -119,43 +119,55 @@ def test_what_is_limited_is_what_we_promise(limited):
 
 
 REGISTER, LOGIN = "POST /api/auth/register", "POST /api/auth/login"
-RESEND = "POST /api/auth/resend-verification"
 CHANGE, RENAME = "PUT /api/users/password", "PUT /api/users/username"
-EMAIL = "POST /api/users/email"
+EMAIL, CONFIRM = "POST /api/users/email", "POST /api/users/email/confirm"
+FORGOT, RESEND = "POST /api/auth/forgot-password", "POST /api/auth/resend-verification"
 NEWCOMER = registration()
 NEW_ACCOUNT = {name: value for name, value in NEWCOMER.items() if name != "password"}
 NOBODY = {"email": "nobody@example.org"}
 WRONG = {**NOBODY, "password": "wrong"}
 NO_TOKEN = {"token": "x", "newPassword": PASSWORD}
-WEAK = {"currentPassword": PASSWORD, "newPassword": "password1"}
+RIGHT = {"currentPassword": PASSWORD, "newPassword": PASSWORD}
 NEW_ADDRESS = {"newEmail": "new@example.org", "password": PASSWORD}
-TAKEN = {**NEW_ADDRESS, "newEmail": "student@example.org"}
-# By limit: an endpoint, the body of a call that counts, and what makes it one that does not count.
-# An account is named in the path, by its id.
+TAKEN, WEAK = {"username": "student"}, {"newPassword": "password1"}
+SECONDS = {"minute": 60, "15 minutes": 900, "hour": 3600, "day": 86_400}
+# By limit: whose calls are counted together, an endpoint, the body of a call that counts, and what
+# makes it one that does not. An account is named in the path, by its id.
 STORIES = {
-    "registrations": (REGISTER, NEWCOMER, {"username": "student"}),
-    "calls of register": (REGISTER, {**NEWCOMER, "username": "student"}, {"username": "x"}),
-    "registrations with one e-mail address": (REGISTER, NEWCOMER, {"username": "student"}),
-    "wrong passwords for an account": (LOGIN, WRONG, {"password": 7}),
-    "wrong passwords from all client IPs": (LOGIN, WRONG, {"password": 7}),
-    "logins": (LOGIN, WRONG, {"password": 7}),
-    "password resets": ("POST /api/auth/reset-password", NO_TOKEN, {"token": 7}),
-    "requests for reset mails": ("POST /api/auth/forgot-password", NOBODY, {"email": 7}),
-    "requests for verification mails": (RESEND, NOBODY, {"email": 7}),
-    "accounts made by an admin or key": ("POST /api/users", NEW_ACCOUNT, {"username": "student"}),
+    "registrations": (By.IP, REGISTER, NEWCOMER, TAKEN),
+    "calls of register": (By.IP, REGISTER, {**NEWCOMER, **TAKEN}, {"username": "x"}),
+    "registrations with one e-mail address": (By.ACCOUNT, REGISTER, NEWCOMER, TAKEN),
+    "wrong passwords for an account": (By.ACCOUNT | By.IP, LOGIN, WRONG, {"password": 7}),
+    "wrong passwords from all client IPs": (By.ACCOUNT, LOGIN, WRONG, {"password": 7}),
+    "logins": (By.IP, LOGIN, WRONG, {"password": 7}),
+    "password resets": (By.IP, "POST /api/auth/reset-password", NO_TOKEN, {"token": 7}),
+    "requests for reset mails": (By.IP, FORGOT, NOBODY, {"email": 7}),
+    "requests for verification mails": (By.IP, RESEND, NOBODY, {"email": 7}),
+    "accounts made by an admin or key": (By.CALLER, "POST /api/users", NEW_ACCOUNT, TAKEN),
     "access links made by an admin": (
+        By.CALLER,
         "POST /api/users/<uuid:user_id>/access-link",
         {"account": "student", "deliver": "link"},
         {"account": "nobody"},
     ),
-    "exports of a user's data": ("GET /api/users/export", {}, {}),
-    "right current passwords": (CHANGE, WEAK, {"currentPassword": "wrong"}),
-    "password changes": (CHANGE, {**WEAK, "newPassword": PASSWORD}, {"newPassword": "password1"}),
-    "requests to change the e-mail address": (EMAIL, TAKEN, {"password": "wrong"}),
-    "codes from a user to an address": (EMAIL, NEW_ADDRESS, {"password": "wrong"}),
-    "codes to an e-mail address": (EMAIL, NEW_ADDRESS, {"password": "wrong"}),
-    "codes that a user tries": ("POST /api/users/email/confirm", {"code": "x"}, {"code": 7}),
-    "changes of a username": (RENAME, {"username": "renamed"}, {"username": "student"}),
+    "exports of a user's data": (By.CALLER, "GET /api/users/export", {}, {}),
+    "right current passwords": (By.CALLER, CHANGE, {**RIGHT, **WEAK}, {"currentPassword": "wrong"}),
+    "password changes": (By.CALLER, CHANGE, RIGHT, WEAK),
+    "requests to change the e-mail address": (
+        By.CALLER,
+        EMAIL,
+        {**NEW_ADDRESS, "newEmail": "student@example.org"},
+        {"password": "wrong"},
+    ),
+    "codes from a user to an address": (
+        By.CALLER | By.NEW_EMAIL,
+        EMAIL,
+        NEW_ADDRESS,
+        {"password": "wrong"},
+    ),
+    "codes to an e-mail address": (By.NEW_EMAIL, EMAIL, NEW_ADDRESS, {"password": "wrong"}),
+    "codes that a user tries": (By.CALLER, CONFIRM, {"code": "x"}, {"code": 7}),
+    "changes of a username": (By.CALLER, RENAME, {"username": "renamed"}, TAKEN),
 }
 
 
@@ -188,8 +200,9 @@ def call(app, limited, make_user, make_key, log_in):
 @pytest.mark.parametrize("things", STORIES)
 @on_one_database
 def test_call_after_the_last_one_is_refused(limited, call, clock, things):
-    endpoint, counted, uncounted = STORIES[things]
+    together, endpoint, counted, uncounted = STORIES[things]
     (limit,) = (limit for limit in LIMITED[endpoint] if limit.things == things)
+    window = SECONDS[limit.window]
 
     def is_refused(body=counted, **options):
         return call(endpoint, body, **options).status_code == 429
@@ -201,18 +214,16 @@ def test_call_after_the_last_one_is_refused(limited, call, clock, things):
     if uncounted:
         assert not is_refused({**counted, **uncounted})
     assert not is_refused()
-    assert refused(call(endpoint, counted), WINDOWS[limit.window].total_seconds())
-    # Only what the limit counts together is refused.
-    assert is_refused(environ_overrides=OTHER_IP) is (By.IP not in limit.by)
-    if "email" in counted:
-        other = {**counted, "email": "other@example.org"}
-        assert is_refused(other) is (By.ACCOUNT not in limit.by)
-    if "newEmail" in counted:
-        other = {**counted, "newEmail": "other@example.org"}
-        assert is_refused(other) is (By.NEW_EMAIL not in limit.by)
-    if By.CALLER in limit.by or By.NEW_EMAIL in limit.by:
-        assert is_refused(caller=1) is (By.CALLER not in limit.by)
-    clock.move(seconds=WINDOWS[limit.window].total_seconds() + 1)
+    assert refused(call(endpoint, counted), window)
+    # Others are not refused.
+    assert is_refused(environ_overrides=OTHER_IP) is (By.IP not in together)
+    for field, by in (("email", By.ACCOUNT), ("newEmail", By.NEW_EMAIL)):
+        if field in counted:
+            other = {**counted, field: "other@example.org"}
+            assert is_refused(other) is (by not in together)
+    if together & (By.CALLER | By.NEW_EMAIL):
+        assert is_refused(caller=1) is (By.CALLER not in together)
+    clock.move(seconds=window + 1)
     assert not is_refused()
 
 
