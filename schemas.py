@@ -96,7 +96,7 @@ class Register(Person):
 
 
 class Registered(ResponseBody):
-    user_id = ma.UUID()
+    user_id = ma.UUID(attribute="id")
     username = ma.String()
     email = ma.String()
 

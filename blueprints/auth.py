@@ -11,25 +11,17 @@ from core import audit, clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
+from models import User
 from services import accounts, email_change, outbox, recovery, sessions
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from web import bearer, caller
+from web import bearer, caller, limits
 from web.api import endpoint
-from web.limits import (
-    GUESSES,
-    RESET_MAILS,
-    SUCCESSES,
-    By,
-    Limit,
-    allowance,
-    forgive,
-    mails_to_one,
-)
+from web.limits import GUESSES, RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
 
 bp = Blueprint("auth", __name__)
-public = functools.partial(endpoint, bp)
+public = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
@@ -45,7 +37,6 @@ VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
 @public(
-    "POST",
     "/register",
     body=schemas.Register,
     response=schemas.Registered,
@@ -59,7 +50,7 @@ VERIFICATION_MAILS = mails_to_one("verification mails")
     ),
     limits=REGISTRATIONS,
 )
-def register(body: dict[str, Any]) -> dict[str, object]:
+def register(body: dict[str, Any]) -> User:
     """Create an account.
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
@@ -75,10 +66,11 @@ def register(body: dict[str, Any]) -> dict[str, object]:
         mail = MailKind.EMAIL_VERIFICATION
         user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
     audit.log("registered", user.id)
-    return {"user_id": user.id, "username": user.username, "email": user.email}
+    return user
 
 
-@public(
+@endpoint(
+    bp,
     "GET",
     "/options",
     response=schemas.RegistrationOptions,
@@ -90,7 +82,6 @@ def options() -> object:
 
 
 @public(
-    "POST",
     "/login",
     body=schemas.Login,
     response=schemas.LoggedIn,
@@ -109,11 +100,10 @@ def login(body: dict[str, str]) -> dict[str, object]:
     with transaction():
         user, pair = login_steps.finish(found, **client, now=clock.utcnow())
     audit.log("login", user.id)
-    return {**vars(pair), "user": user}
+    return {**pair._asdict(), "user": user}
 
 
 @public(
-    "POST",
     "/refresh",
     body=schemas.Refresh,
     response=schemas.TokenPair,
@@ -160,9 +150,8 @@ def list_sessions() -> dict[str, object]:
 def end_session(session_id: str) -> None:
     """End one of the caller's sessions, such as that of a lost device."""
     with transaction():
-        ended = sessions.end(session_id, bearer.user().id)
-    if not ended:
-        raise errors.NotFound("There is no such session.")
+        if not sessions.end(session_id, bearer.user().id):
+            raise errors.NotFound("There is no such session.")
     audit.log("session_ended", bearer.user().id)
 
 
@@ -175,7 +164,6 @@ def end_other_sessions() -> None:
 
 
 @public(
-    "POST",
     "/forgot-password",
     body=schemas.Address,
     message="If an active account has this e-mail address, we have sent it a link.",
@@ -192,7 +180,6 @@ def forgot_password(body: dict[str, str]) -> None:
 
 
 @public(
-    "POST",
     "/check-link",
     body=schemas.MailToken,
     response=schemas.CheckedLink,
@@ -208,7 +195,6 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
 
 
 @public(
-    "POST",
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
@@ -222,17 +208,15 @@ def reset_password(body: dict[str, str]) -> None:
     address.
     """
     found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
-    user, by_mail = found.user, found.by_mail
-    person = user._asdict()
+    person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
-        recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
-    audit.log("password_reset" if by_mail else "access_link_used", user.id)
-    forgive(user.email)
+        recovery.replace_password(found, password_hash, now=clock.utcnow())
+    audit.log("password_reset" if found.by_mail else "access_link_used", found.user.id)
+    limits.forgive(found.user.email)
 
 
 @public(
-    "POST",
     "/verify-email",
     body=schemas.MailToken,
     message="Your e-mail address is confirmed.",
@@ -247,7 +231,6 @@ def verify_email(body: dict[str, str]) -> None:
 
 
 @public(
-    "POST",
     "/undo-email-change",
     body=schemas.MailToken,
     message="Your old e-mail address is back. We have sent it a link to choose a new password.",
@@ -272,7 +255,6 @@ def undo_email_change(body: dict[str, str]) -> None:
 
 
 @public(
-    "POST",
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",

@@ -97,29 +97,40 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
         raise errors.WrongPassword(fields={field: [reason]})
 
 
+def set_password(
+    user_id: str,
+    password_hash: str,
+    *conditions: ColumnExpressionArgument[bool],
+    keep: str | None = None,
+    **values: object,
+) -> UserRow | None:
+    """Change the password, and other columns, and end all sessions except the one to `keep`.
+
+    The new e-mail address that waits for its code is dropped: the old password allowed it. Return
+    the whole row, or None if a condition does not hold.
+    """
+    values |= {"password_hash": password_hash, "password_version": User.password_version + 1}
+    row = users.update(user_id, *conditions, **values)
+    if row:
+        drop_pending_email(user_id)
+        sessions.end_all(user_id, keep=keep)
+    return row
+
+
 def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:
-    """Set a new password after a confirmed one, end the other sessions and notify the user.
+    """Set a new password after a confirmed one, and notify the user.
 
     Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
     """
-    values = {"password_hash": password_hash, "password_version": User.password_version + 1}
-    if not users.update(user.id, *unchanged(user, session_id), **values):
+    conditions = unchanged(user, session_id)
+    if not set_password(user.id, password_hash, *conditions, keep=session_id):
         raise changed_meanwhile(user, session_id)
-    drop_pending_email(user.id)
-    sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 
 def remove_password(user_id: str) -> UserRow:
-    """Make an account's password useless at once, as against somebody who knows it; return its row.
-
-    All sessions end. From now on, this is an account without a password.
-    """
-    values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
-    user = users.require(users.update(user_id, **values))
-    drop_pending_email(user_id)
-    sessions.end_all(user_id)
-    return user
+    """Make a password useless at once, as against somebody who knows it; return the whole row."""
+    return users.require(set_password(user_id, passwords.unusable()))
 
 
 def delete_own(user: UserRow, *, session_id: str) -> None:
@@ -154,10 +165,7 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
 
 
 def drop_pending_email(user_id: str) -> None:
-    """Forget the new e-mail address that waits for its code, if there is one.
-
-    Each change of the password calls this: the old password allowed that address.
-    """
+    """Forget the new e-mail address that waits for its code, if there is one."""
     change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
 
 

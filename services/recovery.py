@@ -14,7 +14,7 @@ import errors
 from core import passwords
 from extensions import settings
 from models import User, UserRow
-from services import accounts, email_change, links, outbox, sessions, users
+from services import accounts, email_change, links, outbox, users
 from services.letters import MailKind
 from services.links import Action, Link
 
@@ -93,27 +93,25 @@ def check(token: str) -> dict[str, object]:
     raise errors.InvalidToken
 
 
-def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
+def replace_password(found: Found, password_hash: str, *, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail `verifies` the address too: only its reader has it. Raises
-    InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
+    A token that came by e-mail verifies the address too: only its reader has it. Raises
+    InvalidToken if what the token is bound to has changed since it was read; of parallel calls
     with one token, one wins.
     """
-    changed = users.update(
+    user = found.user
+    changed = accounts.set_password(
         user.id,
+        password_hash,
         User.password_hash == user.password_hash,
         User.password_version == user.password_version,
         User.email == user.email,
         User.is_active,
-        password_hash=password_hash,
-        password_version=User.password_version + 1,
-        email_verified_at=func.coalesce(User.email_verified_at, now if verifies else None),
+        email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
     )
     if not changed:
         raise errors.InvalidToken
-    accounts.drop_pending_email(user.id)
-    sessions.end_all(user.id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

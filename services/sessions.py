@@ -6,9 +6,8 @@ Security BCP), section 4.14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, select, update
 
@@ -43,8 +42,7 @@ _TOKEN_FACTS = (
 )
 
 
-@dataclass(frozen=True)
-class TokenPair:
+class TokenPair(NamedTuple):
     """A session's current tokens; `expires_in` is the access token's life in seconds."""
 
     access_token: str
