@@ -21,7 +21,7 @@ from web.api import endpoint
 from web.limits import GUESSES, RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
 
 bp = Blueprint("auth", __name__)
-public = functools.partial(endpoint, bp, "POST")
+post = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
@@ -36,7 +36,7 @@ RESETS = Limit(lambda: settings.logins_per_minute, "minute", "password resets", 
 VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
-@public(
+@post(
     "/register",
     body=schemas.Register,
     response=schemas.Registered,
@@ -74,14 +74,14 @@ def register(body: dict[str, Any]) -> User:
     "GET",
     "/options",
     response=schemas.RegistrationOptions,
-    message="This is what a registration needs.",
+    message="These are the registration options.",
 )
 def options() -> object:
     """Read what a form for registration must know."""
     return settings
 
 
-@public(
+@post(
     "/login",
     body=schemas.Login,
     response=schemas.LoggedIn,
@@ -103,7 +103,7 @@ def login(body: dict[str, str]) -> dict[str, object]:
     return {**pair._asdict(), "user": user}
 
 
-@public(
+@post(
     "/refresh",
     body=schemas.Refresh,
     response=schemas.TokenPair,
@@ -163,7 +163,7 @@ def end_other_sessions() -> None:
     audit.log("other_sessions_ended", bearer.user().id)
 
 
-@public(
+@post(
     "/forgot-password",
     body=schemas.Address,
     message="If an active account has this e-mail address, we have sent it a link.",
@@ -179,7 +179,7 @@ def forgot_password(body: dict[str, str]) -> None:
             outbox.queue(MailKind.PASSWORD_RESET, body["email"])
 
 
-@public(
+@post(
     "/check-link",
     body=schemas.MailToken,
     response=schemas.CheckedLink,
@@ -194,7 +194,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     return recovery.check(body["token"])
 
 
-@public(
+@post(
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
@@ -216,7 +216,7 @@ def reset_password(body: dict[str, str]) -> None:
     limits.forgive(found.user.email)
 
 
-@public(
+@post(
     "/verify-email",
     body=schemas.MailToken,
     message="Your e-mail address is confirmed.",
@@ -230,7 +230,7 @@ def verify_email(body: dict[str, str]) -> None:
     audit.log("email_verified", user.id)
 
 
-@public(
+@post(
     "/undo-email-change",
     body=schemas.MailToken,
     message="Your old e-mail address is back. We have sent it a link to choose a new password.",
@@ -254,7 +254,7 @@ def undo_email_change(body: dict[str, str]) -> None:
     audit.log("email_change_undone", found.user.id)
 
 
-@public(
+@post(
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",
