@@ -14,8 +14,7 @@ from core.reasons import UNKNOWN, Reason
 from core.roles import Role
 from fields import example
 
-# The longest text that login takes for an e-mail address or a password. It is beyond what
-# either can be, so that an impossible one is simply a wrong one.
+# Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
 
 
@@ -103,9 +102,7 @@ class Registered(ResponseBody):
 
 class Login(Shape):
     email = ma.String(
-        required=True,
-        validate=fields.Length(max=LOGIN_LENGTH),
-        metadata=example("me@example.org"),
+        required=True, validate=fields.Length(max=LOGIN_LENGTH), metadata=example("me@example.org")
     )
     password = ma.String(**A_PASSWORD)
 
@@ -220,8 +217,7 @@ class PendingEmail(ResponseBody):
     pending_until = fields.Moment(allow_none=True)
 
 
-class EmailState(PendingEmail):
-    email = ma.String()
+class EmailState(PendingEmail, ConfirmedEmail):
     email_verified = fields.IsSet(attribute="email_verified_at")
 
 
@@ -425,9 +421,7 @@ class AccessLinkRequest(AccessLinkDelivery):
 
 class NewAccount(Person, AccessLinkDelivery):
     role = ma.String(
-        load_default=Role.STUDENT.value,
-        validate=fields.OneOf([*Role]),
-        metadata=example("student"),
+        load_default=Role.STUDENT.value, validate=fields.OneOf([*Role]), metadata=example("student")
     )
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 

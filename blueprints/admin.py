@@ -61,7 +61,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
     with counted as invite, transaction():
         mail = MailKind.INVITATION if invite else None
-        user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
+        user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
     if by_mail:
         return {"user": user}

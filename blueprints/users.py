@@ -262,5 +262,6 @@ def delete_account(body: dict[str, str]) -> None:
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["password"], field="password")
     with transaction():
-        accounts.delete_own(user, session_id=session_id)
+        if not accounts.delete(user.id, *accounts.unchanged(user, session_id)):
+            raise accounts.changed_meanwhile(user, session_id)
     audit.log("account_deleted", user.id)

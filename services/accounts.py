@@ -1,7 +1,6 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnExpressionArgument, and_, or_, select
@@ -45,33 +44,18 @@ def check_domain(email: str, *, field: str) -> None:
         raise errors.InvalidRequest(fields={field: [Reason("invalid", reason)]})
 
 
-def add(
-    *,
-    username: str,
-    email: str,
-    password_hash: str | None = None,
-    language: str | None = None,
-    verified_at: datetime | None = None,
-    mail: MailKind | None = None,
-    **details: str,
-) -> User:
-    """Add an account, without a password if there is no hash, and queue an e-mail to its user.
+def add(*, username: str, email: str, mail: MailKind | None = None, **values: Any) -> User:
+    """Add an account with these columns, and queue an e-mail to its user.
 
-    Raises UsernameTaken or EmailTaken; `fields` names both if both are taken.
+    Without a hash it has no password. Raises UsernameTaken or EmailTaken; `fields` names both if
+    both are taken.
     """
-    user = User(
-        username=username,
-        username_key=username.lower(),
-        email=email,
-        password_hash=password_hash or passwords.unusable(),
-        language=language or settings.default_language,
-        email_verified_at=verified_at,
-        **details,
-    )
+    defaults = {"password_hash": passwords.unusable(), "language": settings.default_language}
+    user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
     with unique(lambda: _taken(user), User.username_key, User.email), db.session.begin_nested():
         db.session.add(user)
     if mail:
-        outbox.queue(mail, user.email)
+        outbox.queue(mail, email)
     return user
 
 
@@ -131,16 +115,6 @@ def change_password(user: UserRow, password_hash: str, *, session_id: str) -> No
 def remove_password(user_id: str) -> UserRow:
     """Make a password useless at once, as against somebody who knows it; return the whole row."""
     return users.require(set_password(user_id, passwords.unusable()))
-
-
-def delete_own(user: UserRow, *, session_id: str) -> None:
-    """Delete the account of a user who has just confirmed the password.
-
-    Raises LastAdmin; and WrongPassword or TokenRevoked if the account or the session has changed
-    meanwhile.
-    """
-    if not delete(user.id, *unchanged(user, session_id)):
-        raise changed_meanwhile(user, session_id)
 
 
 def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:

@@ -32,7 +32,7 @@ def add(count: int, password: str) -> list[str]:
         chance = random.Random(name)  # noqa: S311 - a sample is no secret
         student: dict[str, Any] = {"username": name, "email": f"{name}@example.org"}
         student |= {"password_hash": password_hash, "first_name": chance.choice(_FIRST_NAMES)}
-        student |= {"last_name": chance.choice(_LAST_NAMES), "verified_at": now}
+        student |= {"last_name": chance.choice(_LAST_NAMES), "email_verified_at": now}
         # One transaction for each account, or the requests of a running service would time out.
         with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
             user = accounts.add(**student)
