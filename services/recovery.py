@@ -1,7 +1,6 @@
 """Ways in: links to hand over, and what the token of a link does.
 
-Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
-sessions end, and the user is notified.
+Resets follow the OWASP Forgot Password Cheat Sheet.
 """
 
 from contextlib import suppress
@@ -44,10 +43,9 @@ def access_link(user: User | UserRow, *, now: datetime) -> Link:
 def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
     """Return an access link for a user.
 
-    With `replace_password`, the present one stops working at once. For an account without a
-    password, all earlier links stop working, also those in queued e-mails. For one with a password,
-    a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
-    user, and Forbidden for an admin if those are excepted.
+    For an account without a password, all earlier links stop working, also those in queued e-mails.
+    For one with a password, a notice is queued if the e-mail address is verified. Raises
+    UserNotFound, also for an inactive user, and Forbidden for an admin if those are excepted.
     """
     user = users.require(users.lock(user_id, User.is_active), except_admins=except_admins)
     if replace_password:
