@@ -42,7 +42,7 @@ class UTCDateTime(sa.TypeDecorator[datetime]):
 
 
 class EpochSeconds(sa.TypeDecorator[datetime]):
-    """An aware datetime to the second, stored as seconds since 1970.
+    """An aware datetime, stored as seconds since 1970.
 
     For times that clients choose: a time zone of the database session cannot move one out of the
     years 1 to 9999, and both databases calculate with integers in the same way.
@@ -84,7 +84,7 @@ class User(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     username: Mapped[str] = mapped_column(sa.String(32))
-    # The username in lower case: two usernames must not differ only in case.
+    # In lower case: two usernames must not differ only in case.
     username_key: Mapped[str] = mapped_column(sa.String(32), unique=True)
     email: Mapped[str] = mapped_column(sa.String(254), unique=True)
     first_name: Mapped[str] = mapped_column(sa.String(64))
@@ -136,9 +136,9 @@ class UserSession(Base):
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # The time of the login or of the last rotation, the `iat` of the current refresh token.
+    # Of the login or of the last rotation; the `iat` of the current refresh token.
     last_used_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # Set by the login and each rotation: the session's end if it is not refreshed before.
+    # The session's end if it is not refreshed before.
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
     # Not used any more: the processes of version 1.0 need it during an upgrade.
     access_expires_at: Mapped[datetime] = mapped_column(
@@ -210,15 +210,14 @@ class OutboxMail(Base):
     address: Mapped[str] = mapped_column(sa.String(254))
     # Language of a notice whose address may have no account when it is sent.
     language: Mapped[str | None] = mapped_column(sa.String(35))
-    # The id of the change of an e-mail address that it is about.
+    # The id of a change of an e-mail address.
     about: Mapped[str | None] = mapped_column(sa.String(36))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
-    # When to try next. A worker that claims the e-mail sets this to the end of its lease.
+    # When to try next; of a claimed e-mail, the end of the lease.
     due_at: Mapped[datetime] = mapped_column(
         UTCDateTime, default=lambda: clock.utcnow(), index=True
     )
     attempts: Mapped[int] = mapped_column(default=0)
-    # Whether a worker has leased it, until `due_at`.
     claimed: Mapped[bool] = mapped_column(default=False)
 
 

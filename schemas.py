@@ -332,9 +332,14 @@ RECORD_ID: dict[str, Any] = {
 }
 
 
-def path_of(*names: str) -> type[Schema]:
-    """Return the shape of a path with these ids in it."""
-    return Shape.from_dict({name: ma.String(**RECORD_ID) for name in names})
+def _path(*ids: str) -> type[Schema]:
+    return Shape.from_dict({name: ma.String(**RECORD_ID) for name in ids})
+
+
+CoursePath = _path("course_id")
+LessonPath = _path("course_id", "lesson_id")
+AchievementPath = _path("achievement_id")
+CertificatePath = _path("certificate_id")
 
 
 class CourseDelivery(Shape):

@@ -48,7 +48,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
 
 @delivery(
     "/courses/<id:course_id>",
-    path_shape=schemas.path_of("course_id"),
+    path_shape=schemas.CoursePath,
     body=schemas.CourseDelivery,
     response=schemas.CourseRecord,
     message="The course is recorded.",
@@ -58,7 +58,7 @@ def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Reply:
     return _put(Course, user_id, {"id": course_id}, body)
 
 
-@removal("/courses/<id:course_id>", path_shape=schemas.path_of("course_id"))
+@removal("/courses/<id:course_id>", path_shape=schemas.CoursePath)
 def delete_course(user_id: str, course_id: str) -> None:
     """Remove a user's course and its lessons."""
     _remove(Course, user_id, id=course_id)
@@ -66,7 +66,7 @@ def delete_course(user_id: str, course_id: str) -> None:
 
 @delivery(
     "/courses/<course_id>/lessons/<id:lesson_id>",
-    path_shape=schemas.path_of("course_id", "lesson_id"),
+    path_shape=schemas.LessonPath,
     body=schemas.LessonDelivery,
     response=schemas.LessonRecord,
     message="The lesson is recorded.",
@@ -82,10 +82,7 @@ def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, obj
     return _put(Lesson, user_id, key, body, at="completed_at")
 
 
-@removal(
-    "/courses/<course_id>/lessons/<id:lesson_id>",
-    path_shape=schemas.path_of("course_id", "lesson_id"),
-)
+@removal("/courses/<course_id>/lessons/<id:lesson_id>", path_shape=schemas.LessonPath)
 def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
     """Remove a completed lesson."""
     _remove(Lesson, user_id, course_id=course_id, id=lesson_id)
@@ -93,7 +90,7 @@ def delete_lesson(user_id: str, course_id: str, lesson_id: str) -> None:
 
 @delivery(
     "/achievements/<id:achievement_id>",
-    path_shape=schemas.path_of("achievement_id"),
+    path_shape=schemas.AchievementPath,
     body=schemas.AchievementDelivery,
     response=schemas.AchievementRecord,
     message="The achievement is recorded.",
@@ -106,7 +103,7 @@ def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) 
     return _put(Achievement, user_id, {"id": achievement_id}, body, at="earned_at")
 
 
-@removal("/achievements/<id:achievement_id>", path_shape=schemas.path_of("achievement_id"))
+@removal("/achievements/<id:achievement_id>", path_shape=schemas.AchievementPath)
 def delete_achievement(user_id: str, achievement_id: str) -> None:
     """Remove an achievement."""
     _remove(Achievement, user_id, id=achievement_id)
@@ -114,7 +111,7 @@ def delete_achievement(user_id: str, achievement_id: str) -> None:
 
 @delivery(
     "/certificates/<id:certificate_id>",
-    path_shape=schemas.path_of("certificate_id"),
+    path_shape=schemas.CertificatePath,
     body=schemas.CertificateDelivery,
     response=schemas.CertificateRecord,
     message="The certificate is recorded.",
@@ -129,7 +126,7 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     return _put(Certificate, user_id, {"id": certificate_id}, values, at="issued_at")
 
 
-@removal("/certificates/<id:certificate_id>", path_shape=schemas.path_of("certificate_id"))
+@removal("/certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)
 def delete_certificate(user_id: str, certificate_id: str) -> None:
     """Remove a certificate."""
     _remove(Certificate, user_id, id=certificate_id)

@@ -71,14 +71,10 @@ def _taken(user: User) -> errors.ApiError:
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
-    """Check the current password of a logged-in user; takes the time of one hash.
-
-    Raises WrongPassword at `field`.
-    """
+    """Raise WrongPassword at `field` for a wrong current password; takes the time of one hash."""
     if not hasher.verify(raw_password, user.password_hash):
         audit.log("wrong_password", user.id)
-        reason = Reason("wrong", errors.WrongPassword.message)
-        raise errors.WrongPassword(fields={field: [reason]})
+        raise errors.WrongPassword.at(field, "wrong")
 
 
 def set_password(
@@ -144,8 +140,7 @@ def drop_pending_email(user_id: str) -> None:
 
 
 def lock_admins(target: str) -> list[str]:
-    """Lock the rows of all active admins, and that of the user who may be one of them, until the
-    transaction ends; return the ids of the admins.
+    """Lock the rows of all active admins and of this user; return the ids of the admins.
 
     If two admins demote each other at once, the second sees what the first has done. Call this
     before any other row is locked; the fixed order prevents deadlocks.

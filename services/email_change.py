@@ -11,7 +11,6 @@ from sqlalchemy import Row, case, delete, func, select, update
 import errors
 from core import codes, ids
 from core.addresses import UNDONE
-from core.reasons import Reason
 from database import change, change_one, insert_into, one_statement, reading, unique
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
@@ -41,7 +40,7 @@ def request(user: UserRow, new_email: str, *, session_id: str, now: datetime) ->
     if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
         raise accounts.changed_meanwhile(user, session_id)
     if db.session.scalar(select(User.id).where(User.email == new_email)):
-        raise _taken("newEmail")
+        raise errors.EmailTaken.at("newEmail", "taken")
     until, id_ = now + links.CODE_LIFE, ids.new_row_id()
     values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
     insert = insert_into(_PENDING).values(user_id=user.id, **values)
@@ -68,7 +67,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
-        raise errors.WrongCode(fields={"code": [Reason("wrong", errors.WrongCode.message)]})
+        raise errors.WrongCode.at("code", "wrong")
     return found
 
 
@@ -79,7 +78,7 @@ def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) 
     what it was when the code was tried.
     """
     conditions = (User.email == user.email, *accounts.unchanged(user, session_id))
-    with unique(lambda: _taken("code"), User.email):
+    with unique(lambda: errors.EmailTaken.at("code", "taken"), User.email):
         changed = users.update(user.id, *conditions, email=proven.new_email, email_verified_at=now)
     # A change that has replaced the proven one has a code that was not seen.
     if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
@@ -143,7 +142,7 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
     UserNotFound and EmailTaken.
     """
     user = users.require(users.lock(user_id))
-    with unique(lambda: _taken("email"), User.email):
+    with unique(lambda: errors.EmailTaken.at("email", "taken"), User.email):
         users.update(user_id, email=new_email, email_verified_at=now)
     if replace_password:
         accounts.remove_password(user_id)
@@ -151,7 +150,3 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
     change(delete(EmailChange).where(EmailChange.user_id == user_id))
     sessions.end_all(user_id)
     outbox.withdraw(user.email)
-
-
-def _taken(field: str) -> errors.EmailTaken:
-    return errors.EmailTaken(fields={field: [Reason("taken", errors.EmailTaken.message)]})
