@@ -58,7 +58,6 @@ class ResponseBody(Shape):
 NAME: dict[str, Any] = {"validate": fields.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": fields.Length(1, 200)}
 A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=4096)}
-PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
     "required": True,
@@ -221,14 +220,19 @@ class EmailState(PendingEmail, ConfirmedEmail):
     email_verified = fields.IsSet(attribute="email_verified_at")
 
 
-class PublicFields(ResponseBody):
+class AvatarUrl(ResponseBody):
+    avatar = ma.String(
+        metadata={"format": "uri", "description": "URL of a square picture; needs no token."}
+    )
+
+
+class PublicFields(AvatarUrl):
     """What everybody may see of a user whose profile is visible."""
 
     id = ma.UUID()
     username = ma.String()
     first_name = ma.String()
     last_name = ma.String()
-    avatar = ma.String(metadata=PICTURE)
     bio = ma.String()
     location = ma.String()
     website = ma.String()
@@ -272,10 +276,6 @@ class PublicRecord(PublicFields):
     progress = ma.Nested(
         Progress, metadata={"description": "Where the user lets the caller see it."}
     )
-
-
-class AvatarUrl(ResponseBody):
-    avatar = ma.String(metadata=PICTURE)
 
 
 class Privacy(ResponseBody):

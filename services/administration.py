@@ -20,29 +20,20 @@ _NO_ADMIN = User.role != Role.ADMIN.value
 
 
 def list_accounts(
-    *,
-    search: str = "",
-    email: str = "",
-    username: str = "",
-    role: str | None = None,
-    is_active: bool | None = None,
-    page: int = 1,
-    per_page: int = 20,
-    except_admins: bool = False,
+    *, page: int, per_page: int, search: str = "", except_admins: bool = False, **columns: Any
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, newest first, and how many match in all.
 
-    `search` is part of a username, an e-mail address or a name, or of both names together.
+    `search` is part of a username, an e-mail address or a name, or of both names together. Of the
+    `columns`, None matches any value.
     """
-    filters = (
-        (search, User.search_key.contains(fold(search), autoescape=True)),
-        (email, User.email == email),
-        (username, User.username_key == username.lower()),
-        (role, User.role == role),
-        (is_active is not None, User.is_active.is_(is_active)),
-        (except_admins, _NO_ADMIN),
-    )
-    wanted = [condition for applies, condition in filters if applies]
+    if "username" in columns:
+        columns["username_key"] = columns.pop("username").lower()
+    wanted = [getattr(User, name) == value for name, value in columns.items() if value is not None]
+    if search:
+        wanted.append(User.search_key.contains(fold(search), autoescape=True))
+    if except_admins:
+        wanted.append(_NO_ADMIN)
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:

@@ -54,10 +54,11 @@ def load_user(user_id: str, session_id: str) -> UserRow | None:
     return _BEARER.one_or_none(user_id, session_id)
 
 
-def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:
+def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     """Open a session and return its first tokens; end the oldest ones beyond MAX_SESSIONS.
 
-    The caller must have locked the user's row, or parallel logins could exceed the limit.
+    `client` is its `user_agent` and `ip_address`. The caller must have locked the user's row, or
+    parallel logins could exceed the limit.
     """
     session = UserSession(
         id=ids.new_row_id(),
@@ -66,8 +67,7 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
         last_used_at=now,
         expires_at=_end_of(now, now),
         refresh_token_id=ids.new_token_id(),
-        user_agent=user_agent,
-        ip_address=ip_address,
+        **client,
     )
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
