@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, and_, or_, select
+from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
@@ -17,6 +17,7 @@ from fields import Email
 from models import PendingEmail, User, UserRow
 from services import outbox, sessions, users
 from services.letters import MailKind
+from services.users import Condition
 
 
 def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
@@ -78,11 +79,7 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
 
 
 def set_password(
-    user_id: str,
-    password_hash: str,
-    *conditions: ColumnExpressionArgument[bool],
-    keep: str | None = None,
-    **values: object,
+    user_id: str, password_hash: str, *conditions: Condition, keep: str | None = None, **values: Any
 ) -> UserRow | None:
     """Change the password, and other columns, and end all sessions except the one to `keep`.
 
@@ -113,18 +110,15 @@ def remove_password(user_id: str) -> UserRow:
     return users.require(set_password(user_id, passwords.unusable()))
 
 
-def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
+def delete(user_id: str, *conditions: Condition) -> bool:
     """Delete an account with everything stored about it, and notify its e-mail address.
 
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
     """
     admins = lock_admins(user_id)
     outbox.withdraw_changes(user_id)
-    deleted = change_one(
-        delete_from(User)
-        .where(User.id == user_id, *conditions)
-        .returning(User.email, User.language)
-    )
+    this = delete_from(User).where(User.id == user_id, *conditions)
+    deleted = change_one(this.returning(User.email, User.language))
     if deleted is None:
         return False
     if admins == [user_id]:
@@ -155,7 +149,7 @@ def lock_admins(target: str) -> list[str]:
     return [user_id for user_id, admin in db.session.execute(query) if admin]
 
 
-def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:
+def unchanged(user: UserRow, session_id: str) -> tuple[Condition, ...]:
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,
