@@ -33,6 +33,7 @@ from services import (
     administration,
     email_change,
     export,
+    login,
     pruning,
     recovery,
     samples,
@@ -121,7 +122,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
     now = clock.utcnow()
-    proof = {"mail": MailKind.INVITATION} if invite else {"verified_at": now}
+    proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
         user = accounts.add(**person, role=role, **proof)
     audit.log("registered" if by_password else "account_created", user.id)
@@ -198,7 +199,7 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 @_account
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
-    now, why_not = clock.utcnow(), [*map(str, accounts.hindrances(user))]
+    now, why_not = clock.utcnow(), [*map(str, login.hindrances(user))]
     if until := limits.locked_until(user.email):
         why_not.append(f"too many failed logins, until {_time(until)}")
     lines = {

@@ -61,12 +61,12 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
     with counted as invite, transaction():
         mail = MailKind.INVITATION if invite else None
-        user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
+        user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
-    link = None if by_mail else recovery.access_link(user, now=now)
-    if link:
-        limits.unlock(user.email)
-    return {**(link._asdict() if link else {}), "user": user}
+    if by_mail:
+        return {"user": user}
+    limits.unlock(user.email)
+    return {"user": user, **recovery.access_link(user, now=now)._asdict()}
 
 
 @admin(

@@ -20,30 +20,20 @@ _NO_ADMIN = User.role != Role.ADMIN.value
 
 
 def list_accounts(
-    *,
-    search: str = "",
-    email: str | None = None,
-    username: str | None = None,
-    role: str | None = None,
-    is_active: bool | None = None,
-    page: int = 1,
-    per_page: int = 20,
-    except_admins: bool = False,
+    *, page: int, per_page: int, search: str = "", except_admins: bool = False, **columns: Any
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, newest first, and how many match in all.
 
-    `search` is part of a username, an e-mail address or a name, or of both names together;
-    `email` is a whole, normalised e-mail address.
+    `search` is part of a username, an e-mail address or a name, or of both names together. Of the
+    `columns`, None matches any value.
     """
-    filters = (
-        (search != "", User.search_key.contains(fold(search), autoescape=True)),
-        (email is not None, User.email == email),
-        (username is not None, User.username_key == (username or "").lower()),
-        (except_admins, _NO_ADMIN),
-        (role is not None, User.role == role),
-        (is_active is not None, User.is_active.is_(is_active)),
-    )
-    wanted = [condition for applies, condition in filters if applies]
+    if "username" in columns:
+        columns["username_key"] = columns.pop("username").lower()
+    wanted = [getattr(User, name) == value for name, value in columns.items() if value is not None]
+    if search:
+        wanted.append(User.search_key.contains(fold(search), autoescape=True))
+    if except_admins:
+        wanted.append(_NO_ADMIN)
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:
@@ -63,8 +53,7 @@ def alter(
     email_verified: bool = False,
     except_admins: bool = False,
 ) -> tuple[UserRow, UserRow]:
-    """Change an account's role, whether it is active, or mark its e-mail address as verified;
-    return its row before and after.
+    """Change an account; return its row before and after.
 
     A new role or a deactivation ends all its sessions, and for good all links to choose a password.
     Raises UserNotFound, LastAdmin and Forbidden.
@@ -111,7 +100,6 @@ def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> No
         audit.log("role_changed", after.id, by=by)
     if after.email_verified_at != before.email_verified_at:
         audit.log("email_verified", after.id, by=by)
-    if before.is_active and not after.is_active:
-        audit.log("account_deactivated", after.id, by=by)
-    if after.is_active and not before.is_active:
-        audit.log("account_activated", after.id, by=by)
+    if after.is_active != before.is_active:
+        event = "account_activated" if after.is_active else "account_deactivated"
+        audit.log(event, after.id, by=by)

@@ -10,7 +10,6 @@ from sqlalchemy import delete, insert, select
 
 import errors
 from config import ROOT
-from core.reasons import Reason
 from core.roles import Role
 from database import change, reading, unique
 from extensions import db, settings
@@ -49,9 +48,7 @@ def rename(user: UserRow, username: str) -> UserRow:
     Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
     """
     names = {"username": username, "username_key": username.lower()}
-    reason = Reason("taken", errors.UsernameTaken.message)
-    taken = errors.UsernameTaken(fields={"username": [reason]})
-    with unique(lambda: taken, User.username_key):
+    with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
         renamed = users.update_active(user.id, **names)
     outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
@@ -63,13 +60,9 @@ def preferences(user: UserRow) -> dict[str, object]:
 
 
 def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the given fields or settings, also single ones within `privacy`; return the whole row.
-
-    Raises TokenRevoked.
-    """
-    flat = {**changes, **changes.get("privacy", {})}
-    flat.pop("privacy", None)
-    return users.update_active(user.id, **flat) if flat else user
+    """Change fields or settings, also within `privacy`; return the row. Raises TokenRevoked."""
+    changes |= changes.pop("privacy", {})
+    return users.update_active(user.id, **changes) if changes else user
 
 
 def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:

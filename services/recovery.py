@@ -1,7 +1,6 @@
 """Ways in: links to hand over, and what the token of a link does.
 
-Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
-sessions end, and the user is notified.
+Resets follow the OWASP Forgot Password Cheat Sheet.
 """
 
 from contextlib import suppress
@@ -14,7 +13,7 @@ import errors
 from core import passwords
 from extensions import settings
 from models import User, UserRow
-from services import accounts, email_change, links, outbox, sessions, users
+from services import accounts, email_change, links, outbox, users
 from services.letters import MailKind
 from services.links import Action, Link
 
@@ -44,10 +43,9 @@ def access_link(user: User | UserRow, *, now: datetime) -> Link:
 def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
     """Return an access link for a user.
 
-    With `replace_password`, the present one stops working at once. For an account without a
-    password, all earlier links stop working, also those in queued e-mails. For one with a password,
-    a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
-    user, and Forbidden for an admin if those are excepted.
+    For an account without a password, all earlier links stop working, also those in queued e-mails.
+    For one with a password, a notice is queued if the e-mail address is verified. Raises
+    UserNotFound, also for an inactive user, and Forbidden for an admin if those are excepted.
     """
     user = users.require(users.lock(user_id, User.is_active), except_admins=except_admins)
     if replace_password:
@@ -93,27 +91,25 @@ def check(token: str) -> dict[str, object]:
     raise errors.InvalidToken
 
 
-def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
+def replace_password(found: Found, password_hash: str, *, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail `verifies` the address too: only its reader has it. Raises
-    InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
+    A token that came by e-mail verifies the address too: only its reader has it. Raises
+    InvalidToken if what the token is bound to has changed since it was read; of parallel calls
     with one token, one wins.
     """
-    changed = users.update(
+    user = found.user
+    changed = accounts.set_password(
         user.id,
+        password_hash,
         User.password_hash == user.password_hash,
         User.password_version == user.password_version,
         User.email == user.email,
         User.is_active,
-        password_hash=password_hash,
-        password_version=User.password_version + 1,
-        email_verified_at=func.coalesce(User.email_verified_at, now if verifies else None),
+        email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
     )
     if not changed:
         raise errors.InvalidToken
-    accounts.drop_pending_email(user.id)
-    sessions.end_all(user.id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

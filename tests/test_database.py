@@ -455,7 +455,7 @@ def test_statement_that_a_working_database_ended_is_in_the_log(make_app, make_us
         failure(login(client, user), 503, "unavailable")
     (line,) = (line for line in log.records() if line["level"] == "ERROR")
     assert "lock timeout" in line["message"]
-    assert "in finish_login" in line["traceback"]
+    assert "in finish\n" in line["traceback"]
     assert "OperationalError: UPDATE users SET" in line["traceback"]
     assert user.id not in str(line)
 

@@ -1,0 +1,96 @@
+"""The login, in steps: check the password, then finish. A second proof would stand between them.
+
+Another first proof, such as a passkey, would take the place of `check_password`: it would call
+`refuse_hindered` and return an `Authenticated` without a fresh hash.
+"""
+
+import logging
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import errors
+from core import audit, passwords
+from core.addresses import normalise_email
+from extensions import hasher, settings
+from models import User, UserRow
+from services import sessions, users
+from services.sessions import TokenPair
+
+_log = logging.getLogger("accounts.login")
+
+
+class Hindrance(StrEnum):
+    """Why nobody can log in to an account, not even with its password."""
+
+    INACTIVE = "inactive"
+    UNVERIFIED = "e-mail address not verified"
+    NO_PASSWORD = "no password"
+    UNKNOWN_HASH = "stored hash of an unknown form"
+
+
+class Authenticated(NamedTuple):
+    """A user who may log in; the row was read before the password was verified."""
+
+    user: UserRow
+    # A new hash of the same password if the stored one has another cost or format.
+    fresh_hash: str | None = None
+
+
+def check_password(raw_email: str, raw_password: str) -> Authenticated:
+    """Return the user with this e-mail address and password; takes the time of one or two hashes.
+
+    Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
+    the right password what `refuse_hindered` raises.
+    """
+    user = users.get(User.email == normalise_email(raw_email))
+    verdict = hasher.verify(raw_password, user.password_hash if user else None)
+    if user is None:
+        audit.log("login_failed", reason="unknown_account")
+        raise errors.InvalidCredentials
+    if not verdict.matches:
+        hindered = hindrances(user)
+        reason = "no_password" if Hindrance.NO_PASSWORD in hindered else "wrong_password"
+        audit.log("login_failed", user.id, reason=reason)
+        if Hindrance.UNKNOWN_HASH in hindered:
+            _log.warning("the stored hash of account %s has an unknown form", user.id)
+        raise errors.InvalidCredentials
+    refuse_hindered(user)
+    return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
+
+
+def hindrances(user: UserRow) -> list[Hindrance]:
+    """Return why nobody can log in to this account; nothing if the right password is enough."""
+    has_password = passwords.is_usable(user.password_hash)
+    rules = {
+        Hindrance.INACTIVE: not user.is_active,
+        Hindrance.UNVERIFIED: settings.require_verified_email and not user.email_verified_at,
+        Hindrance.NO_PASSWORD: not has_password,
+        Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
+    }
+    return [hindrance for hindrance, holds in rules.items() if holds]
+
+
+def refuse_hindered(user: UserRow) -> None:
+    """Raise AccountInactive or EmailUnverified for an account that may not log in."""
+    hindered = hindrances(user)
+    if Hindrance.INACTIVE in hindered:
+        audit.log("login_refused_inactive", user.id)
+        raise errors.AccountInactive
+    if Hindrance.UNVERIFIED in hindered:
+        audit.log("login_refused_unverified", user.id)
+        raise errors.EmailUnverified
+
+
+def finish(found: Authenticated, *, now: datetime, **client: str) -> tuple[UserRow, TokenPair]:
+    """Record the login and open a session; return the user's row as it is now, and the tokens.
+
+    Raises InvalidCredentials if the account's version has grown since the row was read. What raises
+    it ends the sessions, so no new one may open.
+    """
+    values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
+    unchanged = (User.password_version == found.user.password_version, User.is_active)
+    user = users.update(found.user.id, *unchanged, **values)
+    if user is None:
+        raise errors.InvalidCredentials
+    return user, sessions.open_session(user, now=now, **client)
