@@ -122,7 +122,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
     now = clock.utcnow()
-    proof = {"mail": MailKind.INVITATION} if invite else {"verified_at": now}
+    proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
         user = accounts.add(**person, role=role, **proof)
     audit.log("registered" if by_password else "account_created", user.id)

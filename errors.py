@@ -5,9 +5,9 @@ same list with what a client should do; a test compares the two.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, TypeAlias, Union
+from typing import ClassVar, Self, TypeAlias, Union
 
-from core.reasons import Reason
+from core.reasons import Reason, Word
 
 # What is wrong with fields, by their names; with those of an object, by the names in it.
 Fields: TypeAlias = Mapping[str, Union[list[Reason], "Fields"]]
@@ -34,6 +34,11 @@ class ApiError(Exception):
         super().__init__(message or self.message)
         self.fields = fields
         self.retry_after = retry_after or self.retry_after
+
+    @classmethod
+    def at(cls, field: str, word: Word) -> Self:
+        """Return the error with its message as the reason at one field."""
+        return cls(fields={field: [Reason(word, cls.message)]})
 
 
 class InvalidRequest(ApiError):

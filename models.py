@@ -7,23 +7,7 @@ code path. Lengths of columns alone are enforced by Postgres only.
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    DateTime,
-    Dialect,
-    FetchedValue,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    LargeBinary,
-    Row,
-    String,
-    Text,
-    TypeDecorator,
-    false,
-    true,
-)
+import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core import clock
@@ -35,40 +19,42 @@ from extensions import Base
 USER_AGENT_LENGTH = 255
 
 # A key of a row that is deleted with the user.
-Owner = Annotated[str, mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)]
+Owner = Annotated[
+    str, mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class UTCDateTime(TypeDecorator[datetime]):
+class UTCDateTime(sa.TypeDecorator[datetime]):
     """An aware datetime in UTC on both databases; SQLite does not store time zones."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class EpochSeconds(TypeDecorator[datetime]):
-    """An aware datetime to the second, stored as seconds since 1970.
+class EpochSeconds(sa.TypeDecorator[datetime]):
+    """An aware datetime, stored as seconds since 1970.
 
     For times that clients choose: a time zone of the database session cannot move one out of the
     years 1 to 9999, and both databases calculate with integers in the same way.
     """
 
-    impl = BigInteger
+    impl = sa.BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:
         return None if value is None else (value - _EPOCH) // timedelta(seconds=1)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         return None if value is None else _EPOCH + timedelta(seconds=value)
 
 
@@ -82,53 +68,53 @@ class User(Base):
 
     __tablename__ = "users"
     __table_args__ = (
-        CheckConstraint("length(username) BETWEEN 3 AND 32", "username_length"),
-        CheckConstraint("username_key = lower(username)", "username_key"),
-        CheckConstraint("email = lower(email)", "email_lower_case"),
-        CheckConstraint("length(first_name) BETWEEN 1 AND 64", "first_name_length"),
-        CheckConstraint("length(last_name) BETWEEN 1 AND 64", "last_name_length"),
-        CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),
-        CheckConstraint("length(bio) <= 500", "bio_length"),
-        CheckConstraint("length(location) <= 100", "location_length"),
-        CheckConstraint("length(website) <= 200", "website_length"),
-        CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
+        sa.CheckConstraint("length(username) BETWEEN 3 AND 32", "username_length"),
+        sa.CheckConstraint("username_key = lower(username)", "username_key"),
+        sa.CheckConstraint("email = lower(email)", "email_lower_case"),
+        sa.CheckConstraint("length(first_name) BETWEEN 1 AND 64", "first_name_length"),
+        sa.CheckConstraint("length(last_name) BETWEEN 1 AND 64", "last_name_length"),
+        sa.CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),
+        sa.CheckConstraint("length(bio) <= 500", "bio_length"),
+        sa.CheckConstraint("length(location) <= 100", "location_length"),
+        sa.CheckConstraint("length(website) <= 200", "website_length"),
+        sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
         # Ids are ordered by time, so this lists the accounts of a role from oldest to newest.
-        Index("ix_users_role_id", "role", "id"),
+        sa.Index("ix_users_role_id", "role", "id"),
     )
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
-    username: Mapped[str] = mapped_column(String(32))
-    # The username in lower case: two usernames must not differ only in case.
-    username_key: Mapped[str] = mapped_column(String(32), unique=True)
-    email: Mapped[str] = mapped_column(String(254), unique=True)
-    first_name: Mapped[str] = mapped_column(String(64))
-    last_name: Mapped[str] = mapped_column(String(64))
-    password_hash: Mapped[str] = mapped_column(String(255))
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    username: Mapped[str] = mapped_column(sa.String(32))
+    # In lower case: two usernames must not differ only in case.
+    username_key: Mapped[str] = mapped_column(sa.String(32), unique=True)
+    email: Mapped[str] = mapped_column(sa.String(254), unique=True)
+    first_name: Mapped[str] = mapped_column(sa.String(64))
+    last_name: Mapped[str] = mapped_column(sa.String(64))
+    password_hash: Mapped[str] = mapped_column(sa.String(255))
     # The account's version, which nothing lowers. A new password (not the same one hashed again), a
     # deactivation and a new role raise it: what was begun before cannot be completed afterwards,
     # such as a login or the use of a link. It keeps its first name because old processes read it.
     password_version: Mapped[int] = mapped_column(default=1)
-    role: Mapped[str] = mapped_column(String(16), default=Role.STUDENT.value)
+    role: Mapped[str] = mapped_column(sa.String(16), default=Role.STUDENT.value)
     is_active: Mapped[bool] = mapped_column(default=True)
     email_verified_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     last_login_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 
-    bio: Mapped[str] = mapped_column(String(500), server_default="")
-    location: Mapped[str] = mapped_column(String(100), server_default="")
-    website: Mapped[str] = mapped_column(String(200), server_default="")
+    bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
+    location: Mapped[str] = mapped_column(sa.String(100), server_default="")
+    website: Mapped[str] = mapped_column(sa.String(200), server_default="")
     # Identifies the picture in `avatars`; None for the default picture.
-    avatar_digest: Mapped[str | None] = mapped_column(String(64), index=True)
+    avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     # Folded in Python, since databases differ in which letters they fold.
-    search_key: Mapped[str] = mapped_column(Text, default=_search_key)
+    search_key: Mapped[str] = mapped_column(sa.Text, default=_search_key)
 
-    theme: Mapped[str] = mapped_column(String(16), server_default="light")
-    language: Mapped[str] = mapped_column(String(35), server_default="en")
-    timezone: Mapped[str] = mapped_column(String(64), server_default="UTC")
-    email_notifications: Mapped[bool] = mapped_column(server_default=true())
-    push_notifications: Mapped[bool] = mapped_column(server_default=true())
-    profile_visible: Mapped[bool] = mapped_column(server_default=true())
-    progress_visible: Mapped[bool] = mapped_column(server_default=false())
+    theme: Mapped[str] = mapped_column(sa.String(16), server_default="light")
+    language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
+    timezone: Mapped[str] = mapped_column(sa.String(64), server_default="UTC")
+    email_notifications: Mapped[bool] = mapped_column(server_default=sa.true())
+    push_notifications: Mapped[bool] = mapped_column(server_default=sa.true())
+    profile_visible: Mapped[bool] = mapped_column(server_default=sa.true())
+    progress_visible: Mapped[bool] = mapped_column(server_default=sa.false())
 
 
 # All columns of a user, read-only: a row of a query, not an object of the session.
@@ -138,28 +124,30 @@ if TYPE_CHECKING:
         def _asdict(self) -> dict[str, object]: ...
 
 else:
-    UserRow = Row
+    UserRow = sa.Row
 
 
 class UserSession(Base):
     """A login and its chain of refresh tokens. Ending it deletes the row and denies its id."""
 
     __tablename__ = "sessions"
-    __table_args__ = (Index("ix_sessions_user_id_created_at", "user_id", "created_at"),)
+    __table_args__ = (sa.Index("ix_sessions_user_id_created_at", "user_id", "created_at"),)
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
-    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # The time of the login or of the last rotation, the `iat` of the current refresh token.
+    # Of the login or of the last rotation; the `iat` of the current refresh token.
     last_used_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # Set by the login and each rotation: the session's end if it is not refreshed before.
+    # The session's end if it is not refreshed before.
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
     # Not used any more: the processes of version 1.0 need it during an upgrade.
-    access_expires_at: Mapped[datetime] = mapped_column(UTCDateTime, server_default=FetchedValue())
-    refresh_token_id: Mapped[str] = mapped_column(String(36))
-    previous_token_id: Mapped[str | None] = mapped_column(String(36))
-    user_agent: Mapped[str] = mapped_column(String(USER_AGENT_LENGTH))
-    ip_address: Mapped[str] = mapped_column(String(45))
+    access_expires_at: Mapped[datetime] = mapped_column(
+        UTCDateTime, server_default=sa.FetchedValue()
+    )
+    refresh_token_id: Mapped[str] = mapped_column(sa.String(36))
+    previous_token_id: Mapped[str | None] = mapped_column(sa.String(36))
+    user_agent: Mapped[str] = mapped_column(sa.String(USER_AGENT_LENGTH))
+    ip_address: Mapped[str] = mapped_column(sa.String(45))
 
 
 class DeniedSession(Base):
@@ -167,7 +155,7 @@ class DeniedSession(Base):
 
     __tablename__ = "denylist"
 
-    session_id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    session_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
 
 
@@ -175,12 +163,12 @@ class ServiceKey(Base):
     """A key of another service, of which only the digest is stored."""
 
     __tablename__ = "service_keys"
-    __table_args__ = (CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
+    __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
-    name: Mapped[str] = mapped_column(String(64), unique=True)
-    digest: Mapped[str] = mapped_column(String(64), unique=True)
-    scopes: Mapped[str] = mapped_column(String(100))  # separated by spaces
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    name: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    scopes: Mapped[str] = mapped_column(sa.String(100))  # separated by spaces
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     expires_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
@@ -193,8 +181,8 @@ class PendingEmail(Base):
 
     user_id: Mapped[Owner]
     # The code is made from it. A later change of the same user replaces it.
-    id: Mapped[str] = mapped_column(String(36), unique=True)
-    new_email: Mapped[str] = mapped_column(String(254))
+    id: Mapped[str] = mapped_column(sa.String(36), unique=True)
+    new_email: Mapped[str] = mapped_column(sa.String(254))
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
     tries: Mapped[int]
 
@@ -204,11 +192,11 @@ class EmailChange(Base):
 
     __tablename__ = "email_changes"
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), index=True)
     # Counts the changes of a user. Ids follow the clocks of several machines, which differ.
     number: Mapped[int] = mapped_column(server_default="0")
-    old_email: Mapped[str] = mapped_column(String(254))
+    old_email: Mapped[str] = mapped_column(sa.String(254))
     changed_at: Mapped[datetime] = mapped_column(UTCDateTime)
 
 
@@ -217,20 +205,19 @@ class OutboxMail(Base):
 
     __tablename__ = "outbox"
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True, default=new_row_id)
-    kind: Mapped[str] = mapped_column(String(32))
-    address: Mapped[str] = mapped_column(String(254))
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    kind: Mapped[str] = mapped_column(sa.String(32))
+    address: Mapped[str] = mapped_column(sa.String(254))
     # Language of a notice whose address may have no account when it is sent.
-    language: Mapped[str | None] = mapped_column(String(35))
-    # The id of the change of an e-mail address that it is about.
-    about: Mapped[str | None] = mapped_column(String(36))
+    language: Mapped[str | None] = mapped_column(sa.String(35))
+    # The id of a change of an e-mail address.
+    about: Mapped[str | None] = mapped_column(sa.String(36))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
-    # When to try next. A worker that claims the e-mail sets this to the end of its lease.
+    # When to try next; of a claimed e-mail, the end of the lease.
     due_at: Mapped[datetime] = mapped_column(
         UTCDateTime, default=lambda: clock.utcnow(), index=True
     )
     attempts: Mapped[int] = mapped_column(default=0)
-    # Whether a worker has leased it, until `due_at`.
     claimed: Mapped[bool] = mapped_column(default=False)
 
 
@@ -242,7 +229,7 @@ class Counter(Base):
 
     # Ordered by bytes, as on SQLite, so that the index finds all keys with the same beginning.
     key: Mapped[str] = mapped_column(
-        String(160).with_variant(String(160, collation="C"), "postgresql"), primary_key=True
+        sa.String(160).with_variant(sa.String(160, collation="C"), "postgresql"), primary_key=True
     )
     hits: Mapped[int]
     # The end of the window. A later hit starts a new one.
@@ -255,7 +242,7 @@ class Avatar(Base):
     __tablename__ = "avatars"
 
     user_id: Mapped[Owner]
-    picture: Mapped[bytes] = mapped_column(LargeBinary)
+    picture: Mapped[bytes] = mapped_column(sa.LargeBinary)
 
 
 class Course(Base):
@@ -263,14 +250,14 @@ class Course(Base):
 
     __tablename__ = "courses"
     __table_args__ = (
-        CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
-        CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),
+        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
+        sa.CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
+        sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),
     )
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200))
+    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
     lessons: Mapped[int]
 
 
@@ -279,18 +266,18 @@ class Lesson(Base):
 
     __tablename__ = "lessons"
     __table_args__ = (
-        ForeignKeyConstraint(
+        sa.ForeignKeyConstraint(
             ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
-        CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
+        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
+        sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
         # Rows are stored in key order, so one read finds a user's lessons side by side.
         {"sqlite_with_rowid": False},
     )
 
-    user_id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    course_id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    course_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
 
@@ -300,13 +287,13 @@ class Achievement(Base):
 
     __tablename__ = "achievements"
     __table_args__ = (
-        CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
+        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
+        sa.CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
     )
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200))
+    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(200))
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
 
 
@@ -315,19 +302,19 @@ class Certificate(Base):
 
     __tablename__ = "certificates"
     __table_args__ = (
-        CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        CheckConstraint("length(course_id) BETWEEN 1 AND 64", "course_id_length"),
-        CheckConstraint("length(course_name) BETWEEN 1 AND 200", "course_name_length"),
-        CheckConstraint("length(credential_url) <= 200", "credential_url_length"),
+        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
+        sa.CheckConstraint("length(course_id) BETWEEN 1 AND 64", "course_id_length"),
+        sa.CheckConstraint("length(course_name) BETWEEN 1 AND 200", "course_name_length"),
+        sa.CheckConstraint("length(credential_url) <= 200", "credential_url_length"),
     )
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    course_id: Mapped[str] = mapped_column(String(64))
-    course_name: Mapped[str] = mapped_column(String(200))
+    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    course_id: Mapped[str] = mapped_column(sa.String(64))
+    course_name: Mapped[str] = mapped_column(sa.String(200))
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
-    credential_url: Mapped[str] = mapped_column(String(200))
+    credential_url: Mapped[str] = mapped_column(sa.String(200))
 
 
 # A learning record, written by the course system.

@@ -16,8 +16,7 @@ from core.roles import Role
 from core.streaks import MOST_DAYS
 from fields import example
 
-# The longest text that login takes for an e-mail address or a password. It is beyond what
-# either can be, so that an impossible one is simply a wrong one.
+# Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
 LOGIN_LENGTH = 1024
 
 
@@ -61,7 +60,6 @@ class ResponseBody(Shape):
 NAME: dict[str, Any] = {"validate": fields.Length(1, 64)}
 TITLE: dict[str, Any] = {"required": True, "validate": fields.Length(1, 200)}
 A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=4096)}
-PICTURE = {"format": "uri", "description": "URL of a square picture; needs no token."}
 A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
 A_PASSWORD: dict[str, Any] = {
     "required": True,
@@ -98,7 +96,7 @@ class Register(Person):
 
 
 class Registered(ResponseBody):
-    user_id = ma.UUID()
+    user_id = ma.UUID(attribute="id")
     username = ma.String()
     email = ma.String()
 
@@ -244,19 +242,23 @@ class PendingEmail(ResponseBody):
     pending_until = fields.Moment(allow_none=True)
 
 
-class EmailState(PendingEmail):
-    email = ma.String()
+class EmailState(PendingEmail, ConfirmedEmail):
     email_verified = fields.IsSet(attribute="email_verified_at")
 
 
-class PublicFields(ResponseBody):
+class AvatarUrl(ResponseBody):
+    avatar = ma.String(
+        metadata={"format": "uri", "description": "URL of a square picture; needs no token."}
+    )
+
+
+class PublicFields(AvatarUrl):
     """What everybody may see of a user whose profile is visible."""
 
     id = ma.UUID()
     username = ma.String()
     first_name = ma.String()
     last_name = ma.String()
-    avatar = ma.String(metadata=PICTURE)
     bio = ma.String()
     location = ma.String()
     website = ma.String()
@@ -351,10 +353,6 @@ class PublicRecord(PublicFields):
     )
 
 
-class AvatarUrl(ResponseBody):
-    avatar = ma.String(metadata=PICTURE)
-
-
 class Privacy(ResponseBody):
     profile_visible = ma.Boolean()
     progress_visible = ma.Boolean()
@@ -409,20 +407,14 @@ RECORD_ID: dict[str, Any] = {
 }
 
 
-class CoursePath(Shape):
-    course_id = ma.String(**RECORD_ID)
+def _path(*ids: str) -> type[Schema]:
+    return Shape.from_dict({name: ma.String(**RECORD_ID) for name in ids})
 
 
-class LessonPath(CoursePath):
-    lesson_id = ma.String(**RECORD_ID)
-
-
-class AchievementPath(Shape):
-    achievement_id = ma.String(**RECORD_ID)
-
-
-class CertificatePath(Shape):
-    certificate_id = ma.String(**RECORD_ID)
+CoursePath = _path("course_id")
+LessonPath = _path("course_id", "lesson_id")
+AchievementPath = _path("achievement_id")
+CertificatePath = _path("certificate_id")
 
 
 class CourseDelivery(Shape):
@@ -506,9 +498,7 @@ class NewAccount(Person):
         metadata=example("mail"),
     )
     role = ma.String(
-        load_default=Role.STUDENT.value,
-        validate=fields.OneOf([*Role]),
-        metadata=example("student"),
+        load_default=Role.STUDENT.value, validate=fields.OneOf([*Role]), metadata=example("student")
     )
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 

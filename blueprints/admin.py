@@ -87,12 +87,12 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     counted = allowance(INVITATIONS, body["email"]) if deliver == "mail" else nullcontext(False)
     with counted as invite, transaction():
         mail = MailKind.INVITATION if invite else None
-        user = accounts.add(**body, verified_at=now if verified else None, mail=mail)
+        user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
     if deliver != "link":
         return {"user": user}
     limits.unlock(user)
-    return {**_handed(recovery.hand_over(user, now=now)), "user": user}
+    return {"user": user, **_handed(recovery.hand_over(user, now=now))}
 
 
 def _refuse_role(role: str) -> None:

@@ -11,25 +11,17 @@ from core import audit, clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
+from models import User
 from services import accounts, email_change, outbox, recovery, sessions
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from web import bearer, caller
+from web import bearer, caller, limits
 from web.api import endpoint
-from web.limits import (
-    GUESSES,
-    RESET_MAILS,
-    SUCCESSES,
-    By,
-    Limit,
-    allowance,
-    forgive,
-    mails_to_one,
-)
+from web.limits import GUESSES, RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
 
 bp = Blueprint("auth", __name__)
-public = functools.partial(endpoint, bp)
+post = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 # Whole classes register from one client IP. The limit by e-mail address is for accounts that are
@@ -44,8 +36,7 @@ RESETS = Limit(lambda: settings.logins_per_minute, "minute", "password resets", 
 VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
-@public(
-    "POST",
+@post(
     "/register",
     body=schemas.Register,
     response=schemas.Registered,
@@ -59,7 +50,7 @@ VERIFICATION_MAILS = mails_to_one("verification mails")
     ),
     limits=REGISTRATIONS,
 )
-def register(body: dict[str, Any]) -> dict[str, object]:
+def register(body: dict[str, Any]) -> User:
     """Create an account.
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
@@ -75,22 +66,22 @@ def register(body: dict[str, Any]) -> dict[str, object]:
         mail = MailKind.EMAIL_VERIFICATION
         user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
     audit.log("registered", user.id)
-    return {"user_id": user.id, "username": user.username, "email": user.email}
+    return user
 
 
-@public(
+@endpoint(
+    bp,
     "GET",
     "/options",
     response=schemas.RegistrationOptions,
-    message="This is what a registration needs.",
+    message="These are the registration options.",
 )
 def options() -> object:
     """Read what a form for registration must know."""
     return settings
 
 
-@public(
-    "POST",
+@post(
     "/login",
     body=schemas.Login,
     response=schemas.LoggedIn,
@@ -109,11 +100,10 @@ def login(body: dict[str, str]) -> dict[str, object]:
     with transaction():
         user, pair = login_steps.finish(found, **client, now=clock.utcnow())
     audit.log("login", user.id)
-    return {**vars(pair), "user": user}
+    return {**pair._asdict(), "user": user}
 
 
-@public(
-    "POST",
+@post(
     "/refresh",
     body=schemas.Refresh,
     response=schemas.TokenPair,
@@ -160,9 +150,8 @@ def list_sessions() -> dict[str, object]:
 def end_session(session_id: str) -> None:
     """End one of the caller's sessions, such as that of a lost device."""
     with transaction():
-        ended = sessions.end(session_id, bearer.user().id)
-    if not ended:
-        raise errors.NotFound("There is no such session.")
+        if not sessions.end(session_id, bearer.user().id):
+            raise errors.NotFound("There is no such session.")
     audit.log("session_ended", bearer.user().id)
 
 
@@ -174,8 +163,7 @@ def end_other_sessions() -> None:
     audit.log("other_sessions_ended", bearer.user().id)
 
 
-@public(
-    "POST",
+@post(
     "/forgot-password",
     body=schemas.Address,
     message="If an active account has this e-mail address, we have sent it a link.",
@@ -191,8 +179,7 @@ def forgot_password(body: dict[str, str]) -> None:
             outbox.queue(MailKind.PASSWORD_RESET, body["email"])
 
 
-@public(
-    "POST",
+@post(
     "/check-link",
     body=schemas.MailToken,
     response=schemas.CheckedLink,
@@ -207,8 +194,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     return recovery.check(body["token"])
 
 
-@public(
-    "POST",
+@post(
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
@@ -224,20 +210,17 @@ def reset_password(body: dict[str, str]) -> None:
     """
     if "token" in body:
         found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
-        user, by_mail = found.user, found.by_mail
     else:
-        user = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
-        by_mail = False
-    person = user._asdict()
+        found = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
+    person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
-        recovery.replace_password(user, password_hash, verifies=by_mail, now=clock.utcnow())
-    audit.log("password_reset" if by_mail else "access_link_used", user.id)
-    forgive(user)
+        recovery.replace_password(found, password_hash, now=clock.utcnow())
+    audit.log("password_reset" if found.by_mail else "access_link_used", found.user.id)
+    limits.forgive(found.user)
 
 
-@public(
-    "POST",
+@post(
     "/verify-email",
     body=schemas.MailToken,
     message="Your e-mail address is confirmed.",
@@ -251,8 +234,7 @@ def verify_email(body: dict[str, str]) -> None:
     audit.log("email_verified", user.id)
 
 
-@public(
-    "POST",
+@post(
     "/undo-email-change",
     body=schemas.MailToken,
     message="Your old e-mail address is back. We have sent it a link to choose a new password.",
@@ -276,8 +258,7 @@ def undo_email_change(body: dict[str, str]) -> None:
     audit.log("email_change_undone", found.user.id)
 
 
-@public(
-    "POST",
+@post(
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",

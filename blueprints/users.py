@@ -21,7 +21,10 @@ from web.api import Reply, endpoint
 from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
 
 bp = Blueprint("users", __name__)
-student = functools.partial(endpoint, bp, role=Role.STUDENT)
+get = functools.partial(endpoint, bp, "GET", role=Role.STUDENT)
+put = functools.partial(endpoint, bp, "PUT", role=Role.STUDENT)
+post = functools.partial(endpoint, bp, "POST", role=Role.STUDENT)
+delete = functools.partial(endpoint, bp, "DELETE", role=Role.STUDENT)
 
 # By the user's id, because the counts of an e-mail address end when it changes.
 CHANGES = Limit(20, "hour", "password changes", By.CALLER, SUCCESSES)
@@ -35,14 +38,13 @@ TRIES = Limit(20, "hour", "codes that a user tries", By.CALLER)
 RENAMES = Limit(5, "day", "changes of a username", By.CALLER, SUCCESSES)
 
 
-@student("GET", "/profile", response=schemas.Profile)
+@get("/profile", response=schemas.Profile)
 def get_profile() -> dict[str, object]:
     """Read the caller's profile."""
     return profiles.profile(bearer.user())
 
 
-@student(
-    "PUT",
+@put(
     "/profile",
     body=schemas.ProfileChanges,
     response=schemas.Profile,
@@ -58,8 +60,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     return profiles.profile(user)
 
 
-@student(
-    "GET",
+@get(
     "/<uuid:user_id>",
     scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
@@ -75,8 +76,7 @@ def get_user(user_id: str) -> dict[str, object]:
     return profiles.public_profile(user_id, viewer, now=clock.utcnow())
 
 
-@student(
-    "POST",
+@post(
     "/avatar",
     upload="avatar",
     response=schemas.AvatarUrl,
@@ -100,21 +100,20 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
         return {"avatar": profiles.set_avatar(bearer.user(), picture, session_id=session_id)}
 
 
-@student("DELETE", "/avatar", response=schemas.AvatarUrl, message="Your picture is removed.")
+@delete("/avatar", response=schemas.AvatarUrl, message="Your picture is removed.")
 def delete_avatar() -> dict[str, str]:
     """Go back to the default picture and return its URL."""
     with transaction():
         return {"avatar": profiles.remove_avatar(bearer.user())}
 
 
-@student("GET", "/settings", response=schemas.Settings)
+@get("/settings", response=schemas.Settings)
 def get_settings() -> dict[str, object]:
     """Read the caller's settings."""
     return profiles.preferences(bearer.user())
 
 
-@student(
-    "PUT",
+@put(
     "/settings",
     body=schemas.SettingsChanges,
     response=schemas.Settings,
@@ -127,14 +126,14 @@ def update_settings(body: dict[str, object]) -> dict[str, object]:
     return profiles.preferences(user)
 
 
-@student("GET", "/progress", response=schemas.Progress)
+@get("/progress", response=schemas.Progress)
 def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
     user = bearer.user()
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
-@student("GET", "/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+@get("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
 def list_days(query: dict[str, date]) -> dict[str, object]:
     """List the days with a completed lesson, in the caller's time zone: at most 366 days.
 
@@ -143,14 +142,13 @@ def list_days(query: dict[str, date]) -> dict[str, object]:
     return learning.list_days(bearer.user(), query, now=clock.utcnow())
 
 
-@student("GET", "/courses", response=schemas.Courses)
+@get("/courses", response=schemas.Courses)
 def list_courses() -> dict[str, object]:
     """List the caller's courses, last activity first."""
     return {"courses": learning.list_courses(bearer.user().id)}
 
 
-@student(
-    "GET",
+@get(
     "/courses/<id:course_id>",
     path_shape=schemas.CoursePath,
     response=schemas.CourseWithLessons,
@@ -161,14 +159,13 @@ def get_course(course_id: str) -> dict[str, object]:
     return learning.course(bearer.user().id, course_id)
 
 
-@student("GET", "/certificates", response=schemas.Certificates)
+@get("/certificates", response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": learning.list_certificates(bearer.user().id)}
 
 
-@student(
-    "GET",
+@get(
     "/export",
     response=schemas.Export,
     limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
@@ -181,8 +178,7 @@ def export_data() -> Reply:
     return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
 
 
-@student(
-    "PUT",
+@put(
     "/password",
     body=schemas.ChangePassword,
     message="Your password is changed and your other sessions have ended.",
@@ -201,15 +197,14 @@ def change_password(body: dict[str, str]) -> None:
     audit.log("password_changed", user.id)
 
 
-@student("GET", "/email", response=schemas.EmailState)
+@get("/email", response=schemas.EmailState)
 def get_email() -> dict[str, object]:
     """Read the caller's e-mail address, and the new one that waits for its code."""
     user = bearer.user()
     return {**user._asdict(), **email_change.pending(user.id, now=clock.utcnow())}
 
 
-@student(
-    "POST",
+@post(
     "/email",
     body=schemas.EmailRequest,
     response=schemas.PendingEmail,
@@ -232,8 +227,7 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     return pending
 
 
-@student(
-    "POST",
+@post(
     "/email/confirm",
     body=schemas.EmailCode,
     response=schemas.ConfirmedEmail,
@@ -255,15 +249,14 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     return {"email": proven.new_email}
 
 
-@student("DELETE", "/email", message="Your e-mail address stays as it is.")
+@delete("/email", message="Your e-mail address stays as it is.")
 def drop_email() -> None:
     """Drop the request for another e-mail address, if there is one."""
     with transaction():
         accounts.drop_pending_email(bearer.user().id)
 
 
-@student(
-    "PUT",
+@put(
     "/username",
     body=schemas.Rename,
     response=schemas.Profile,
@@ -285,8 +278,7 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     return profiles.profile(renamed)
 
 
-@student(
-    "DELETE",
+@delete(
     "/account",
     body=schemas.DeleteAccount,
     message="Your account is deleted.",
@@ -301,5 +293,6 @@ def delete_account(body: dict[str, str]) -> None:
     user, session_id = bearer.user(), bearer.claims()["sid"]
     accounts.confirm_password(user, body["password"], field="password")
     with transaction():
-        accounts.delete_own(user, session_id=session_id)
+        if not accounts.delete(user.id, *accounts.unchanged(user, session_id)):
+            raise accounts.changed_meanwhile(user, session_id)
     audit.log("account_deleted", user.id)

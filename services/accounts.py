@@ -1,10 +1,9 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, and_, or_, select
+from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
@@ -18,6 +17,7 @@ from fields import Email
 from models import PendingEmail, User, UserRow
 from services import outbox, sessions, users
 from services.letters import MailKind
+from services.users import Condition
 
 
 def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
@@ -45,33 +45,18 @@ def check_domain(email: str, *, field: str) -> None:
         raise errors.InvalidRequest(fields={field: [Reason("invalid", reason)]})
 
 
-def add(
-    *,
-    username: str,
-    email: str,
-    password_hash: str | None = None,
-    language: str | None = None,
-    verified_at: datetime | None = None,
-    mail: MailKind | None = None,
-    **details: str,
-) -> User:
-    """Add an account, without a password if there is no hash, and queue an e-mail to its user.
+def add(*, username: str, email: str, mail: MailKind | None = None, **values: Any) -> User:
+    """Add an account with these columns, and queue an e-mail to its user.
 
-    Raises UsernameTaken or EmailTaken; `fields` names both if both are taken.
+    Without a hash it has no password. Raises UsernameTaken or EmailTaken; `fields` names both if
+    both are taken.
     """
-    user = User(
-        username=username,
-        username_key=username.lower(),
-        email=email,
-        password_hash=password_hash or passwords.unusable(),
-        language=language or settings.default_language,
-        email_verified_at=verified_at,
-        **details,
-    )
+    defaults = {"password_hash": passwords.unusable(), "language": settings.default_language}
+    user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
     with unique(lambda: _taken(user), User.username_key, User.email), db.session.begin_nested():
         db.session.add(user)
     if mail:
-        outbox.queue(mail, user.email)
+        outbox.queue(mail, email)
     return user
 
 
@@ -87,63 +72,53 @@ def _taken(user: User) -> errors.ApiError:
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
-    """Check the current password of a logged-in user; takes the time of one hash.
-
-    Raises WrongPassword at `field`.
-    """
+    """Raise WrongPassword at `field` for a wrong current password; takes the time of one hash."""
     if not hasher.verify(raw_password, user.password_hash):
         audit.log("wrong_password", user.id)
-        reason = Reason("wrong", errors.WrongPassword.message)
-        raise errors.WrongPassword(fields={field: [reason]})
+        raise errors.WrongPassword.at(field, "wrong")
+
+
+def set_password(
+    user_id: str, password_hash: str, *conditions: Condition, keep: str | None = None, **values: Any
+) -> UserRow | None:
+    """Change the password, and other columns, and end all sessions except the one to `keep`.
+
+    The new e-mail address that waits for its code is dropped: the old password allowed it. Return
+    the whole row, or None if a condition does not hold.
+    """
+    values |= {"password_hash": password_hash, "password_version": User.password_version + 1}
+    row = users.update(user_id, *conditions, **values)
+    if row:
+        drop_pending_email(user_id)
+        sessions.end_all(user_id, keep=keep)
+    return row
 
 
 def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:
-    """Set a new password after a confirmed one, end the other sessions and notify the user.
+    """Set a new password after a confirmed one, and notify the user.
 
     Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
     """
-    values = {"password_hash": password_hash, "password_version": User.password_version + 1}
-    if not users.update(user.id, *unchanged(user, session_id), **values):
+    conditions = unchanged(user, session_id)
+    if not set_password(user.id, password_hash, *conditions, keep=session_id):
         raise changed_meanwhile(user, session_id)
-    drop_pending_email(user.id)
-    sessions.end_all(user.id, keep=session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 
 def remove_password(user_id: str) -> UserRow:
-    """Make an account's password useless at once, as against somebody who knows it; return its row.
-
-    All sessions end. From now on, this is an account without a password.
-    """
-    values = {"password_hash": passwords.unusable(), "password_version": User.password_version + 1}
-    user = users.require(users.update(user_id, **values))
-    drop_pending_email(user_id)
-    sessions.end_all(user_id)
-    return user
+    """Make a password useless at once, as against somebody who knows it; return the whole row."""
+    return users.require(set_password(user_id, passwords.unusable()))
 
 
-def delete_own(user: UserRow, *, session_id: str) -> None:
-    """Delete the account of a user who has just confirmed the password.
-
-    Raises LastAdmin; and WrongPassword or TokenRevoked if the account or the session has changed
-    meanwhile.
-    """
-    if not delete(user.id, *unchanged(user, session_id)):
-        raise changed_meanwhile(user, session_id)
-
-
-def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
+def delete(user_id: str, *conditions: Condition) -> bool:
     """Delete an account with everything stored about it, and notify its e-mail address.
 
     Return False if there is no such account or a condition does not hold. Raises LastAdmin.
     """
     admins = lock_admins(user_id)
     outbox.withdraw_changes(user_id)
-    deleted = change_one(
-        delete_from(User)
-        .where(User.id == user_id, *conditions)
-        .returning(User.email, User.language)
-    )
+    this = delete_from(User).where(User.id == user_id, *conditions)
+    deleted = change_one(this.returning(User.email, User.language))
     if deleted is None:
         return False
     if admins == [user_id]:
@@ -154,16 +129,12 @@ def delete(user_id: str, *conditions: ColumnExpressionArgument[bool]) -> bool:
 
 
 def drop_pending_email(user_id: str) -> None:
-    """Forget the new e-mail address that waits for its code, if there is one.
-
-    Each change of the password calls this: the old password allowed that address.
-    """
+    """Forget the new e-mail address that waits for its code, if there is one."""
     change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
 
 
 def lock_admins(target: str) -> list[str]:
-    """Lock the rows of all active admins, and that of the user who may be one of them, until the
-    transaction ends; return the ids of the admins.
+    """Lock the rows of all active admins and of this user; return the ids of the admins.
 
     If two admins demote each other at once, the second sees what the first has done. Call this
     before any other row is locked; the fixed order prevents deadlocks.
@@ -178,7 +149,7 @@ def lock_admins(target: str) -> list[str]:
     return [user_id for user_id, admin in db.session.execute(query) if admin]
 
 
-def unchanged(user: UserRow, session_id: str) -> tuple[ColumnExpressionArgument[bool], ...]:
+def unchanged(user: UserRow, session_id: str) -> tuple[Condition, ...]:
     """Return the conditions under which a password that was just confirmed still counts.
 
     While it was hashed, the user may have changed the password or ended this session elsewhere,

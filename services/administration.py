@@ -21,29 +21,24 @@ from services.letters import MailKind
 
 def list_accounts(
     *,
+    page: int,
+    per_page: int,
     search: str = "",
-    email: str | None = None,
-    username: str | None = None,
-    role: str | None = None,
-    is_active: bool | None = None,
-    page: int = 1,
-    per_page: int = 20,
     reach: Collection[Role] = EVERYBODY,
+    **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, newest first, and how many match in all.
 
-    `search` is part of a username, an e-mail address or a name, or of both names together;
-    `email` is a whole, normalised e-mail address.
+    `search` is part of a username, an e-mail address or a name, or of both names together. Of the
+    `columns`, None matches any value.
     """
-    filters = (
-        (search != "", User.search_key.contains(fold(search), autoescape=True)),
-        (email is not None, User.email == email),
-        (username is not None, User.username_key == (username or "").lower()),
-        (reach != EVERYBODY, _within(reach)),
-        (role is not None, User.role == role),
-        (is_active is not None, User.is_active.is_(is_active)),
-    )
-    wanted = [condition for applies, condition in filters if applies]
+    if "username" in columns:
+        columns["username_key"] = columns.pop("username").lower()
+    wanted = [getattr(User, name) == value for name, value in columns.items() if value is not None]
+    if search:
+        wanted.append(User.search_key.contains(fold(search), autoescape=True))
+    if reach != EVERYBODY:
+        wanted.append(_within(reach))
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:

@@ -12,6 +12,7 @@ import time
 
 from flask import Flask
 
+import errors
 from core import clock
 from database import ended_statement, is_unavailable, schema_is_ready
 from extensions import components
@@ -26,10 +27,6 @@ PRUNE_EVERY = 300.0
 STOP_TIMEOUT = 5.0
 
 _log = logging.getLogger("accounts.background")
-
-
-class SchemaMissing(Exception):
-    """The database's schema is missing or older than this code needs."""
 
 
 class BackgroundThread:
@@ -67,8 +64,8 @@ class BackgroundThread:
                 if self._failing is type(error):
                     continue  # log once per outage
                 self._failing = type(error)
-                if isinstance(error, SchemaMissing):
-                    _log.warning("Background work needs the schema. Run: flask db upgrade")
+                if isinstance(error, errors.Unavailable):
+                    _log.warning("%s", error)
                 elif is_unavailable(error):
                     trace = error if ended_statement(error) else None
                     _log.warning("Background work waits for the database.", exc_info=trace)
@@ -82,7 +79,7 @@ class BackgroundThread:
     def _work(self) -> None:
         self._migrated = self._migrated or schema_is_ready()
         if not self._migrated:
-            raise SchemaMissing
+            raise errors.Unavailable("Background work needs the schema. Run: flask db upgrade")
         now = time.monotonic()
         if now >= self._resume_at and outbox.deliver_due(self._stopping.is_set):
             self._resume_at = time.monotonic() + PAUSE

@@ -1,7 +1,6 @@
-"""Changes of the e-mail address.
+"""Changes of the e-mail address: a code proves the new one, a link to the old one undoes it.
 
-A code proves the new e-mail address; the old one gets a link that undoes the change. Who receives
-the mail to a mistyped address can do nothing with a code.
+Somebody who gets the mail to a mistyped address can do nothing with a code.
 """
 
 from datetime import datetime
@@ -12,7 +11,6 @@ from sqlalchemy import Row, case, delete, func, select, update
 import errors
 from core import codes, ids
 from core.addresses import UNDONE
-from core.reasons import Reason
 from database import change, change_one, insert_into, one_statement, reading, unique
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
@@ -26,26 +24,23 @@ _PENDING = PendingEmail.__table__
 
 def pending(user_id: str, *, now: datetime) -> dict[str, object]:
     """Return the address that waits for its code, and until when; "" and None if there is none."""
-    query = select(_PENDING.c.new_email, _PENDING.c.expires_at)
+    query = select(_PENDING.c.new_email, _PENDING.c.expires_at).filter_by(user_id=user_id)
     with reading() as connection:
-        found = connection.execute(
-            query.where(_PENDING.c.user_id == user_id, _PENDING.c.expires_at > now)
-        ).one_or_none()
+        found = connection.execute(query.where(_PENDING.c.expires_at > now)).one_or_none()
     new_email, until = found or ("", None)
     return {"pending_email": new_email, "pending_until": until}
 
 
 def request(user: UserRow, new_email: str, *, session_id: str, now: datetime) -> dict[str, object]:
-    """Store the change that a confirmed password allows, instead of an earlier one, and queue its
-    code. Return what `pending` does.
+    """Store a change instead of an earlier one, and queue its code; return what `pending` does.
 
     Raises EmailTaken; and WrongPassword or TokenRevoked if the account or the session has changed
-    meanwhile.
+    since the password was confirmed.
     """
     if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
         raise accounts.changed_meanwhile(user, session_id)
     if db.session.scalar(select(User.id).where(User.email == new_email)):
-        raise _taken("newEmail")
+        raise errors.EmailTaken.at("newEmail", "taken")
     until, id_ = now + links.CODE_LIFE, ids.new_row_id()
     values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
     insert = insert_into(_PENDING).values(user_id=user.id, **values)
@@ -72,7 +67,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
-        raise errors.WrongCode(fields={"code": [Reason("wrong", errors.WrongCode.message)]})
+        raise errors.WrongCode.at("code", "wrong")
     return found
 
 
@@ -82,9 +77,9 @@ def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) 
     Raises EmailTaken; and InvalidToken if the account, the session or the pending change is not
     what it was when the code was tried.
     """
-    unchanged = (User.email == user.email, *accounts.unchanged(user, session_id))
-    with unique(lambda: _taken("code"), User.email):
-        changed = users.update(user.id, *unchanged, email=proven.new_email, email_verified_at=now)
+    conditions = (User.email == user.email, *accounts.unchanged(user, session_id))
+    with unique(lambda: errors.EmailTaken.at("code", "taken"), User.email):
+        changed = users.update(user.id, *conditions, email=proven.new_email, email_verified_at=now)
     # A change that has replaced the proven one has a code that was not seen.
     if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
         raise errors.InvalidToken(_NO_CHANGE)
@@ -96,8 +91,8 @@ def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) 
     done.number = last.scalar_subquery() + 1
     db.session.add(done)
     if user.email_verified_at:
-        about, language = proven.id, user.language
-        outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=language, about=about)
+        kind = MailKind.EMAIL_CHANGED
+        outbox.queue(kind, user.email, language=user.language, about=proven.id)
 
 
 def old_email(user_id: str, change_id: str) -> str:
@@ -114,8 +109,8 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     """Restore the address from before a change and remove the password; return True.
 
     Return False if another account has the address by now: then this account is deactivated, even
-    if it is that of the last admin, because a thief must not keep it. It also loses the thief's
-    address, or a reset mail would go there once it is activated again. Raises InvalidToken.
+    that of the last admin, and loses the thief's address, or a reset mail would go there once it is
+    activated again. Raises InvalidToken.
     """
     user = users.lock(user_id)
     changes = delete(EmailChange).where(EmailChange.user_id == user_id)
@@ -156,13 +151,9 @@ def replace(user: UserRow, new_email: str, *, verified_at: datetime | None) -> N
     Links that undo earlier changes stop working: they could take the account away again. Raises
     EmailTaken.
     """
-    with unique(lambda: _taken("email"), User.email):
+    with unique(lambda: errors.EmailTaken.at("email", "taken"), User.email):
         users.update(user.id, email=new_email, email_verified_at=verified_at)
     accounts.drop_pending_email(user.id)
     change(delete(EmailChange).where(EmailChange.user_id == user.id))
     sessions.end_all(user.id)
     outbox.withdraw(user.email)
-
-
-def _taken(field: str) -> errors.EmailTaken:
-    return errors.EmailTaken(fields={field: [Reason("taken", errors.EmailTaken.message)]})

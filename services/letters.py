@@ -68,19 +68,16 @@ _NOBODY = User(id="00000000-0000-7000-8000-000000000000", email="", is_active=Fa
 
 
 def compose(mail: OutboxMail) -> tuple[Mail, bool]:
-    """Return the content of an e-mail in its user's language, unless it has one of its own; and
-    whether anybody needs it.
+    """Return the content of an e-mail, and whether anybody needs it.
 
     The account is looked up here and not by the request, so that the response for an unknown
     address takes the same time, and so that the database never contains a usable token. The text
-    is rendered even without a recipient; otherwise the load on this process would reveal whether
-    the account exists.
+    is also rendered for nobody, or the load on this process would reveal that there is no account.
     """
-    kind = MailKind(mail.kind)
+    kind, wanted = MailKind(mail.kind), True
     user = users.get(User.email == mail.address) or _NOBODY
     is_open = settings.registration == "open"
     facts: dict[str, object] = {"happened_at": mail.created_at, "registration_open": is_open}
-    wanted = True
     if kind in ACCOUNT_MAILS:
         action, life, is_wanted = ACCOUNT_MAILS[kind]
         bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()

@@ -1,7 +1,7 @@
-"""The login, in steps: check the password, then finish. A second step of proof stands between them.
+"""The login, in steps: check the password, then finish. A second proof would stand between them.
 
-Another way to prove who logs in takes the place of `check_password`: it calls `refuse_hindered`
-after its proof, and returns an `Authenticated` without a fresh hash.
+Another first proof, such as a passkey, would take the place of `check_password`: it would call
+`refuse_hindered` and return an `Authenticated` without a fresh hash.
 """
 
 import logging
@@ -82,9 +82,7 @@ def refuse_hindered(user: UserRow) -> None:
         raise errors.EmailUnverified
 
 
-def finish(
-    found: Authenticated, *, user_agent: str, ip_address: str, now: datetime
-) -> tuple[UserRow, TokenPair]:
+def finish(found: Authenticated, *, now: datetime, **client: str) -> tuple[UserRow, TokenPair]:
     """Record the login and open a session; return the user's row as it is now, and the tokens.
 
     Raises InvalidCredentials if the account's version has grown since the row was read. What raises
@@ -95,5 +93,4 @@ def finish(
     user = users.update(found.user.id, *unchanged, **values)
     if user is None:
         raise errors.InvalidCredentials
-    pair = sessions.open_session(user, user_agent=user_agent, ip_address=ip_address, now=now)
-    return user, pair
+    return user, sessions.open_session(user, now=now, **client)

@@ -1,8 +1,8 @@
 """The outbox: e-mails that are sent only if the transaction that queued them commits.
 
 Delivery is at least once. A process claims one row with a lease, sends the e-mail without holding
-a transaction or a database connection, and then deletes the row or sets the time of the next try.
-If the process dies in between, the lease expires and another process takes the row.
+a connection, and then deletes the row or sets the time of the next try. If it dies in between, the
+lease expires and another process takes the row.
 """
 
 import logging
@@ -25,8 +25,8 @@ from services.letters import MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
 LEASE = timedelta(seconds=120)
-# Seconds to wait after the first failure; doubled after each further one, up to the longest. Up to
-# half is taken off at random, so that many e-mails are not all tried again at once.
+# Seconds to wait after the first failure; doubled after each further one. Up to half is taken off
+# at random, so that many e-mails are not all tried again at once.
 FIRST_WAIT = 10
 LONGEST_WAIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
@@ -87,8 +87,7 @@ def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:
 def _claim() -> OutboxMail | None:
     """Claim a due e-mail and count the attempt; return its row, or None if none is due.
 
-    Those that somebody waits for come first, so that a thousand invitations do not delay a reset.
-    Then come those with the fewest attempts, so that e-mails that keep failing do not delay others.
+    A thousand invitations do not delay a reset, and e-mails that keep failing do not delay others.
     """
     # SQLite ignores SKIP LOCKED and does not need it: it runs one write transaction at a time.
     first = (
@@ -147,9 +146,8 @@ def _write(mail: OutboxMail) -> EmailMessage | None:
 
 
 def _send(message: EmailMessage) -> None:
-    server = settings.mail_url
-    if server:
-        smtp.send(server, message)
+    if settings.mail_url:
+        smtp.send(settings.mail_url, message)
     else:
         body = message.get_body(("plain",))
         text = body.get_content() if body else ""
@@ -165,8 +163,8 @@ def _postpone(mail: OutboxMail, reason: str) -> None:
     longest = min(FIRST_WAIT * 2 ** min(mail.attempts - 1, 16), LONGEST_WAIT)
     wait = _chance.uniform(longest / 2, longest)
     _log.warning("Mail %s (%s) waits %d s more: %s", mail.id, mail.kind, wait, reason)
-    later = {"claimed": False, "due_at": now + timedelta(seconds=wait)}
-    _settle(mail, update(OutboxMail).values(later))
+    later = now + timedelta(seconds=wait)
+    _settle(mail, update(OutboxMail).values(claimed=False, due_at=later))
 
 
 def _settle(mail: OutboxMail, statement: Update | Delete) -> None:

@@ -10,7 +10,6 @@ from sqlalchemy import ColumnExpressionArgument, delete, insert, select
 
 import errors
 from config import ROOT
-from core.reasons import Reason
 from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, reading, unique
 from extensions import db, settings
@@ -51,9 +50,7 @@ def rename(
     Return None if the account was deleted or a condition does not hold. Raises UsernameTaken.
     """
     names = {"username": username, "username_key": username.lower()}
-    reason = Reason("taken", errors.UsernameTaken.message)
-    taken = errors.UsernameTaken(fields={"username": [reason]})
-    with unique(lambda: taken, User.username_key):
+    with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
         renamed = users.update(user.id, *conditions, **names)
     if renamed:
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
@@ -66,13 +63,9 @@ def preferences(user: UserRow) -> dict[str, object]:
 
 
 def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change the given fields or settings, also single ones within `privacy`; return the whole row.
-
-    Raises TokenRevoked.
-    """
-    flat = {**changes, **changes.get("privacy", {})}
-    flat.pop("privacy", None)
-    return users.update_active(user.id, **flat) if flat else user
+    """Change fields or settings, also within `privacy`; return the row. Raises TokenRevoked."""
+    changes |= changes.pop("privacy", {})
+    return users.update_active(user.id, **changes) if changes else user
 
 
 def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:

@@ -1,7 +1,6 @@
 """Ways in: links to hand over, and what the token of a link does.
 
-Resets follow the OWASP Forgot Password Cheat Sheet: the token works once and expires soon, all
-sessions end, and the user is notified.
+Resets follow the OWASP Forgot Password Cheat Sheet.
 """
 
 import io
@@ -18,7 +17,7 @@ from core import audit, codes, passwords
 from core.roles import Role
 from extensions import settings
 from models import User, UserRow
-from services import accounts, email_change, links, outbox, sessions, users
+from services import accounts, email_change, links, outbox, users
 from services.letters import MailKind
 from services.links import Action
 
@@ -78,10 +77,9 @@ def make_link(
 ) -> Handout:
     """Return a new way in for a user, to be handed over.
 
-    With `replace_password`, the present one stops working at once. For an account without a
-    password, all earlier links stop working, also those in queued e-mails. For one with a password,
-    a notice is queued if the e-mail address is verified. Raises UserNotFound, also for an inactive
-    user, and Forbidden for a role out of reach.
+    For an account without a password, all earlier links stop working, also those in queued e-mails.
+    For one with a password, a notice is queued if the e-mail address is verified. Raises
+    UserNotFound, also for an inactive user, and Forbidden for a role out of reach.
     """
     user = users.require(users.lock(user_id, User.is_active), reach)
     if replace_password:
@@ -116,8 +114,8 @@ def find(action: Action, token: str) -> Found:
     return Found(user, email, bound, by_mail, expires_at)
 
 
-def find_by_code(account: str, typed: str, *, now: datetime) -> UserRow:
-    """Return the user whom this access code lets choose a password.
+def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
+    """Return what the code of an access link is good for.
 
     Takes the same time for every account, known or not. Raises WrongAccessCode.
     """
@@ -132,7 +130,7 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> UserRow:
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
         raise errors.WrongAccessCode
-    return user
+    return Found(user, user.email, "", False, now)
 
 
 def check(token: str) -> dict[str, object]:
@@ -146,27 +144,25 @@ def check(token: str) -> dict[str, object]:
     raise errors.InvalidToken
 
 
-def replace_password(user: UserRow, password_hash: str, *, verifies: bool, now: datetime) -> None:
+def replace_password(found: Found, password_hash: str, *, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail `verifies` the address too: only its reader has it. Raises
-    InvalidToken if what the token is bound to was changed after `user` was read; of parallel calls
+    A token that came by e-mail verifies the address too: only its reader has it. Raises
+    InvalidToken if what the token is bound to has changed since it was read; of parallel calls
     with one token, one wins.
     """
-    changed = users.update(
+    user = found.user
+    changed = accounts.set_password(
         user.id,
+        password_hash,
         User.password_hash == user.password_hash,
         User.password_version == user.password_version,
         User.email == user.email,
         User.is_active,
-        password_hash=password_hash,
-        password_version=User.password_version + 1,
-        email_verified_at=func.coalesce(User.email_verified_at, now if verifies else None),
+        email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
     )
     if not changed:
         raise errors.InvalidToken
-    accounts.drop_pending_email(user.id)
-    sessions.end_all(user.id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

@@ -30,12 +30,11 @@ def add(count: int, password: str) -> list[str]:
     while len(added) < count:
         name = f"student-{next(numbers):04}"
         chance = random.Random(name)  # noqa: S311 - a sample is no secret
-        student: dict[str, Any] = {"username": name, "email": f"{name}@example.org"}
-        student |= {"password_hash": password_hash, "first_name": chance.choice(_FIRST_NAMES)}
-        student |= {"last_name": chance.choice(_LAST_NAMES), "verified_at": now}
+        names = {"first_name": chance.choice(_FIRST_NAMES), "last_name": chance.choice(_LAST_NAMES)}
+        student: dict[str, Any] = {"username": name, "email": f"{name}@example.org", **names}
         # One transaction for each account, or the requests of a running service would time out.
         with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
-            user = accounts.add(**student)
+            user = accounts.add(**student, password_hash=password_hash, email_verified_at=now)
             _add_records(user.id, chance, now)
             added.append(user.email)
     return added

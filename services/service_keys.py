@@ -26,12 +26,8 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     Raises InvalidRequest if another key has this name.
     """
     key = scopes.new_key()
-    row = ServiceKey(
-        name=name,
-        digest=scopes.digest(key),
-        scopes=" ".join(sorted(set(allowed))),
-        expires_at=expires_at,
-    )
+    row = ServiceKey(name=name, digest=scopes.digest(key), expires_at=expires_at)
+    row.scopes = " ".join(sorted(set(allowed)))
     db.session.add(row)
     reason = Reason("taken", "There is a service key with this name already.")
     taken = errors.InvalidRequest(fields={"name": [reason]})

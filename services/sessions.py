@@ -1,14 +1,12 @@
 """Sessions: opened by a login, rotated by each refresh, ended by deleting their row.
 
-Access tokens are checked against the denylist, so ending a session also puts its id there for
-longer than any access token lives. For rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0
-Security BCP), section 4.14.
+Access tokens are checked against the denylist, so ending a session also puts its id there. For
+rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0 Security BCP), section 4.14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, select, update
 
@@ -43,8 +41,7 @@ _TOKEN_FACTS = (
 )
 
 
-@dataclass(frozen=True)
-class TokenPair:
+class TokenPair(NamedTuple):
     """A session's current tokens; `expires_in` is the access token's life in seconds."""
 
     access_token: str
@@ -57,10 +54,11 @@ def load_user(user_id: str, session_id: str) -> UserRow | None:
     return _BEARER.one_or_none(user_id, session_id)
 
 
-def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: datetime) -> TokenPair:
+def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     """Open a session and return its first tokens; end the oldest ones beyond MAX_SESSIONS.
 
-    The caller must have locked the user's row, or parallel logins could exceed the limit.
+    `client` is its `user_agent` and `ip_address`. The caller must have locked the user's row, or
+    parallel logins could exceed the limit.
     """
     session = UserSession(
         id=ids.new_row_id(),
@@ -69,8 +67,7 @@ def open_session(user: UserRow, *, user_agent: str, ip_address: str, now: dateti
         last_used_at=now,
         expires_at=_end_of(now, now),
         refresh_token_id=ids.new_token_id(),
-        user_agent=user_agent,
-        ip_address=ip_address,
+        **client,
     )
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
@@ -126,11 +123,10 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
 
 
 def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
-    """Return the session if its token that was spent last is sent again soon, else end it.
+    """Return the session if its previous token is sent again soon, else end it.
 
-    Browser tabs refresh in parallel and phones lose responses, so the previous token gets the same
-    successor again for a short time. Raises TokenRevoked if the session has ended, and TokenExpired
-    if it was idle for too long, so that a user who returns late is no case of reuse.
+    Browser tabs refresh in parallel and phones lose responses. Raises TokenRevoked if the session
+    has ended, and TokenExpired if it was idle for too long: a user who returns late is no thief.
     """
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
     with reading() as connection:
@@ -163,8 +159,7 @@ def end(session_id: str, user_id: str) -> bool:
 
 def end_all(user_id: str, *, keep: str | None = None) -> None:
     """End all sessions of a user except the one to `keep`."""
-    # Parallel calls would lock the sessions in different orders (a deadlock), and a parallel login
-    # must either be seen here or fail afterwards.
+    # Without the lock, parallel calls could deadlock, and a parallel login could be missed.
     db.session.execute(select(User.id).where(User.id == user_id).with_for_update(key_share=True))
     _end(UserSession.user_id == user_id, UserSession.id != (keep or ""))
 
@@ -200,28 +195,19 @@ def _end_of(login: datetime, now: datetime) -> datetime:
 
 
 def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
-    # The refresh token is made of the row only: the same row gives the same token. It does not
-    # expire with the idle time, or the owner of a stolen one would return too late to end a thief's
-    # session; `rotate` compares the session's end.
-    life = timedelta(minutes=settings.access_token_minutes)
-    access_expires_at = min(now + life, session.expires_at)
-    return TokenPair(
-        access_token=tokens.encode(
-            Purpose.ACCESS,
-            session.user_id,
-            issued_at=now,
-            expires_at=access_expires_at,
-            sid=session.id,
-            role=role,
-        ),
-        refresh_token=tokens.encode(
-            Purpose.REFRESH,
-            session.user_id,
-            issued_at=session.last_used_at,
-            expires_at=session.created_at + timedelta(days=settings.session_days),
-            token_id=session.refresh_token_id,
-            sid=session.id,
-            auth_time=int(session.created_at.timestamp()),
-        ),
-        expires_in=int(access_expires_at.timestamp()) - int(now.timestamp()),
+    # The refresh token is made of the row only: the same row gives the same token. It outlives the
+    # idle time, or the owner of a stolen one would return too late to end a thief's session.
+    refresh_token = tokens.encode(
+        Purpose.REFRESH,
+        session.user_id,
+        issued_at=session.last_used_at,
+        expires_at=session.created_at + timedelta(days=settings.session_days),
+        token_id=session.refresh_token_id,
+        sid=session.id,
+        auth_time=int(session.created_at.timestamp()),
     )
+    end = min(now + timedelta(minutes=settings.access_token_minutes), session.expires_at)
+    access_token = tokens.encode(
+        Purpose.ACCESS, session.user_id, issued_at=now, expires_at=end, sid=session.id, role=role
+    )
+    return TokenPair(access_token, refresh_token, int(end.timestamp()) - int(now.timestamp()))

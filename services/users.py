@@ -1,7 +1,7 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
 from collections.abc import Collection
-from typing import cast
+from typing import TypeAlias, cast
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, or_, select
 from sqlalchemy import update as update_table
@@ -13,8 +13,10 @@ from database import change_one, reading
 from extensions import db
 from models import User, UserRow
 
+Condition: TypeAlias = ColumnExpressionArgument[bool]
 
-def get(*conditions: ColumnExpressionArgument[bool]) -> UserRow | None:
+
+def get(*conditions: Condition) -> UserRow | None:
     """Return the user that meets all of these conditions, or None."""
     with reading() as connection:
         row = connection.execute(select(User.__table__).where(*conditions)).one_or_none()
@@ -37,10 +39,7 @@ def find(name: str) -> UserRow:
 
 
 def lock(
-    user_id: str,
-    *conditions: ColumnExpressionArgument[bool],
-    read: bool = False,
-    key_share: bool = False,
+    user_id: str, *conditions: Condition, read: bool = False, key_share: bool = False
 ) -> UserRow | None:
     """Lock a user's row until the transaction ends; return it, or None if there is none.
 
@@ -62,9 +61,7 @@ def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRo
     return user
 
 
-def update(
-    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
-) -> UserRow | None:
+def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | None:
     """Change columns of a user, and what searches look in; return the whole row.
 
     Return None if there is no such user or a condition does not hold. Raises IntegrityError.
@@ -77,13 +74,10 @@ def update(
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
-def update_active(
-    user_id: str, *conditions: ColumnExpressionArgument[bool], **values: object
-) -> UserRow:
-    """Change columns of an active user; return the whole row.
+def update_active(user_id: str, *conditions: Condition, **values: object) -> UserRow:
+    """Change columns of an active user as `update` does; return the whole row.
 
-    Raises IntegrityError; and TokenRevoked if the account was deleted or deactivated, or if a
-    condition does not hold.
+    Raises TokenRevoked if the account was deleted or deactivated, or if a condition does not hold.
     """
     row = update(user_id, User.is_active, *conditions, **values)
     if row is None:

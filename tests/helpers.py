@@ -286,3 +286,16 @@ class Log:
 
     def events(self):
         return [line for line in self.records() if line["logger"] == "accounts.security"]
+
+
+NEW_PASSWORD = "Kettle-Purple-Rain-19"
+
+
+def forgot(client, email):
+    return client.post("/api/auth/forgot-password", json={"email": email})
+
+
+def choose(client, token, password=NEW_PASSWORD):
+    """Choose a password with the token of a link."""
+    body = {"token": token, "newPassword": password}
+    return client.post("/api/auth/reset-password", json=body)

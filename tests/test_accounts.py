@@ -88,15 +88,14 @@ def test_race_for_one_name_has_one_winner(app, outbox, free):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("username", name) for name in ("ab", "a" * 33, "-ada", "ada lovelace", "adä")),
-        *(("email", email) for email in ("ada", "ada@example", "ada@@example.org", "adä@e.org")),
-        ("email", "a" * 65 + "@example.org"),
-        *(("email", email) for email in (f"ada@{'a.' * 124}org", "a@b.org\nBcc: all@b.org")),
-        *(("firstName", name) for name in ("", "   ", "a" * 65)),
-        *(("lastName", name) for name in ("a\x00b", "a\x1f")),
+        *(("username", name) for name in ("ab", "a" * 33, "-ada", "adä")),
+        *(("email", email) for email in ("ada@example", "adä@e.org", "a@b.org\nBcc: all@b.org")),
+        ("email", f"ada@{'a.' * 124}org"),
+        *(("firstName", name) for name in ("   ", "a" * 65, "a\x00b")),
         *(("password", password) for password in ("long and fine, but\x00", "ab" * 64 + "c")),
     ],
 )
+@on_one_database
 def test_field_out_of_bounds_is_refused(client, field, value):
     assert failure(register(client, **{field: value}), 400, "invalid_request").keys() == {field}
 
@@ -105,9 +104,8 @@ def test_white_space_around_a_value_is_no_fault(client):
     assert success(register(client, username=" ada\n"), 201)["username"] == "ada"
 
 
-@pytest.mark.parametrize(
-    "password", ["short", "password", "P@ssw0rd!", "aaaaaaaaaaaa", "12345678", "ada.l-1-2024"]
-)
+@pytest.mark.parametrize("password", ["short", "P@ssw0rd!", "ada.l-1-2024"])
+@on_one_database
 def test_guessable_password_is_refused_with_the_reason(client, password):
     (reason,) = failure(register(client, password=password), 400, "weak_password")["password"]
     assert reason.startswith("This password ")
@@ -134,9 +132,8 @@ def test_password_is_not_trimmed_but_normalised(client):
 @pytest.mark.parametrize(
     ("email", "password"),
     [
-        *(("student@example.org", wrong) for wrong in ("wrong", "", "x" * 1024, "with\x00nul")),
-        *((wrong, PASSWORD) for wrong in ("nobody@example.org", "not an address", "")),
-        ("student@example.org\x00", PASSWORD),
+        *(("student@example.org", wrong) for wrong in ("wrong", "", "with\x00nul")),
+        *((wrong, PASSWORD) for wrong in ("nobody@example.org", "student@example.org\x00")),
     ],
 )
 def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, password):
@@ -188,13 +185,6 @@ def test_inactive_account_is_told_only_after_the_right_password(client, make_use
     failure(login(client, user), 403, "account_inactive")
 
 
-def test_unverified_address_keeps_out_where_that_is_required(make_app, make_user):
-    user = make_user()
-    client = make_app(require_verified_email=True).test_client()
-    failure(login(client, user, "wrong"), 401, "invalid_credentials")
-    failure(login(client, user), 403, "email_unverified")
-
-
 def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     user, stranger = make_user(), make_user("stranger")
     client = make_app(bcrypt_rounds=5).test_client()
@@ -203,22 +193,6 @@ def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     assert stored(app, id=stranger.id).password_hash == stranger.password_hash
     assert ",r=5$" in stored(app, id=user.id).password_hash
     success(login(client, user))
-
-
-def test_many_logins_at_once_renew_a_hash_and_all_get_in(app, make_app, make_user):
-    user = make_user()
-    renewed = make_app(bcrypt_rounds=5)
-    answers = race(lambda _: login(renewed.test_client(), user).status_code)
-    assert set(answers) == {200}
-    success(login(app.test_client(), user))
-
-
-def test_plain_bcrypt_hash_of_another_system_is_taken_in(app, client, make_user):
-    import_hash = "$2b$04$rloj.175adHhWSKw4MPYS.W2FSpND/i6VUp7Za78AUZfDpVrqHz.O"
-    user = make_user(password_hash=import_hash, password="correct horse")
-    success(login(client, user, "correct horse"))
-    assert stored(app, id=user.id).password_hash.startswith("$bcrypt-sha256$")
-    success(login(client, user, "correct horse"))
 
 
 @pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)

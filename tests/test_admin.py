@@ -9,11 +9,11 @@ from endpoints import UNKNOWN_ID
 from helpers import (
     assert_ended,
     bearer,
+    choose,
     crowd,
     failure,
     login,
     on_one_database,
-    race,
     refresh,
     registration,
     rows,
@@ -31,13 +31,6 @@ from models import Course, DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
 FIELDS |= {"isActive", "emailVerified", "hasPassword", "joinDate", "lastLogin"}
-
-
-@pytest.fixture
-def admin(make_user, log_in):
-    """An admin, logged in, who is the oldest account: `admin.id`, `admin.headers`, …"""
-    user = make_user("headmaster", role="admin")
-    return SimpleNamespace(**vars(user), **vars(log_in(user)))
 
 
 @pytest.fixture
@@ -128,21 +121,16 @@ def test_accounts_come_newest_first_page_by_page(app, ask):
     assert listed == [f"user{count}" for count in range(45, 0, -1)]
 
 
-def test_page_beyond_the_end_is_empty_and_still_tells_the_total(app, ask):
-    crowd(app, 4)
-    assert len(success(ask("perPage=5"))["users"]) == 5
-    for page in (2, 3, 1_000_000_000):
-        data = success(ask(f"perPage=5&page={page}"))
-        assert data == {"users": [], "page": page, "perPage": 5, "total": 5}
-    assert success(ask("perPage=100&page=1000000000"))["users"] == []
-
-
-def test_page_is_as_long_as_asked_for(app, ask):
+def test_page_is_as_long_as_asked_for_and_always_tells_the_total(app, ask):
     crowd(app, 101)
-    for length in (1, 2, 99, 100):
+    for length in (1, 100):
         data = success(ask(f"perPage={length}"))
         assert (len(data["users"]), data["perPage"], data["total"]) == (length, length, 102)
     assert failure(ask("perPage=101"), 400, "invalid_request").keys() == {"perPage"}
+    assert success(ask("perPage=34&page=3"))["users"] != []
+    for page in (4, 1_000_000_000):
+        data = success(ask(f"perPage=34&page={page}"))
+        assert data == {"users": [], "page": page, "perPage": 34, "total": 102}
 
 
 def assert_refused(response, *names):
@@ -153,10 +141,9 @@ def assert_refused(response, *names):
 def test_number_that_is_none_is_refused(ask):
     for name in ("page", "perPage"):
         for value in (
-            *("0", "-1", "-0", "+1", "1.5", "1e1", "0x1", "1_0", "1,0", "", "abc", "null", "true"),
-            *("%201", "1%20", "1%0a", "1%00", "9" * 18, "9" * 19, "9" * 5000, "1000000001"),
-            # Digits, but not those of a URL: an Arabic one, a wide one, a superscript.
-            *("%D9%A1", "%EF%BC%91", "%C2%B9"),
+            *("0", "-1", "+1", "1.5", "1_0", "", "abc", "%201", "1%00", "9" * 5000, "1000000001"),
+            # Digits, but not those of a URL: an Arabic one and a superscript.
+            *("%D9%A1", "%C2%B9"),
         ):
             assert_refused(ask(f"{name}={value}"), name)
 
@@ -164,8 +151,8 @@ def test_number_that_is_none_is_refused(ask):
 @on_one_database
 def test_filter_takes_its_values_and_no_others(ask):
     for name, values in {
-        "isActive": ["True", "FALSE", "1", "0", "yes", "on", "", "null", "true%20", "%00"],
-        "role": ["", "Admin", "teacher", "admin%20", "admin,student", "null", "%00"],
+        "isActive": ["True", "1", "", "null", "true%20"],
+        "role": ["", "Admin", "teacher", "admin,student"],
     }.items():
         for value in values:
             assert_refused(ask(f"{name}={value}"), name)
@@ -186,12 +173,6 @@ def test_unknown_parameter_is_refused_by_name(client, admin):
             query = {"page": "1", name: value}
             response = client.get("/api/users", query_string=query, headers=admin.headers)
             assert failure(response, 400, "invalid_request") == {name: ["Unknown field."]}
-
-
-@on_one_database
-def test_all_that_is_wrong_is_told_at_once(ask):
-    query = "page=x&perPage=0&role=x&isActive=x&a=1"
-    assert_refused(ask(query), "page", "perPage", "role", "isActive", "a")
 
 
 # Filters and search
@@ -219,12 +200,12 @@ def test_search_is_part_of_a_username_an_address_or_a_name(find, make_user):
     names = {"first_name": "Augusta", "last_name": "King-Noel"}
     make_user("Ada.L-1", email="lovelace@analytical.example", **names)
     for search in (
-        *("Ada.L-1", "ada.l", "DA.L-", "lovelace@analytical.example", "LOVELACE@", "analytical.ex"),
-        *("Augusta", "gust", "AUGUSTA", "King-Noel", "g-n", "king"),
+        *("Ada.L-1", "DA.L-", "LOVELACE@", "analytical.ex", "gust", "AUGUSTA", "g-n"),
         *("Augusta King-Noel", "ta ki", "  augusta king  "),
     ):
         assert find(search) == ["Ada.L-1"], search
-    # What is part of none of them, though two of them together might hold it.
+    assert len(find("")) == len(find(" \u00a0\u2003")) == 3
+    # Parts of none of them, though two of them together might hold it.
     for search in ("1love", "1 love", "exampleaugusta", "augustaking", "king-noel augusta"):
         assert find(search) == [], search
 
@@ -233,17 +214,11 @@ def test_search_is_part_of_a_username_an_address_or_a_name(find, make_user):
     ("name", "searches"),
     [
         ("Ärger", ["ärger", "ÄRGER", "äRg", "A\u0308rger"]),
-        ("Özgül Über", ["özgül über", "ÖZGÜL ÜBER", "GÜL ÜB"]),
         ("Groß", ["groß", "GROSS", "gross", "GROẞ", "ß"]),
-        ("GROẞ", ["groß", "ß", "ss"]),
         ("Σίσυφος", ["σίσυφος", "ΣΊΣΥΦΟΣ", "σίσυφοσ", "ΣΥΦΟΣ"]),
-        ("ΓΙΏΡΓΟΣ", ["Γιώργος", "γιώργος", "ώργοσ"]),
         ("İpek", ["İpek", "İPEK", "i\u0307pek", "ipek", "IPEK", "pek"]),
         ("Iş\u0131k", ["Iş\u0131k", "IŞIK", "\u0131ş\u0131k", "ş\u0131k", "Ş\u0131"]),
         ("Καΐρης", ["Καΐρης", "Καΐρης".upper(), "καΐρησ"]),
-        ("Юлия", ["юлия", "ЮЛИЯ", "Ли"]),
-        ("Հայկ", ["հայկ", "ՀԱՅԿ"]),
-        ("Rene\u0301", ["René", "RENÉ", "rene\u0301"]),
         ("\uff21\uff44\uff41", ["Ada", "ADA", "\uff41\uff44\uff41"]),
         ("李小龍", ["小龍", "李"]),
     ],
@@ -284,17 +259,6 @@ def test_control_characters_in_a_search_are_refused(ask):
         assert fields == {"search": ["Control characters are not allowed."]}
 
 
-def test_odd_bytes_in_a_search_find_nothing(ask):
-    for odd in ("%ff", "%ed%a0%80", "%", "%zz", "%f0%9f%98%80", "%e2%80%ae", "%ef%bf%bf"):
-        assert success(ask(f"search=a{odd}b"))["users"] == []
-
-
-def test_blank_search_finds_all(find, make_user):
-    make_user()
-    for search in ("", "  ", "\u00a0\u2003"):
-        assert len(find(search)) == 2
-
-
 def test_changed_name_is_found_and_the_old_one_is_not(client, find, auth):
     def rename(**names):
         success(client.put("/api/users/profile", json=names, headers=auth.headers))
@@ -306,12 +270,6 @@ def test_changed_name_is_found_and_the_old_one_is_not(client, find, auth):
     rename(lastName="Ö")
     assert find("grace ö") == find("student@") == find("Student") == ["student"]
     assert find("hopper") == []
-
-
-def test_registered_account_is_found(client, find):
-    body = registration("New.1", email="me@a.example", firstName="Änne")
-    success(client.post("/api/auth/register", json=body), 201)
-    assert find("änne la") == find("NEW.") == find("me@a.ex") == ["New.1"]
 
 
 # Changes
@@ -344,17 +302,22 @@ def test_deactivated_account_is_out_at_once_until_it_is_activated(client, alter,
     success(verify(client, log_in(auth.user)))
 
 
-def test_role_and_activity_change_together(app, alter, make_user):
-    user = make_user(is_active=False)
-    for role, is_active in (("instructor", True), ("student", False), ("admin", True)):
-        data = success(alter(user, role=role, isActive=is_active))
-        assert (data["role"], data["isActive"]) == (role, is_active)
-        assert (stored(app, user).role, stored(app, user).is_active) == (role, is_active)
+def test_what_cannot_be_changed_is_refused_by_name(app, auth, alter):
+    before = stored(app, auth.user)
+    for changes in ({"id": UNKNOWN_ID}, {"role": "root"}, {"emailVerified": False}):
+        response = alter(auth.user, **{"role": "admin", "isActive": False, **changes})
+        assert failure(response, 400, "invalid_request").keys() == changes.keys()
+    assert stored(app, auth.user) == before
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"role": "student"}, {"isActive": True}, {"role": "student", "isActive": True}]
-)
+def test_unknown_user_is_not_found(alter, remove, make_user):
+    make_user()
+    unknown = SimpleNamespace(id=UNKNOWN_ID)
+    for response in (alter(unknown), alter(unknown, role="instructor"), remove(unknown)):
+        assert failure(response, 404, "user_not_found") == {}
+
+
+@pytest.mark.parametrize("changes", [{}, {"role": "student", "isActive": True}])
 def test_what_changes_nothing_ends_no_session(app, client, auth, alter, changes, events):
     before = stored(app, auth.user)
     events()
@@ -366,52 +329,44 @@ def test_what_changes_nothing_ends_no_session(app, client, auth, alter, changes,
     success(refresh(client, auth))
 
 
-def test_what_cannot_be_changed_is_refused_by_name(app, auth, alter):
-    before = stored(app, auth.user)
-    for changes in (
-        *({name: "x"} for name in ("id", "username", "email", "firstName", "password")),
-        *({name: True} for name in ("is_active", "passwordHash")),
-        *({"role": value} for value in (None, "", "Admin", "root", ["admin"], 1, {}, True)),
-        *({"isActive": value} for value in (None, "true", 1, 0, "", [], {})),
-        *({"emailVerified": value} for value in (None, "true", 1, False)),
-    ):
-        response = alter(auth.user, **{"role": "admin", "isActive": False, **changes})
-        assert failure(response, 400, "invalid_request").keys() == changes.keys()
-    assert stored(app, auth.user) == before
+DEACTIVATED = "account_deactivated"
 
 
-def test_user_that_is_none_is_not_found(app, client, admin, make_user):
-    user = make_user()
-    before = stored(app, user)
-    odd = [user.id.replace("-", ""), f"{user.id}%00", f"%20{user.id}", "%ff"]
-    for user_id in (UNKNOWN_ID, user.username, user.email, *odd):
-        path = f"/api/users/{user_id}"
-        code = "user_not_found" if user_id == UNKNOWN_ID else "not_found"
-        for body in ({}, {"role": "instructor"}, {"isActive": False}):
-            response = client.patch(path, json=body, headers=admin.headers)
-            assert failure(response, 404, code) == {}
-        failure(client.delete(path, headers=admin.headers), 404, code)
-    assert stored(app, user) == before
-
-
-def test_events_name_the_account_and_the_admin(alter, remove, admin, make_user, events):
+def test_events_name_the_account_and_the_admin(client, admin, make_user, events):
     user = make_user()
     events()
-    for changes, names in (
-        ({"role": "instructor"}, ["role_changed"]),
-        ({"isActive": False}, ["account_deactivated"]),
-        ({"isActive": True}, ["account_activated"]),
-        ({"role": "student", "isActive": False}, ["role_changed", "account_deactivated"]),
+    for method, path, body, names in (
+        ("PATCH", "", {"role": "instructor"}, ["role_changed"]),
+        ("PATCH", "", {"isActive": False, "emailVerified": True}, ["email_verified", DEACTIVATED]),
+        ("PATCH", "", {"isActive": False, "emailVerified": True}, []),
+        ("PATCH", "", {"isActive": True}, ["account_activated"]),
+        ("DELETE", "/failed-logins", None, ["account_unlocked"]),
+        ("POST", "/access-link", {}, ["access_link_made"]),
+        ("DELETE", "", None, ["account_deleted"]),
     ):
-        success(alter(user, **changes))
+        url = f"/api/users/{user.id}{path}"
+        success(client.open(url, method=method, json=body, headers=admin.headers))
         assert events() == [(name, user.id, admin.id) for name in names]
-    success(remove(user))
-    assert events() == [("account_deleted", user.id, admin.id)]
-    failure(remove(user), 404, "user_not_found")
-    failure(alter(user, role="admin"), 404, "user_not_found")
-    failure(alter(admin, role="student"), 409, "last_admin")
-    failure(remove(admin), 409, "last_admin")
+    failure(client.delete(url, headers=admin.headers), 404, "user_not_found")
+    failure(client.delete(f"/api/users/{admin.id}", headers=admin.headers), 409, "last_admin")
     assert events() == []
+
+
+def test_events_of_a_link_to_hand_over_do_not_hold_it(client, admin, events, caplog):
+    body = registration("pupil", deliver="link")
+    del body["password"]
+    user = success(client.post("/api/users", json=body, headers=admin.headers), 201)["user"]
+    body = {"deliver": "link", "replacePassword": True}
+    url = f"/api/users/{user['id']}/access-link"
+    link = success(client.post(url, json=body, headers=admin.headers))["link"]
+    success(choose(client, link.partition("=")[2]))
+    assert link[-20:] not in caplog.text
+    assert events()[-4:] == [
+        ("account_created", user["id"], admin.id),
+        ("password_removed", user["id"], admin.id),
+        ("access_link_made", user["id"], admin.id),
+        ("access_link_used", user["id"], None),
+    ]
 
 
 # Deletion
@@ -484,55 +439,6 @@ def test_one_of_two_admins_may_go(app, client, admin, make_user, log_in, act):
     failure(verify(client, admin), 401, "token_revoked")
     failure(act(client, second, log_in(second).headers), 409, "last_admin")
     assert active_admins(app) == {second.id}
-
-
-@pytest.mark.parametrize("act", ["demote", "delete"])
-def test_inactive_admin_may_always_go(app, client, admin, make_user, act):
-    retired = make_user("retired", role="admin", is_active=False)
-    success(ACTS[act](client, retired, admin.headers))
-    assert active_admins(app) == {admin.id}
-
-
-def at_once(app, log_in, admins, acts):
-    """Let each act happen at the same moment: by which admin, what, and to which."""
-    headers = [log_in(admin).headers for admin in admins]
-
-    def act(number):
-        who, what, whom = acts[number]
-        return ACTS[what](app.test_client(), admins[whom], headers[who])
-
-    answers = race(act, len(acts))
-    for answer in answers:
-        if answer.status_code != 200:
-            # The guard refuses, or the check that follows it.
-            codes = {401: "token_revoked", 403: "forbidden", 409: "last_admin"}
-            failure(answer, answer.status_code, codes.get(answer.status_code))
-    return [answer.status_code for answer in answers]
-
-
-def retire_all(app):
-    """Make nobody an admin, for the next round."""
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(role="student"))
-
-
-PARTINGS = {
-    "each demotes the other": [(0, "demote", 1), (1, "demote", 0)],
-    "each deactivates the other": [(0, "deactivate", 1), (1, "deactivate", 0)],
-    "one deletes, one demotes": [(0, "delete", 1), (1, "demote", 0)],
-    "each leaves": [(0, "delete own", 0), (1, "delete own", 1)],
-    "one demotes the other and leaves": [(0, "demote", 1), (0, "delete own", 0)],
-}
-
-
-@pytest.mark.parametrize("acts", PARTINGS.values(), ids=PARTINGS)
-def test_of_two_admins_who_go_at_the_same_moment_one_stays(app, make_user, log_in, acts):
-    for number in range(3):  # two threads do not always meet
-        admins = [make_user(f"{name}{number}", role="admin") for name in ("ada", "bob")]
-        statuses = at_once(app, log_in, admins, acts)
-        assert statuses.count(200) == 1
-        assert len(active_admins(app)) == 1
-        retire_all(app)
 
 
 on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

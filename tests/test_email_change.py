@@ -1,18 +1,21 @@
 """A new e-mail address, proven by a code; the link that takes it back; a new username."""
 
+import json
 import re
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from helpers import (
+    NEW_PASSWORD,
     PASSWORD,
     Log,
     alter,
     assert_ended,
+    choose,
     failure,
+    forgot,
     login,
-    on_one_database,
     race,
     registration,
     rows,
@@ -23,7 +26,6 @@ from helpers import (
 )
 from sqlalchemy import update
 
-from core import ids
 from core.clock import parse_rfc3339
 from database import transaction
 from extensions import components
@@ -33,7 +35,6 @@ from services.links import Action
 
 OLD = "student@example.org"
 NEW = "new@example.org"
-NEW_PASSWORD = "Kettle-Purple-Rain-19"
 NOTHING = {"pendingEmail": "", "pendingUntil": None}
 
 
@@ -49,21 +50,20 @@ def auth(user, log_in):
 
 
 @pytest.fixture
-def ask(client, auth):
-    def ask(new=NEW, password=PASSWORD, headers=None, app=None):
+def ask(app, auth):
+    def ask(new=NEW, password=PASSWORD, headers=None, app=app):
         body = {"newEmail": new, "password": password}
-        caller = app.test_client() if app else client
-        return caller.post("/api/users/email", json=body, headers=headers or auth.headers)
+        headers = headers or auth.headers
+        return app.test_client().post("/api/users/email", json=body, headers=headers)
 
     return ask
 
 
 @pytest.fixture
-def confirm(client, auth):
-    def confirm(code, headers=None, app=None):
-        caller = app.test_client() if app else client
-        path = "/api/users/email/confirm"
-        return caller.post(path, json={"code": code}, headers=headers or auth.headers)
+def confirm(app, auth):
+    def confirm(code, headers=None, app=app):
+        body, headers = {"code": code}, headers or auth.headers
+        return app.test_client().post("/api/users/email/confirm", json=body, headers=headers)
 
     return confirm
 
@@ -93,10 +93,9 @@ def move(ask_code, confirm, outbox):
 
 
 @pytest.fixture
-def undo(client):
-    def undo(token, app=None):
-        caller = app.test_client() if app else client
-        return caller.post("/api/auth/undo-email-change", json={"token": token})
+def undo(app):
+    def undo(token, app=app):
+        return app.test_client().post("/api/auth/undo-email-change", json={"token": token})
 
     return undo
 
@@ -107,10 +106,10 @@ def state(client, auth):
 
 
 @pytest.fixture
-def rename(client, auth):
-    def rename(username, headers=None, app=None):
-        caller, body = app.test_client() if app else client, {"username": username}
-        return caller.put("/api/users/username", json=body, headers=headers or auth.headers)
+def rename(app, auth):
+    def rename(username, app=app):
+        body = {"username": username}
+        return app.test_client().put("/api/users/username", json=body, headers=auth.headers)
 
     return rename
 
@@ -122,10 +121,6 @@ def code_in(mail):
 
 def wrong(code):
     return code[:-1] + ("0" if code[-1] != "0" else "2")
-
-
-def forgot(client, email):
-    return client.post("/api/auth/forgot-password", json={"email": email})
 
 
 def set_user(app, user, **values):
@@ -154,8 +149,9 @@ def test_address_changes_with_the_code_that_was_sent_to_it(
     success(login(client, OLD))
     failure(login(client, NEW), 401, "invalid_credentials")
 
-    (mail,) = outbox.deliver()
-    assert success(confirm(code_in(mail))) == {"email": NEW}
+    code = code_in(*outbox.deliver())
+    assert code.replace("-", "") not in str(rows(app, PendingEmail)).replace("-", "").upper()
+    assert success(confirm(code)) == {"email": NEW}
     assert state() == {"email": NEW, "emailVerified": True, **NOTHING}
     assert_ended(client, other)
     profile = success(client.get("/api/users/profile", headers=auth.headers))
@@ -199,59 +195,44 @@ def test_taken_address_is_refused_also_the_own_one(ask, state, make_user, outbox
 
 def test_new_address_obeys_the_list_of_domains(make_app, ask):
     app = make_app(registration_domains=("school.example",))
-    assert failure(ask(app=app), 400, "invalid_request").keys() == {"newEmail"}
+    for new in (NEW, "a@b@school.example"):
+        assert failure(ask(new, app=app), 400, "invalid_request").keys() == {"newEmail"}
     success(ask("me@school.example", app=app))
 
 
-@on_one_database
-@pytest.mark.parametrize("new", ["", "x", "a@b@c.org", None, 1])
-def test_malformed_address_is_refused(ask, new):
-    assert failure(ask(new), 400, "invalid_request").keys() == {"newEmail"}
-
-
-def test_later_request_replaces_the_earlier_one(app, ask, ask_code, confirm, state, outbox):
+def test_later_request_replaces_the_earlier_one(app, ask, ask_code, confirm, outbox):
+    success(ask("unsent@example.org"))
     first = ask_code("first@example.org")
     second = ask_code("second@example.org")
     failure(confirm(first), 400, "wrong_code")
     assert success(confirm(second)) == {"email": "second@example.org"}
     assert len(rows(app, EmailChange)) == 1
+    assert [str(mail["To"]) for mail in outbox.delivered] == [
+        "first@example.org",
+        "second@example.org",
+    ]
 
 
-def test_code_that_waits_is_not_sent_after_another_request(ask, outbox):
-    success(ask("first@example.org"))
-    success(ask("second@example.org"))
-    assert [to for _, to in kinds(outbox.deliver())] == ["second@example.org"]
-
-
-def test_dropped_change_cannot_be_confirmed(client, auth, ask, ask_code, confirm, state, outbox):
+def test_dropped_change_cannot_be_confirmed(client, auth, ask_code, confirm, state):
     code = ask_code()
     for _ in range(2):
         assert success(client.delete("/api/users/email", headers=auth.headers)) == {}
     assert state() == {"email": OLD, "emailVerified": True, **NOTHING}
     failure(confirm(code), 400, "invalid_token")
-    success(ask())
-    success(client.delete("/api/users/email", headers=auth.headers))
-    assert outbox.deliver() == []
 
 
-def test_changed_password_allows_no_address_that_the_old_one_asked_for(
-    client, auth, ask_code, confirm, outbox, log_in
+@pytest.mark.parametrize("way", ["change", "reset"])
+def test_new_password_allows_no_address_that_the_old_one_asked_for(
+    client, auth, ask_code, confirm, outbox, log_in, way
 ):
     code = ask_code()
-    body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
-    success(client.put("/api/users/password", json=body, headers=auth.headers))
-    failure(confirm(code), 400, "invalid_token")
-    outbox.deliver()
-
+    if way == "change":
+        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+        success(client.put("/api/users/password", json=body, headers=auth.headers))
+    else:
+        success(forgot(client, OLD))
+        success(choose(client, outbox.deliver_token()))
     auth.user.password = NEW_PASSWORD
-    success(login(client, auth.user))
-    body = {"newEmail": NEW, "password": NEW_PASSWORD}
-    success(client.post("/api/users/email", json=body, headers=auth.headers))
-    code = code_in(*outbox.deliver())
-    success(forgot(client, OLD))
-    body = {"token": outbox.deliver_token(), "newPassword": PASSWORD}
-    success(client.post("/api/auth/reset-password", json=body))
-    auth.user.password = PASSWORD
     failure(confirm(code, log_in(auth.user).headers), 400, "invalid_token")
 
 
@@ -264,25 +245,21 @@ def test_change_ends_after_a_day(client, ask_code, confirm, log_in, auth, clock)
     failure(confirm(code, headers), 400, "invalid_token")
 
 
-def test_fifth_try_may_be_right(ask_code, confirm):
-    code = ask_code()
-    for _ in range(4):
-        assert failure(confirm(wrong(code)), 400, "wrong_code").keys() == {"code"}
-    success(confirm(code.lower().replace("-", " ")))
-
-
-def test_sixth_try_is_never_right_until_the_next_request(ask_code, confirm, state):
+def test_fifth_try_may_be_right_and_the_sixth_never_is(ask_code, confirm, state):
     code = ask_code()
     for _ in range(5):
-        failure(confirm(wrong(code)), 400, "wrong_code")
+        assert failure(confirm(wrong(code)), 400, "wrong_code").keys() == {"code"}
     failure(confirm(code), 400, "invalid_token")
     assert state()["email"] == OLD
-    success(confirm(ask_code()))
+    code = ask_code()
+    for _ in range(4):
+        failure(confirm(wrong(code)), 400, "wrong_code")
+    success(confirm(code.lower().replace("-", " ")))
 
 
 def test_parallel_wrong_codes_are_all_counted(app, ask_code, confirm):
     code = ask_code()
-    statuses = race(lambda n: confirm(wrong(code), app=app).get_json()["error"]["code"])
+    statuses = race(lambda n: confirm(wrong(code)).get_json()["error"]["code"])
     assert statuses.count("wrong_code") == 5
     assert statuses.count("invalid_token") == len(statuses) - 5
     failure(confirm(code), 400, "invalid_token")
@@ -304,12 +281,6 @@ def test_code_made_with_an_older_key_is_accepted(make_app, ask_code, confirm):
     success(confirm(code, app=app))
 
 
-def test_no_code_is_stored(app, ask_code):
-    code = ask_code().replace("-", "")
-    (row,) = rows(app, PendingEmail)
-    assert code not in str(row).replace("-", "").upper()
-
-
 def test_links_for_the_old_address_die_with_it(app, client, move, outbox, clock):
     success(forgot(client, OLD))
     token = outbox.deliver_token()
@@ -320,8 +291,7 @@ def test_links_for_the_old_address_die_with_it(app, client, move, outbox, clock)
         session.execute(update(OutboxMail).values(due_at=later))
     move()
     assert outbox.waiting() == []
-    body = {"token": token, "newPassword": NEW_PASSWORD}
-    failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
+    failure(choose(client, token), 400, "invalid_token")
 
 
 def test_waiting_notices_still_go_to_the_old_address(ask_code, confirm, rename, outbox):
@@ -334,14 +304,6 @@ def test_waiting_notices_still_go_to_the_old_address(ask_code, confirm, rename, 
 # What happens meanwhile
 
 
-def test_password_that_changes_during_the_hash_asks_for_nothing(
-    app, auth, ask, state, during_the_hash
-):
-    during_the_hash(lambda: set_user(app, auth.user, password_version=2))
-    failure(ask(), 400, "wrong_password")
-    assert state()["pendingEmail"] == ""
-
-
 def test_session_that_ends_during_the_hash_asks_for_nothing(
     app, client, auth, ask, during_the_hash
 ):
@@ -350,50 +312,40 @@ def test_session_that_ends_during_the_hash_asks_for_nothing(
     assert rows(app, PendingEmail) == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"password_version": 2}, {"is_active": False}, {"email": "moved@example.org"}],
-    ids=str,
-)
+@pytest.fixture
+def while_compared(monkeypatch):
+    """Let something happen while a code is compared, which turns out right."""
+
+    def while_compared(act):
+        def compare(*_):
+            act()
+            return True
+
+        monkeypatch.setattr("core.codes.is_right", compare)
+
+    return while_compared
+
+
+@pytest.mark.parametrize("way", ["logout", "move"])
 def test_account_that_changes_while_the_code_is_compared_keeps_its_address(
-    app, auth, ask_code, confirm, outbox, monkeypatch, changes
+    app, client, auth, ask_code, confirm, outbox, while_compared, way
 ):
+    acts = {
+        "logout": lambda: client.post("/api/auth/logout", headers=auth.headers),
+        "move": lambda: set_user(app, auth.user, email="moved@example.org"),
+    }
     code = ask_code()
-
-    def compare(*_):
-        set_user(app, auth.user, **changes)
-        return True
-
-    monkeypatch.setattr("core.codes.is_right", compare)
+    while_compared(acts[way])
     failure(confirm(code), 400, "invalid_token")
-    assert stored(app, auth.user).email == changes.get("email", OLD)
+    assert stored(app, auth.user).email == (OLD if way == "logout" else "moved@example.org")
     assert (rows(app, EmailChange), outbox.waiting()) == ([], [])
 
 
-def test_session_that_ends_while_the_code_is_compared_changes_nothing(
-    app, client, auth, ask_code, confirm, monkeypatch
-):
-    code = ask_code()
-
-    def compare(*_):
-        client.post("/api/auth/logout", headers=auth.headers)
-        return True
-
-    monkeypatch.setattr("core.codes.is_right", compare)
-    failure(confirm(code), 400, "invalid_token")
-    assert stored(app, auth.user).email == OLD
-
-
 def test_address_whose_code_was_not_seen_is_never_confirmed(
-    app, auth, ask, ask_code, confirm, monkeypatch
+    app, auth, ask, ask_code, confirm, while_compared
 ):
     code = ask_code("seen@example.org")
-
-    def compare(*_):
-        success(ask("unseen@example.org", app=app))
-        return True
-
-    monkeypatch.setattr("core.codes.is_right", compare)
+    while_compared(lambda: success(ask("unseen@example.org")))
     failure(confirm(code), 400, "invalid_token")
     assert stored(app, auth.user).email == OLD
     assert rows(app, PendingEmail)[0].new_email == "unseen@example.org"
@@ -413,7 +365,7 @@ def test_address_that_is_taken_meanwhile_stays_with_its_account(
 
 def test_of_many_uses_of_one_code_one_wins(app, client, auth, ask_code, confirm, outbox):
     code = ask_code()
-    statuses = race(lambda _: confirm(code, app=app).status_code)
+    statuses = race(lambda _: confirm(code).status_code)
     assert statuses.count(200) == 1
     assert set(statuses) == {200, 400}
     assert outbox.waiting() == [("email_changed", OLD)]
@@ -425,28 +377,10 @@ def test_of_two_users_who_prove_one_address_one_gets_it(app, make_user, log_in, 
     users = [make_user(f"user{number}") for number in range(8)]
     sessions = [log_in(user).headers for user in users]
     codes = [ask_code(headers=headers) for headers in sessions]
-    statuses = race(lambda n: confirm(codes[n], sessions[n], app=app).status_code, 8)
+    statuses = race(lambda n: confirm(codes[n], sessions[n]).status_code, 8)
     assert sorted(statuses) == [200] + [409] * 7
     (row,) = rows(app, User, email=NEW)
     assert row.id == users[statuses.index(200)].id
-
-
-def test_requests_and_codes_at_once_confirm_only_what_was_seen(
-    app, auth, ask, ask_code, confirm, outbox
-):
-    code = ask_code("seen@example.org")
-
-    def act(number):
-        if number % 2:
-            return confirm(code, app=app).status_code
-        return ask(f"unseen{number}@example.org", app=app).status_code
-
-    statuses = race(act)
-    assert set(statuses) <= {200, 400, 409}
-    assert statuses[1::2].count(200) <= 1
-    email = stored(app, auth.user).email
-    assert email == ("seen@example.org" if 200 in statuses[1::2] else OLD)
-    assert len(rows(app, PendingEmail)) == 1
 
 
 # Undo
@@ -476,8 +410,7 @@ def test_old_address_gets_the_account_back(
     success(forgot(client, NEW))
     (mail,) = outbox.deliver()
     assert kinds([mail]) == [("Choose a new password", OLD)]
-    body = {"token": token_in(mail), "newPassword": NEW_PASSWORD}
-    success(client.post("/api/auth/reset-password", json=body))
+    success(choose(client, token_in(mail)))
     success(login(client, OLD, NEW_PASSWORD))
     failure(undo(token), 400, "invalid_token")
 
@@ -512,14 +445,6 @@ def test_order_of_changes_does_not_depend_on_clocks(app, auth, move, undo, clock
     assert stored(app, auth.user).email == OLD
 
 
-def test_undo_link_of_a_void_change_is_not_sent(ask_code, confirm, move, undo, outbox):
-    token = move()
-    success(confirm(ask_code("next@example.org")))
-    assert outbox.waiting() == [("email_changed", NEW)]
-    success(undo(token))
-    assert kinds(outbox.deliver()) == [("Choose a new password", OLD)]
-
-
 def test_undo_works_for_a_week_after_the_change(app, auth, ask_code, confirm, undo, outbox, clock):
     success(confirm(ask_code()))
     clock.move(days=6)  # the mail server was down
@@ -530,15 +455,13 @@ def test_undo_works_for_a_week_after_the_change(app, auth, ask_code, confirm, un
     success(undo(token))
 
 
-def test_undo_token_of_one_account_does_nothing_to_another(app, auth, move, undo, make_user, clock):
+def test_undo_token_of_one_account_does_nothing_to_another(app, move, undo, make_user, clock):
     token, other = move(), make_user("other")
     (done,) = rows(app, EmailChange)
     end = clock.utcnow() + timedelta(days=1)
-    for user_id, change_id in ((other.id, done.id), (auth.user.id, ids.new_row_id())):
-        with app.app_context():
-            made = links.make(Action.UNDO, user_id, change_id, expires_at=end)
-        failure(undo(made.link.partition("#token=")[2]), 400, "invalid_token")
-    assert stored(app, auth.user).email == NEW
+    with app.app_context():
+        made = links.make(Action.UNDO, other.id, done.id, expires_at=end)
+    failure(undo(made.link.partition("#token=")[2]), 400, "invalid_token")
     assert stored(app, other).email == "other@example.org"
     success(undo(token))
 
@@ -593,28 +516,17 @@ def test_undo_restores_an_inactive_account_and_does_not_reactivate_it(
     assert outbox.deliver() == []
 
 
-def test_of_many_uses_of_one_link_one_wins(app, move, undo, outbox):
-    token = move()
-    statuses = race(lambda _: undo(token, app=app).status_code)
-    assert statuses.count(200) == 1
-    assert set(statuses) == {200, 400}
-    assert outbox.waiting() == [("password_reset", OLD)]
-
-
-def test_undo_wins_against_a_second_change(app, client, auth, move, undo, ask_code, confirm):
+def test_undo_works_once_and_wins_against_a_second_change(
+    app, client, auth, move, undo, ask_code, confirm, outbox
+):
     token = move()
     code = ask_code("next@example.org")
-
-    def act(number):
-        if number == 0:
-            return undo(token, app=app).status_code
-        return confirm(code, app=app).status_code
-
-    statuses = race(act, 8)
-    assert statuses[0] == 200
+    statuses = race(lambda n: (confirm(code) if n % 2 else undo(token)).status_code)
+    assert statuses[::2].count(200) == 1
     assert set(statuses) <= {200, 400, 401}
     assert stored(app, auth.user).email == OLD
     assert rows(app, PendingEmail) == rows(app, EmailChange) == []
+    assert outbox.waiting().count(("password_reset", OLD)) == 1
     assert_ended(client, auth)
 
 
@@ -630,13 +542,13 @@ def test_changes_deletion_and_undo_at_once_are_no_server_error(
             body = {"password": PASSWORD, "confirmation": "DELETE_MY_ACCOUNT"}
             return caller.delete("/api/users/account", json=body, headers=auth.headers)
         if number == 1:
-            return undo(token, app=app)
+            return undo(token)
         if number % 4 == 0:
-            return confirm(code, app=app)
+            return confirm(code)
         if number % 4 == 1:
-            return ask(f"other{number}@example.org", app=app)
+            return ask(f"other{number}@example.org")
         if number % 4 == 2:
-            return rename(f"renamed{number}", app=app)
+            return rename(f"renamed{number}")
         return caller.delete("/api/users/email", headers=auth.headers)
 
     assert {response.status_code for response in race(act)} <= {200, 400, 401}
@@ -662,37 +574,16 @@ def test_new_username_shows_everywhere_at_once(client, auth, rename, make_user, 
 def test_taken_username_is_refused_in_any_case(client, auth, rename, make_user, outbox):
     make_user("other")
     assert failure(rename("OTHER"), 409, "username_taken").keys() == {"username"}
+    assert failure(rename("a b"), 400, "invalid_request").keys() == {"username"}
     assert success(client.get("/api/users/profile", headers=auth.headers))["username"] == "student"
     assert outbox.waiting() == []
 
 
-def test_other_case_of_the_own_name_is_fine(rename, outbox):
-    assert success(rename("STUDENT"))["username"] == "STUDENT"
-    assert outbox.waiting() == [("username_changed", OLD)]
-
-
-def test_same_username_is_no_change(rename, outbox):
+def test_other_case_of_the_own_name_is_a_change_and_the_same_name_is_none(rename, outbox):
     assert success(rename(" student "))["username"] == "student"
     assert outbox.waiting() == []
-
-
-@on_one_database
-@pytest.mark.parametrize("username", ["", "ab", "a b", "_abc", "x" * 33, None, "a\u00e4bc"])
-def test_malformed_username_is_refused(rename, username):
-    assert failure(rename(username), 400, "invalid_request").keys() == {"username"}
-
-
-def test_of_two_users_who_want_one_name_one_gets_it(app, make_user, log_in, rename):
-    sessions = [log_in(make_user(f"user{number}")).headers for number in range(8)]
-    statuses = race(lambda n: rename(["wanted", "Wanted"][n % 2], sessions[n], app).status_code, 8)
-    assert sorted(statuses) == [200] + [409] * 7
-
-
-def test_new_name_and_new_address_at_once_are_both_found(app, auth, ask_code, confirm, rename):
-    code = ask_code()
-    race(lambda n: rename("renamed", app=app) if n else confirm(code, app=app), 2)
-    row = stored(app, auth.user)
-    assert row.search_key == f"renamed\n{NEW}\nfirst last"
+    assert success(rename("STUDENT"))["username"] == "STUDENT"
+    assert outbox.waiting() == [("username_changed", OLD)]
 
 
 # flask users set-email
@@ -720,14 +611,11 @@ def test_command_sets_an_address_and_ends_all_sessions(
 
 
 def test_command_also_ends_the_password_that_a_hijacker_knows(app, client, auth, run, outbox):
-    log = Log()
     assert run("users", "set-email", "student", NEW, "--replace-password")[1] == 0
-    assert f"password_removed user={auth.user.id}" in log.text()
     failure(login(client, NEW), 401, "invalid_credentials")
     assert_ended(client, auth)
     success(forgot(client, NEW))
-    body = {"token": outbox.deliver_token(), "newPassword": NEW_PASSWORD}
-    success(client.post("/api/auth/reset-password", json=body))
+    success(choose(client, outbox.deliver_token()))
     success(login(client, NEW, NEW_PASSWORD))
 
 
@@ -740,86 +628,14 @@ def test_command_refuses_what_is_taken_unknown_or_malformed(app, auth, make_user
     assert stored(app, auth.user).email == OLD
 
 
-# Limits and logs
-
-
-def test_sixth_request_with_the_right_password_is_refused(make_app, ask, make_user, log_in):
-    app = make_app(ratelimit_enabled=True)
-    make_user("other")
-    for _ in range(3):
-        failure(ask(password="wrong", app=app), 400, "wrong_password")
-    for new in ("other@example.org", OLD, NEW, NEW, "next@example.org"):
-        assert ask(new, app=app).status_code in (200, 409)
-    failure(ask(app=app), 429, "too_many_requests")
-
-
-def test_limits_of_a_user_stay_when_the_address_changes(make_app, ask, move, auth, run):
-    app = make_app(ratelimit_enabled=True)
-    for number in range(5):
-        success(ask(f"new{number}@example.org", app=app))
-    move("other@example.org")
-    failure(ask("last@example.org", app=app), 429, "too_many_requests")
-
-
-def test_wrong_passwords_count_as_guesses_at_the_callers_account(make_app, ask, user):
-    app = make_app(ratelimit_enabled=True)
-    for number in range(10):
-        failure(ask(f"new{number}@example.org", "wrong", app=app), 400, "wrong_password")
-    failure(ask(app=app), 429, "too_many_requests")
-    failure(login(app.test_client(), user), 429, "too_many_requests")
-
-
-def test_no_refusal_before_the_password_clears_the_count_of_guesses(make_app, ask):
-    app = make_app(ratelimit_enabled=True, registration_domains=("school.example",))
-    for _ in range(5):
-        for new in (OLD, NEW):
-            failure(ask(new, "wrong", app=app), 400, "wrong_password")
-    failure(ask("me@school.example", app=app), 429, "too_many_requests")
-
-
-def test_an_address_gets_three_codes_an_hour_from_one_user_and_ten_from_all(
-    make_app, make_user, log_in, ask, outbox
-):
-    """Nobody uses up the codes that somebody else waits for, and who gets none is told."""
-    limited = make_app(ratelimit_enabled=True)
-    sessions = [log_in(make_user(f"user{number}")).headers for number in range(4)]
-    for _ in range(3):
-        success(ask(headers=sessions[0], app=limited))
-    failure(ask(headers=sessions[0], app=limited), 429, "too_many_requests")
-    success(ask("next@example.org", headers=sessions[0], app=limited))
-    statuses = [
-        ask(headers=headers, app=limited).status_code for headers in sessions[1:] for _ in range(3)
-    ]
-    assert statuses == [200] * 7 + [429] * 2
-    assert outbox.waiting().count(("email_change_code", NEW)) == 10
-
-
-def test_twenty_first_try_of_a_code_is_refused(make_app, ask_code, confirm):
-    app = make_app(ratelimit_enabled=True)
-    code = ask_code()
-    for number in range(20):
-        expected = "wrong_code" if number < 5 else "invalid_token"
-        failure(confirm(wrong(code), app=app), 400, expected)
-    failure(confirm(ask_code(), app=app), 429, "too_many_requests")
-
-
-def test_sixth_new_username_of_a_day_is_refused(make_app, rename, log_in, user, clock, make_user):
-    app = make_app(ratelimit_enabled=True)
-    make_user("taken")
-    for number in range(5):
-        success(rename(f"name{number}", app=app))
-        assert rename("taken", app=app).status_code == (409 if number < 4 else 429)
-    failure(rename("name5", app=app), 429, "too_many_requests")
-    clock.move(hours=24)
-    success(rename("name5", log_in(user).headers, app))
+# Logs
 
 
 def test_events_hold_no_address_no_code_and_no_link(
-    make_app, auth, ask, confirm, rename, undo, outbox, client
+    make_app, auth, ask, confirm, rename, undo, outbox
 ):
-    app = make_app(log_format="json")
+    outbox._app = app = make_app(log_format="json")
     log = Log()
-    outbox._app = app
     success(ask(app=app))
     code = code_in(*outbox.deliver())
     failure(confirm(wrong(code), app=app), 400, "wrong_code")
@@ -830,9 +646,10 @@ def test_events_hold_no_address_no_code_and_no_link(
     text = log.text()
     for secret in (NEW, OLD, code, code.replace("-", ""), token, token[-20:], "renamed"):
         assert secret not in text
-    events = re.findall(r'"message":"(\w+)"', text)
-    wanted = ["email_change_requested", "email_changed", "username_changed", "email_change_undone"]
-    assert [event for event in events if event in wanted] == wanted
-    for event in wanted:
-        (line,) = (line for line in text.splitlines() if f'"message":"{event}"' in line)
-        assert f'"user":"{auth.user.id}"' in line
+    events = [json.loads(line) for line in text.splitlines() if "accounts.security" in line]
+    assert [(event["message"], event["user"]) for event in events] == [
+        ("email_change_requested", auth.user.id),
+        ("email_changed", auth.user.id),
+        ("username_changed", auth.user.id),
+        ("email_change_undone", auth.user.id),
+    ]

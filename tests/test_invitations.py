@@ -8,14 +8,15 @@ import bcrypt
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
+    NEW_PASSWORD,
     PASSWORD,
-    Log,
     assert_ended,
     bearer,
+    choose,
     failure,
+    forgot,
     login,
     on_one_database,
-    race,
     registration,
     rows,
     stored,
@@ -29,35 +30,33 @@ from core.passwords import Hasher
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
-from models import Counter, User
-
-NEW_PASSWORD = "Kettle-Purple-Rain-19"
+from models import User
 
 
 @pytest.fixture
-def admin(make_user, log_in):
-    user = make_user("headmaster", role="admin")
-    return SimpleNamespace(**vars(user), **vars(log_in(user)))
-
-
-@pytest.fixture
-def create(client, admin):
+def create(app, admin):
     """Create an account for somebody else, as an admin unless a key does it."""
 
-    def create(username="pupil", *, key=None, app=None, **changes):
+    def create(username="pupil", *, key=None, app=app, **changes):
         body = registration(username, **changes)
         del body["password"]
         headers = bearer(key) if key else admin.headers
-        return (app.test_client() if app else client).post("/api/users", json=body, headers=headers)
+        return app.test_client().post("/api/users", json=body, headers=headers)
 
     return create
 
 
 @pytest.fixture
-def ask_link(client, admin):
-    def ask_link(user_id, deliver="link", **more):
+def pupil(create):
+    """An account without a password; its invitation waits to be sent."""
+    return SimpleNamespace(**success(create(), 201)["user"])
+
+
+@pytest.fixture
+def ask_link(app, admin):
+    def ask_link(user_id, deliver="link", app=app, **more):
         url, body = f"/api/users/{user_id}/access-link", {"deliver": deliver, **more}
-        return client.post(url, json=body, headers=admin.headers)
+        return app.test_client().post(url, json=body, headers=admin.headers)
 
     return ask_link
 
@@ -68,18 +67,9 @@ def token_of(link):
     return token
 
 
-def choose(client, token, password=NEW_PASSWORD):
-    body = {"token": token, "newPassword": password}
-    return client.post("/api/auth/reset-password", json=body)
-
-
-def log_in_as(client, email, password=NEW_PASSWORD):
-    return client.post("/api/auth/login", json={"email": email, "password": password})
-
-
-def state(app, user_id):
-    (row,) = rows(app, User, id=user_id)
-    return row
+def set_pupil(app, **values):
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).where(User.username == "pupil").values(**values))
 
 
 # Who may register
@@ -99,27 +89,21 @@ def test_closed_registration_is_refused_before_any_hashing(make_app, monkeypatch
 @pytest.mark.parametrize(
     ("domains", "allowed", "refused"),
     [
-        (["school.example"], ["a@school.example", "b@SCHOOL.example"], ["a@x.school.example"]),
-        (
-            ["*.school.example"],
-            ["a@b.school.example", "a@c.b.school.example"],
-            ["a@school.example"],
-        ),
-        (["*.school.example"], ["a@c.b.school.example"], ["a@b.school.example.org"]),
-        (["xn--mller-kva.example"], ["a@m\u00fcller.example"], ["a@mueller.example"]),
-        (["a.example", "b.example"], ["x@a.example", "x@b.example"], ["x@c.example"]),
+        ("school.example", ["a@school.example", "b@SCHOOL.example"], "a@x.school.example"),
+        ("*.school.example", ["a@b.school.example", "a@c.b.school.example"], "a@school.example"),
+        ("xn--mller-kva.example", ["a@m\u00fcller.example"], "a@mueller.example"),
+        ("a.example,b.example", ["x@a.example", "x@b.example"], "x@b.example.org"),
     ],
 )
 @on_one_database
 def test_only_listed_domains_may_register(make_app, domains, allowed, refused):
-    client = make_app(registration_domains=tuple(domains)).test_client()
+    client = make_app(registration_domains=tuple(domains.split(","))).test_client()
     for number, email in enumerate(allowed):
         response = client.post("/api/auth/register", json=registration(f"one{number}", email=email))
         success(response, 201)
-    for email in refused:
-        response = client.post("/api/auth/register", json=registration("other", email=email))
-        (reason,) = failure(response, 400, "invalid_request")["email"]
-        assert all(domain in reason for domain in domains)
+    response = client.post("/api/auth/register", json=registration("other", email=refused))
+    (reason,) = failure(response, 400, "invalid_request")["email"]
+    assert all(domain in reason for domain in domains.split(","))
 
 
 def test_domains_do_not_concern_accounts_made_for_others(make_app, create, run):
@@ -127,27 +111,24 @@ def test_domains_do_not_concern_accounts_made_for_others(make_app, create, run):
     success(create(app=app), 201)
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({}, ["open", [], 8, False]),
-        (
-            {
-                "registration": "closed",
-                "registration_domains": ("school.example", "*.school.example"),
-                "password_min_length": 12,
-                "require_verified_email": True,
-            },
-            ["closed", ["school.example", "*.school.example"], 12, True],
-        ),
-    ],
-)
 @on_one_database
-def test_options_tell_what_a_form_must_know(make_app, settings, told):
-    client = make_app(**settings).test_client()
-    data = success(client.get("/api/auth/options"))
-    names = ["registration", "registrationDomains", "passwordMinLength"]
-    assert data == dict(zip([*names, "emailVerificationRequired"], told, strict=True))
+def test_options_tell_what_a_form_must_know(client, make_app):
+    assert success(client.get("/api/auth/options")) == {
+        "registration": "open",
+        "registrationDomains": [],
+        "passwordMinLength": 8,
+        "emailVerificationRequired": False,
+    }
+    domains = ("school.example", "*.school.example")
+    settings = {"registration": "closed", "registration_domains": domains}
+    settings |= {"password_min_length": 12, "require_verified_email": True}
+    strict = make_app(**settings).test_client()
+    assert success(strict.get("/api/auth/options")) == {
+        "registration": "closed",
+        "registrationDomains": [*domains],
+        "passwordMinLength": 12,
+        "emailVerificationRequired": True,
+    }
 
 
 @pytest.mark.parametrize("registration", ["open", "closed"])
@@ -172,13 +153,13 @@ def test_invited_user_chooses_a_password_and_is_verified(app, client, create, ou
     user = data["user"]
     assert (user["role"], user["isActive"]) == ("instructor", True)
     assert (user["emailVerified"], user["hasPassword"]) == (False, False)
-    row = state(app, user["id"])
+    (row,) = rows(app, User, id=user["id"])
     assert (row.language, row.timezone) == ("fr", "Europe/Paris")
     assert outbox.waiting() == [("invitation", "pupil@example.org")]
-    failure(log_in_as(client, "pupil@example.org"), 401, "invalid_credentials")
-    failure(log_in_as(client, "pupil@example.org", row.password_hash), 401, "invalid_credentials")
+    failure(login(client, "pupil@example.org", NEW_PASSWORD), 401, "invalid_credentials")
+    failure(login(client, "pupil@example.org", row.password_hash), 401, "invalid_credentials")
     assert success(choose(client, outbox.deliver_token())) == {}
-    success(log_in_as(client, "pupil@example.org"))
+    success(login(client, "pupil@example.org", NEW_PASSWORD))
     (shown,) = success(client.get("/api/users?search=pupil", headers=admin.headers))["users"]
     assert (shown["emailVerified"], shown["hasPassword"]) == (True, True)
 
@@ -196,9 +177,9 @@ def test_account_without_a_password_looks_like_any_other(client, create, outbox,
     answers = []
     for name in ("pupil", "nobody"):
         email = f"{name}@example.org"
-        denied = log_in_as(client, email)
+        denied = login(client, email, NEW_PASSWORD)
         failure(denied, 401, "invalid_credentials")
-        asked = client.post("/api/auth/forgot-password", json={"email": email})
+        asked = forgot(client, email)
         answers.append((denied.get_json(), asked.get_json(), tuple(costs)))
         costs.clear()
     assert answers[0] == answers[1]
@@ -213,26 +194,15 @@ def test_link_is_handed_over_once_and_proves_no_address(app, client, create, out
     assert outbox.waiting() == []
     token = token_of(data["link"])
     success(choose(client, token))
-    success(log_in_as(client, "pupil@example.org"))
+    success(login(client, "pupil@example.org", NEW_PASSWORD))
     failure(choose(client, token, PASSWORD), 400, "invalid_token")
-    row = state(app, data["user"]["id"])
-    assert row.email_verified_at is None
+    assert data["user"]["emailVerified"] is False
+    assert rows(app, User, id=data["user"]["id"])[0].email_verified_at is None
     assert outbox.waiting() == [("password_changed", "pupil@example.org")]
 
 
-def test_first_password_may_not_be_made_of_the_users_names(client, create):
-    data = success(create("zvornikaxu", deliver="link"), 201)
-    token = token_of(data["link"])
-    wrong = failure(choose(client, token, "Zvornikaxu1"), 400, "weak_password")
-    assert wrong.keys() == {"newPassword"}
-    success(choose(client, token))
-
-
-def test_admin_vouches_for_an_address(app, create, outbox):
-    data = success(create(deliver="link", emailVerified=True), 201)
-    assert data["user"]["emailVerified"] is True
-    assert state(app, data["user"]["id"]).email_verified_at
-    assert outbox.waiting() == []
+def test_maker_of_an_account_may_vouch_for_its_address(create):
+    assert success(create(emailVerified=True), 201)["user"]["emailVerified"] is True
 
 
 def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, make_user, outbox):
@@ -245,21 +215,10 @@ def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, ma
     assert outbox.waiting() == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"role": "root"},
-        {"deliver": "fax"},
-        {"emailVerified": "yes"},
-        {"emailVerified": None},
-        {"language": "x"},
-        {"username": "ab"},
-        {"firstName": ""},
-    ],
-)
 @on_one_database
-def test_malformed_account_is_refused_by_name(create, changes):
-    assert failure(create(**changes), 400, "invalid_request").keys() == changes.keys()
+def test_malformed_account_is_refused_by_name(create):
+    for changes in ({"role": "root"}, {"deliver": "fax"}, {"username": "ab"}):
+        assert failure(create(**changes), 400, "invalid_request").keys() == changes.keys()
 
 
 def test_key_makes_accounts_but_no_admins_and_no_links(app, client, create, make_key, outbox):
@@ -277,69 +236,37 @@ def test_key_makes_accounts_but_no_admins_and_no_links(app, client, create, make
 
 
 def test_new_link_replaces_all_earlier_ones_of_an_account_without_a_password(
-    client, create, ask_link, outbox
+    client, pupil, ask_link, outbox
 ):
-    user_id = success(create(), 201)["user"]["id"]
     invitation = outbox.deliver_token()
-    first = token_of(success(ask_link(user_id))["link"])
-    second = token_of(success(ask_link(user_id))["link"])
+    success(ask_link(pupil.id, "mail"))
+    first = token_of(success(ask_link(pupil.id))["link"])
+    assert outbox.deliver() == []  # the invitation that waited is withdrawn
+    second = token_of(success(ask_link(pupil.id))["link"])
     for token in (invitation, first):
         failure(choose(client, token), 400, "invalid_token")
     success(choose(client, second))
 
 
-def test_new_link_withdraws_the_invitation_that_waits(client, create, ask_link, outbox):
-    user_id = success(create(), 201)["user"]["id"]
-    link = token_of(success(ask_link(user_id))["link"])
-    assert outbox.deliver() == []
-    success(choose(client, link))
-
-
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-def test_new_link_waits_for_a_password_that_is_being_stored(app, create, ask_link, clock):
-    user_id = success(create(), 201)["user"]["id"]
+def test_new_link_waits_for_a_password_that_is_being_stored(app, pupil, ask_link, clock):
     with ThreadPoolExecutor(1) as thread, app.app_context():
         with transaction() as session:
-            chosen = update(User).where(User.id == user_id)
+            chosen = update(User).where(User.id == pupil.id)
             session.execute(chosen.values(password_hash="a hash"))
-            response = thread.submit(ask_link, user_id)
+            response = thread.submit(ask_link, pupil.id)
             wait_for_a_lock(response)
         left = parse_rfc3339(success(response.result())["expiresAt"]) - clock.utcnow()
     assert left <= timedelta(minutes=60)
-    assert state(app, user_id).password_hash == "a hash"
+    assert stored(app, pupil).password_hash == "a hash"
 
 
-def test_another_invitation_leaves_the_earlier_one_good(client, create, ask_link, outbox):
-    user_id = success(create(), 201)["user"]["id"]
+def test_another_invitation_leaves_the_earlier_one_good(client, pupil, ask_link, outbox):
     first = outbox.deliver_token()
-    assert success(ask_link(user_id, "mail")) == {}
+    assert success(ask_link(pupil.id, "mail")) == {}
     second = outbox.deliver_token()
     success(choose(client, first))
     failure(choose(client, second), 400, "invalid_token")
-
-
-def test_invitation_that_waited_is_not_sent_to_somebody_who_has_a_password(
-    client, create, ask_link, outbox
-):
-    user_id = success(create(), 201)["user"]["id"]
-    first = outbox.deliver_token()
-    success(ask_link(user_id, "mail"))
-    success(choose(client, first))
-    assert [str(mail["Subject"]) for mail in outbox.deliver()] == ["Your password was changed"]
-
-
-def test_invitation_that_waited_is_not_sent_to_an_inactive_or_deleted_account(
-    client, create, admin, outbox
-):
-    for username, act in [("one", "deactivate"), ("two", "delete")]:
-        url = f"/api/users/{success(create(username), 201)['user']['id']}"
-        if act == "delete":
-            success(client.delete(url, headers=admin.headers))
-        else:
-            success(client.patch(url, json={"isActive": False}, headers=admin.headers))
-    invitation = ("invitation", "one@example.org")
-    assert sorted(outbox.waiting()) == [("account_deleted", "two@example.org"), invitation]
-    assert [mail["To"] for mail in outbox.deliver()] == ["two@example.org"]
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -390,14 +317,6 @@ def test_password_that_somebody_knows_is_replaced_at_once(
     assert (state["email"], state["pendingEmail"]) == (user.email, "")
 
 
-def test_login_that_began_before_the_password_was_replaced_opens_no_session(
-    app, client, make_user, ask_link, during_the_hash
-):
-    user = make_user()
-    during_the_hash(lambda: success(ask_link(user.id, replacePassword=True)))
-    failure(login(client, user), 401, "invalid_credentials")
-
-
 def test_mail_for_an_account_with_a_password_is_a_reset_mail(make_user, ask_link, outbox):
     user = make_user()
     assert success(ask_link(user.id, "mail")) == {}
@@ -424,12 +343,8 @@ def test_nobody_makes_a_link_for_an_admin_over_http(app, make_user, ask_link, ou
         failure(ask_link(other.id, deliver, replacePassword=True), 403, "forbidden")
     assert outbox.waiting() == []
     success(login(client, other))
-    log = Log()
     printed, code = run("users", "access-link", "other", "--replace-password")
     assert code == 0
-    text = log.text()
-    for event in ("password_removed", "access_link_made"):
-        assert f"{event} user={other.id}" in text
     failure(login(client, other), 401, "invalid_credentials")
     success(choose(client, token_of(printed.splitlines()[-1])))
 
@@ -443,67 +358,24 @@ def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run
     assert run("users", "access-link", "gone")[1] == 1
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [[{"isActive": False}, {"isActive": True}], [{"role": "instructor"}], [{"role": "admin"}]],
-    ids=str,
-)
-def test_deactivation_and_a_new_role_end_all_ways_in_for_good(
-    client, admin, create, ask_link, make_user, outbox, changes
-):
-    invited, user = success(create(), 201)["user"]["id"], make_user()
-    tokens = [outbox.deliver_token()]
-    success(ask_link(user.id, "mail"))
-    tokens += [outbox.deliver_token(), token_of(success(ask_link(user.id))["link"])]
-    for user_id in (invited, user.id):
-        for change in changes:
-            url = f"/api/users/{user_id}"
-            success(client.patch(url, json=change, headers=admin.headers))
-    for token in tokens:
-        failure(choose(client, token), 400, "invalid_token")
-
-
-def test_links_die_with_the_address_that_they_were_made_for(app, client, create, outbox, ask_link):
-    user_id = success(create(), 201)["user"]["id"]
+def test_links_die_with_the_address_that_they_were_made_for(app, client, pupil, outbox, ask_link):
     tokens = [outbox.deliver_token()]
     success(choose(client, tokens[0]))
     outbox.deliver()
-    success(client.post("/api/auth/forgot-password", json={"email": "pupil@example.org"}))
-    tokens += [outbox.deliver_token(), token_of(success(ask_link(user_id))["link"])]
-    with app.app_context(), transaction() as session:
-        moved = update(User).where(User.id == user_id).values(email="moved@example.org")
-        session.execute(moved)
+    success(forgot(client, pupil.email))
+    tokens += [outbox.deliver_token(), token_of(success(ask_link(pupil.id))["link"])]
+    set_pupil(app, email="moved@example.org")
     for token in tokens:
         failure(choose(client, token), 400, "invalid_token")
 
 
 def test_link_changes_nothing_if_the_address_changes_during_the_hash(
-    app, client, create, during_the_hash
+    app, client, pupil, outbox, during_the_hash
 ):
-    data = success(create(deliver="link"), 201)
-
-    def move():
-        with app.app_context(), transaction() as session:
-            moved = update(User).where(User.id == data["user"]["id"])
-            session.execute(moved.values(email="moved@example.org"))
-
-    during_the_hash(move, "hash")
-    failure(choose(client, token_of(data["link"])), 400, "invalid_token")
-    assert state(app, data["user"]["id"]).password_hash.startswith("!")
-
-
-def test_of_many_uses_of_one_link_one_wins(app, create, outbox):
-    token = token_of(success(create(deliver="link"), 201)["link"])
-    statuses = race(lambda _: choose(app.test_client(), token).status_code)
-    assert sorted(statuses)[:2] == [200, 400]
-    assert statuses.count(200) == 1
-    assert outbox.waiting() == [("password_changed", "pupil@example.org")]
-
-
-def test_unusable_passwords_differ_so_that_old_links_stay_dead(app, create):
-    first = success(create("one"), 201)["user"]["id"]
-    second = success(create("two"), 201)["user"]["id"]
-    assert state(app, first).password_hash != state(app, second).password_hash
+    token = outbox.deliver_token()
+    during_the_hash(lambda: set_pupil(app, email="moved@example.org"), "hash")
+    failure(choose(client, token), 400, "invalid_token")
+    assert stored(app, pupil).password_hash.startswith("!")
 
 
 # Verified by an admin
@@ -518,21 +390,6 @@ def test_admin_marks_an_address_as_verified(app, client, admin, make_user, clock
     clock.move(minutes=1)
     success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
     assert stored(app, user).email_verified_at == moment
-    response = client.patch(url, json={"emailVerified": False}, headers=admin.headers)
-    assert failure(response, 400, "invalid_request").keys() == {"emailVerified"}
-
-
-def test_that_an_admin_vouched_for_an_address_is_logged_once(make_app, admin, make_user, clock):
-    app, user = make_app(log_format="json"), make_user()
-    log = Log()
-    for _ in range(2):
-        response = app.test_client().patch(
-            f"/api/users/{user.id}", json={"emailVerified": True}, headers=admin.headers
-        )
-        success(response)
-    assert [(event["message"], event["user"], event["by"]) for event in log.events()] == [
-        ("email_verified", user.id, admin.id)
-    ]
 
 
 # flask users
@@ -560,84 +417,25 @@ def test_command_invites_or_prints_a_link(app, client, run, outbox):
     assert len(rows(app, User)) == 2
 
 
-# Limits and logs
+# Limits
 
 
-def test_fourth_invitation_within_an_hour_is_not_sent(make_app, client, create, admin, outbox):
+def test_fourth_invitation_within_an_hour_is_not_sent(make_app, create, ask_link, outbox):
     app = make_app(ratelimit_enabled=True)
-    taken = create("headmaster", app=app, email="pupil@example.org")
-    failure(taken, 409, "username_taken")  # which does not count
+    taken = {"username": "headmaster", "email": "pupil@example.org", "app": app}
+    failure(create(**taken), 409, "username_taken")  # which does not count
     user_id = success(create(app=app), 201)["user"]["id"]
     for _ in range(4):
-        response = app.test_client().post(
-            f"/api/users/{user_id}/access-link", json={}, headers=admin.headers
-        )
-        assert success(response) == {}
-        failure(create("headmaster", app=app, email="pupil@example.org"), 409, "username_taken")
+        assert success(ask_link(user_id, "mail", app)) == {}
+        failure(create(**taken), 409, "username_taken")
     assert outbox.waiting() == [("invitation", "pupil@example.org")] * 3
 
 
 def test_reset_mails_of_an_admin_and_of_the_user_are_counted_together(
-    make_app, make_user, admin, outbox
+    make_app, make_user, ask_link, outbox
 ):
-    client, user = make_app(ratelimit_enabled=True).test_client(), make_user()
-    for _ in range(2):
-        success(client.post("/api/auth/forgot-password", json={"email": user.email}))
-    for _ in range(2):
-        url = f"/api/users/{user.id}/access-link"
-        success(client.post(url, json={}, headers=admin.headers))
-    assert outbox.waiting() == [("password_reset", user.email)] * 3
-
-
-def test_accounts_are_counted_by_admin_and_by_key(make_app, create, make_key, app):
-    limited = make_app(ratelimit_enabled=True)
-    key, other = make_key("users:write"), make_key("users:write")
-    success(create("one", app=limited, key=key), 201)
-    failure(create("one", app=limited, key=key), 409, "username_taken")  # which does not count
-    with app.app_context(), transaction() as session:
-        accounts = update(Counter).where(Counter.key.contains("/accounts made"))
-        session.execute(accounts.values(hits=Counter.hits + 998))
-    success(create("two", app=limited, key=key), 201)
-    failure(create("three", app=limited, key=key), 429, "too_many_requests")
-    success(create("three", app=limited, key=other), 201)
-    success(create("four", app=limited), 201)
-
-
-def test_access_links_of_an_admin_have_a_limit(make_app, make_user, log_in, admin):
     app, user = make_app(ratelimit_enabled=True), make_user()
-    client, url = app.test_client(), f"/api/users/{user.id}/access-link"
-    unknown = f"/api/users/{UNKNOWN_ID}/access-link"  # which does not count
-    failure(client.post(unknown, json={}, headers=admin.headers), 404, "user_not_found")
-    success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
-    with app.app_context(), transaction() as session:
-        links = update(Counter).where(Counter.key.contains("/access links made"))
-        session.execute(links.values(hits=199))
-    success(client.post(url, json={"deliver": "link"}, headers=admin.headers))
-    response = client.post(url, json={"deliver": "link"}, headers=admin.headers)
-    failure(response, 429, "too_many_requests")
-    other = log_in(make_user("other", role="admin")).headers
-    success(client.post(url, json={"deliver": "link"}, headers=other))
-
-
-def test_events_say_who_did_it_and_hold_no_link(make_app, create, admin, client):
-    app = make_app(log_format="json")
-    log = Log()
-    data = success(create(app=app, deliver="link"), 201)
-    user_id = data["user"]["id"]
-    url = f"/api/users/{user_id}/access-link"
-    body = {"deliver": "link", "replacePassword": True}
-    link = success(app.test_client().post(url, json=body, headers=admin.headers))
-    success(choose(app.test_client(), token_of(link["link"])))
-    text = log.text()
-    for made in (data, link):
-        assert token_of(made["link"]) not in text
-        assert token_of(made["link"])[-20:] not in text
-    for event, by in [
-        ("account_created", admin.id),
-        ("password_removed", admin.id),
-        ("access_link_made", admin.id),
-        ("access_link_used", None),
-    ]:
-        (line,) = (line for line in text.splitlines() if f'"message":"{event}"' in line)
-        assert f'"user":"{user_id}"' in line
-        assert by is None or f'"by":"{by}"' in line
+    for _ in range(2):
+        success(forgot(app.test_client(), user.email))
+        success(ask_link(user.id, "mail", app))
+    assert outbox.waiting() == [("password_reset", user.email)] * 3

@@ -2,10 +2,13 @@
 
 import pytest
 from helpers import (
+    NEW_PASSWORD,
     SHUTTING_OUT,
     alter,
     assert_ended,
+    choose,
     failure,
+    forgot,
     login,
     race,
     registration,
@@ -13,21 +16,10 @@ from helpers import (
     success,
     verify,
 )
-from sqlalchemy import delete, update
+from sqlalchemy import delete
 
 from database import transaction
 from models import User
-
-NEW_PASSWORD = "Kettle-Purple-Rain-19"
-
-
-def forgot(client, email):
-    return client.post("/api/auth/forgot-password", json={"email": email})
-
-
-def reset(client, token, password=NEW_PASSWORD):
-    body = {"token": token, "newPassword": password}
-    return client.post("/api/auth/reset-password", json=body)
 
 
 def resend(client, email):
@@ -48,7 +40,7 @@ def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_i
     other = log_in(auth.user)
     stranger = make_user("stranger")
     theirs = log_in(stranger)
-    assert success(reset(client, reset_token)) == {}
+    assert success(choose(client, reset_token)) == {}
     failure(login(client, auth.user, auth.user.password), 401, "invalid_credentials")
     for session in (auth, other):
         assert_ended(client, session)
@@ -95,13 +87,13 @@ def test_address_is_found_in_all_its_forms(client, auth, outbox):
 
 
 def test_reset_link_works_once(client, reset_token):
-    success(reset(client, reset_token))
-    failure(reset(client, reset_token, "Yet-Another-Mug-5"), 400, "invalid_token")
+    success(choose(client, reset_token))
+    failure(choose(client, reset_token, "Yet-Another-Mug-5"), 400, "invalid_token")
 
 
 def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, outbox):
     passwords = [f"Kettle-Purple-{number}-Rain" for number in range(16)]
-    answers = race(lambda number: reset(app.test_client(), reset_token, passwords[number]))
+    answers = race(lambda number: choose(app.test_client(), reset_token, passwords[number]))
     assert sorted(answer.status_code for answer in answers) == [200] + [400] * 15
     winner = [answer.status_code for answer in answers].index(200)
     success(login(client, auth.user, passwords[winner]))
@@ -111,7 +103,7 @@ def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, o
 def test_login_that_began_before_the_reset_opens_no_session(
     app, client, auth, reset_token, during_the_hash
 ):
-    during_the_hash(lambda: success(reset(app.test_client(), reset_token)))
+    during_the_hash(lambda: success(choose(app.test_client(), reset_token)))
     failure(login(client, auth.user), 401, "invalid_credentials")
 
 
@@ -120,14 +112,14 @@ def test_account_that_an_admin_changed_during_the_hash_keeps_its_password(
     app, client, auth, reset_token, during_the_hash, changes
 ):
     during_the_hash(lambda: alter(app, auth.user, *changes), "hash")
-    failure(reset(client, reset_token), 400, "invalid_token")
+    failure(choose(client, reset_token), 400, "invalid_token")
 
 
 def test_every_link_dies_with_the_password_that_it_replaces(client, auth, outbox, reset_token):
     success(forgot(client, auth.user.email))
     second = outbox.deliver_token()
-    success(reset(client, second))
-    failure(reset(client, reset_token), 400, "invalid_token")
+    success(choose(client, second))
+    failure(choose(client, reset_token), 400, "invalid_token")
 
 
 def test_reset_link_expires(client, auth, reset_token, outbox, clock):
@@ -135,40 +127,33 @@ def test_reset_link_expires(client, auth, reset_token, outbox, clock):
     assert success(forgot(client, auth.user.email)) == {}
     later = outbox.deliver_token()
     clock.move(minutes=1)
-    failure(reset(client, reset_token), 400, "invalid_token")
+    failure(choose(client, reset_token), 400, "invalid_token")
     clock.move(minutes=28)
-    success(reset(client, later))
+    success(choose(client, later))
 
 
 def test_link_lives_from_when_the_mail_is_sent(client, auth, outbox, clock):
     success(forgot(client, auth.user.email))
     clock.move(minutes=40)  # the mail server was down
-    success(reset(client, outbox.deliver_token()))
+    success(choose(client, outbox.deliver_token()))
 
 
 def test_guessable_password_does_not_spend_the_link(client, auth, reset_token):
     for password in ("password", "student-2024", "short"):
-        fields = failure(reset(client, reset_token, password), 400, "weak_password")
+        fields = failure(choose(client, reset_token, password), 400, "weak_password")
         assert fields.keys() == {"newPassword"}
-    fields = failure(reset(client, reset_token, "x" * 129), 400, "invalid_request")
+    fields = failure(choose(client, reset_token, "x" * 129), 400, "invalid_request")
     assert fields.keys() == {"newPassword"}
-    success(reset(client, reset_token))
+    success(choose(client, reset_token))
 
 
-@pytest.mark.parametrize("change", [update(User).values(is_active=False), delete(User)])
-def test_links_of_an_account_that_is_gone_are_dead(app, client, auth, outbox, reset_token, change):
+def test_links_of_a_deleted_account_are_dead(app, client, auth, outbox, reset_token):
     resend(client, auth.user.email)
     verification = outbox.deliver_token()
     with app.app_context(), transaction() as session:
-        session.execute(change)
-    failure(reset(client, reset_token), 400, "invalid_token")
+        session.execute(delete(User))
+    failure(choose(client, reset_token), 400, "invalid_token")
     failure(confirm(client, verification), 400, "invalid_token")
-
-
-@pytest.mark.parametrize("token", ["", "nothing", "a.b.c", "é" * 100, "x" * 4096])
-def test_token_that_is_none_is_refused(client, token):
-    failure(reset(client, token), 400, "invalid_token")
-    failure(confirm(client, token), 400, "invalid_token")
 
 
 def is_verified(app, email="student@example.org"):
@@ -201,21 +186,15 @@ def test_verification_mail_can_be_asked_for_again(app, client, make_user, outbox
 def test_verification_link_expires(client, make_user, outbox, clock):
     resend(client, make_user().email)
     token = outbox.deliver_token()
-    clock.move(days=3)
-    failure(confirm(client, token), 400, "invalid_token")
-
-
-def test_verification_link_is_for_the_address_it_was_sent_to(app, client, make_user, outbox):
-    resend(client, make_user().email)
-    token = outbox.deliver_token()
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(email="other@example.org"))
+    clock.move(days=2, hours=23)
+    success(client.post("/api/auth/check-link", json={"token": token}))
+    clock.move(hours=1)
     failure(confirm(client, token), 400, "invalid_token")
 
 
 def test_completed_reset_counts_as_verification(app, client, reset_token):
     assert not is_verified(app)
-    success(reset(client, reset_token))
+    success(choose(client, reset_token))
     assert is_verified(app)
 
 
@@ -226,9 +205,3 @@ def test_verified_user_gets_in_where_that_is_required(make_app, make_user, outbo
     resend(client, user.email)
     success(confirm(client, outbox.deliver_token()))
     success(login(client, user))
-
-
-def test_failed_request_queues_no_mail(client, auth, outbox):
-    failure(forgot(client, "not an address"), 400, "invalid_request")
-    failure(reset(client, "nothing"), 400, "invalid_token")
-    assert outbox.waiting() == []

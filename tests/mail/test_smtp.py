@@ -1,7 +1,6 @@
 import contextlib
 import socket
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.headerregistry import Address
@@ -57,14 +56,9 @@ def test_both_bodies_and_the_headers_arrive(serve):
 @pytest.mark.parametrize(
     "recipient",
     [
-        *("a@example.org\r\nBcc: b@example.org", "a@example.org\nBcc: b@example.org"),
-        *("a@example.org\r", "a@example.org, b@example.org", "a@example.org;b@example.org"),
-        *("a@example.org b@example.org", "<a@example.org>", "A <a@example.org>"),
-        *('"a,b"@example.org', "a@example.org (b)"),
-        "=?utf-8?q?a=0d=0aBcc:_b=40example.org?=@example.org",
-        *("=?utf-8?q?a=0d=0ab?=@example.org", "a@example.org\x00", "a@example.org\x85"),
-        *("a@b@example.org", "ä@example.org", "undisclosed:a@example.org;", "a", "@example.org"),
-        "",
+        *("a@example.org\r\nBcc: b@example.org", "a@example.org\r", "a@example.org\x00"),
+        *("a@example.org, b@example.org", "A <a@example.org>", '"a,b"@example.org'),
+        *("a@example.org (b)", "=?utf-8?q?a=0d=0ab?=@example.org", "ä@example.org", ""),
     ],
 )
 def test_recipient_must_be_exactly_one_address(recipient):
@@ -84,7 +78,6 @@ def test_longest_address_arrives_whole(serve):
     ("sender", "parts"),
     [
         ("a@example.org", ("", "a@example.org")),
-        ("<a@example.org>", ("", "a@example.org")),
         ("Grüße, Accounts <a@example.org>", ("Grüße, Accounts", "a@example.org")),
         ('"Accounts, Inc." <a@example.org>', ("Accounts, Inc.", "a@example.org")),
     ],
@@ -100,9 +93,8 @@ def test_sender_may_have_a_name(sender, parts, serve):
 @pytest.mark.parametrize(
     "sender",
     [
-        *("", "accounts", "a@example.org, b@example.org", "A <a@example.org> B <b@example.org>"),
-        *("A <a@example.org", "A\r\nBcc: b@example.org <a@example.org>"),
-        *("=?utf-8?q?=0d=0aBcc:_b?= <a@example.org>", "=?utf-8?q?a?=@example.org"),
+        *("accounts", "a@example.org, b@example.org", "A <a@example.org"),
+        *("A\r\nBcc: b@example.org <a@example.org>", "=?utf-8?q?=0d=0aBcc:_b?= <a@example.org>"),
         *("A <a@example.org>, b@example.org", 'A \\"B <a@example.org>', "a@["),
     ],
 )
@@ -114,13 +106,7 @@ def test_wrong_sender_is_refused(sender):
 # The conversation
 
 
-def test_starttls_is_used_where_offered(serve, certify):
-    server = serve(tls_context=certify())
-    send(server.at())
-    assert server.box.in_tls == [True]
-
-
-def test_relay_with_its_own_certificate_still_gets_mail_without_password(serve, certify):
+def test_starttls_is_used_where_offered_also_with_an_own_certificate(serve, certify):
     server = serve(tls_context=certify(by=trustme.CA()))
     send(server.at())
     assert server.box.in_tls == [True]
@@ -163,12 +149,11 @@ def test_password_is_not_sent_to_another_host(serve, certify):
     assert_down(server, server.at(login=True))
 
 
-@pytest.mark.parametrize("login", [True, False])
-def test_smtps_is_always_verified(serve, certify, login):
+def test_smtps_is_always_verified(serve, certify):
     server = serve(smtps=certify("mail.example.org"))
-    assert_down(server, server.at(tls=True, login=login))
+    assert_down(server, server.at(tls=True))
     stranger = serve(smtps=certify(by=trustme.CA()))
-    assert_down(stranger, stranger.at(tls=True, login=login))
+    assert_down(stranger, stranger.at(tls=True))
 
 
 def test_server_that_offers_no_login_gets_no_password(serve, certify):
@@ -187,16 +172,12 @@ def test_refused_login_is_no_fault_of_the_mail(serve, certify):
     ("box", "answer", "failure"),
     [
         ("to_recipient", "550 5.1.1 No such student@example.org", smtp.MailRefused),
-        ("to_recipient", "556 Domain takes no mail", smtp.MailRefused),
         ("to_recipient", "450 4.2.0 student@example.org, later", smtp.MailDeferred),
-        ("to_recipient", "451 Greylisted", smtp.MailDeferred),
         ("to_recipient", "530 5.7.0 Log in first", smtp.MailDeferred),
         ("to_recipient", "421 Closing", smtp.MailDeferred),
         ("to_data", "554 5.6.0 Content refused", smtp.MailRefused),
         ("to_data", "452 Disk full", smtp.MailDeferred),
-        ("to_data", "421 Closing", smtp.MailDeferred),
         ("to_sender", "550 5.7.1 accounts@example.org may not send", smtp.MailDeferred),
-        ("to_sender", "451 Later", smtp.MailDeferred),
     ],
 )
 def test_refusals_are_told_apart_by_their_codes(serve, box, answer, failure):
@@ -244,13 +225,11 @@ def strange_server(talk):
 @pytest.mark.parametrize("tls", [False, True])
 def test_silent_server_does_not_hang_us(monkeypatch, tls):
     monkeypatch.setattr(smtp, "TIMEOUT", 0.2)
-    begun = time.monotonic()
     with (
         strange_server(lambda talk: talk.recv(1000) and talk.recv(1)) as server,
         pytest.raises(smtp.ServerDown),
     ):
         send(replace(server, implicit_tls=tls))
-    assert time.monotonic() - begun < 5
 
 
 def talk_until(command, last):
@@ -291,12 +270,4 @@ def test_mail_that_was_taken_stays_taken_whatever_the_server_says_to_quit(monkey
         conversation.recv(1000)
 
     with strange_server(take) as server:
-        send(server)
-
-
-def test_mails_that_are_not_smtp_at_all_are_a_server_that_is_down():
-    with (
-        strange_server(lambda talk: talk.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server,
-        pytest.raises(smtp.ServerDown),
-    ):
         send(server)
