@@ -82,31 +82,25 @@ def test_no_hash_is_made_of_an_impossible_password(hasher):
         hasher.hash("\ud800")
 
 
-@pytest.mark.parametrize("rounds", [4, 6])
-def test_a_hash_of_another_cost_is_outdated(rounds):
+def test_a_hash_of_another_cost_is_outdated():
     stored = Hasher(rounds=5, parallel=1, waiting=9).hash(PASSWORD)
-    assert Hasher(rounds, parallel=1, waiting=9).verify(PASSWORD, stored) == (True, True)
-    assert Hasher(rounds, parallel=1, waiting=9).verify("other", stored) == (False, False)
+    for rounds in (4, 6):
+        hasher = Hasher(rounds, parallel=1, waiting=9)
+        assert hasher.verify(PASSWORD, stored) == (True, True)
+        assert hasher.verify("other", stored) == (False, False)
 
 
-@pytest.mark.parametrize("kind", ["2a", "2b", "2y"])
-def test_hashes_of_other_systems_verify_and_are_outdated(hasher, kind):
+def test_hashes_of_other_systems_verify_and_are_outdated(hasher):
     stored = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-    stored = f"${kind}${stored[4:]}"
-    assert hasher.verify(PASSWORD, stored) == (True, True)
-    assert not hasher.verify("other", stored).matches
+    for kind in ("2a", "2b", "2y"):
+        assert hasher.verify(PASSWORD, f"${kind}${stored[4:]}") == (True, True)
+        assert not hasher.verify("other", f"${kind}${stored[4:]}").matches
 
 
 def test_hashes_of_other_systems_verify_with_what_those_cut_off(hasher):
     stored = bcrypt.hashpw(b"a" * 71 + "\u00e9".encode()[:1], bcrypt.gensalt(4)).decode()
     assert hasher.verify("a" * 71 + "\u00e9" + "b" * 20, stored) == (True, True)
     assert not hasher.verify("a" * 71, stored).matches
-
-
-@pytest.mark.parametrize("stored", [None, *GARBAGE])
-def test_nothing_matches_what_is_no_hash(hasher, stored):
-    for password in (PASSWORD, "", "x", "a" * 1000, "\ud800"):
-        assert hasher.verify(password, stored) == (False, False)
 
 
 def test_every_failure_costs_the_same(work):

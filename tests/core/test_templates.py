@@ -58,14 +58,11 @@ def page(name, language, shipped=None, **changes):
 # The languages that we ship
 
 
-def test_there_are_four_languages():
+def test_every_language_has_every_file():
     assert sorted(Templates(None, "en").languages) == LANGUAGES
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language_has_every_file(language):
-    folder = SHIPPED / language
-    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == FILES
+    for language in LANGUAGES:
+        folder = SHIPPED / language
+        assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == FILES
     assert len(MAILS) >= 9
 
 
@@ -92,15 +89,17 @@ def test_every_word_is_there_in_every_language(name, language):
         assert [english.count(x) for x in names] == [own.count(x) for x in names], own
 
 
+def test_every_mail_and_page_can_be_written():
+    assert list(Templates(None, "en").failures()) == []
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_mail_and_page_can_be_written(language):
-    shipped = Templates(None, "en")
-    assert list(shipped.failures()) == []
-    for name in PAGES:
-        tag, html = page(name, language)
-        assert tag == language
-        assert f'<html lang="{language}">' in html
-        assert "{{" not in html
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_in_its_language(name, language):
+    tag, html = page(name, language)
+    assert tag == language
+    assert f'<html lang="{language}">' in html
+    assert "{{" not in html
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -162,14 +161,11 @@ def test_every_reason_and_error_has_words():
 @pytest.mark.parametrize(
     ("language", "life", "words"),
     [
-        ("en", timedelta(minutes=1), "1 minute"),
         ("en", timedelta(hours=36), "36 hours"),
         ("de", timedelta(minutes=90), "90 Minuten"),
         ("de", timedelta(days=1), "1 Tag"),
         ("fr", timedelta(hours=1), "1 heure"),
-        ("fr", timedelta(days=3), "3 jours"),
         ("es", timedelta(days=7), "7 días"),
-        ("es", timedelta(minutes=1), "1 minuto"),
     ],
 )
 def test_a_time_to_live_is_said_in_words(language, life, words):
@@ -204,10 +200,7 @@ def test_french_signs_have_their_narrow_space():
 @pytest.mark.parametrize(
     ("language", "default", "found"),
     [
-        ("de", "en", "de"),
-        ("de-AT", "en", "de"),
         ("de-Latn-AT-1996", "en", "de"),
-        ("pt-BR", "en", "en"),
         ("pt-BR", "fr", "fr"),
         ("pt-BR", "pt", "en"),
         ("ja", "de-CH", "de"),
@@ -260,28 +253,28 @@ def test_hidden_files_are_left_alone(own):
     assert problems(own("de/mail/password_reset.txt", GOOD)) == []
 
 
-def test_a_folder_without_templates_is_a_mistake(tmp_path):
+def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
+    mistake = ["must be a folder of UTF-8 texts that the service can read"]
     for folder in (tmp_path, tmp_path / "none"):
-        assert problems(folder) == ["must be a folder of UTF-8 texts that the service can read"]
+        assert problems(folder) == mistake
+    own("de/pages.txt", "").joinpath("de/pages.txt").write_bytes(b"\xff")
+    assert problems(tmp_path) == mistake
+    own("de/pages.txt", "").joinpath("de/words.txt").symlink_to(tmp_path / "none")
+    assert problems(tmp_path) == mistake
 
 
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
         ("de/mail/passwort.txt", GOOD, "has a file whose name is none of ours: de/mail/pass"),
-        ("mail/password_reset.txt", GOOD, "has a file whose name is none of ours: mail/"),
         ("DE/mail/password_reset.txt", GOOD, "has a file whose name is none of ours: DE/"),
         ("english/pages.txt", "", "has a file whose name is none of ours: english/"),
-        ("readme.md", "Hello", "has a file whose name is none of ours: readme.md"),
         ("de/mail/password_reset.txt", "A\n{{ link", "has a mistake in line 2 of de/mail/"),
-        ("base.html", "{{ site }", "has a mistake in line 1 of base.html: unexpected '}'"),
         ("de/mail/password_reset.txt", "{{ link | nice }}", "No filter named 'nice'"),
-        ("de/mail/password_reset.txt", "{{ username }}", "in de: 'username' is undefined"),
         ("de/mail/password_changed.txt", "{{ link }}", "in de: 'link' is undefined"),
         ("mail.html", "{{ settings.secret_key }}", "in de: 'settings' is undefined"),
         ("verify_email.html", "{{ swagger_version }}", "in de: 'swagger_version' is undefined"),
         ("mail.html", "{% include '../.env' %}", "cannot write mail/access_link_made.txt in de: "),
-        ("base.html", "{% extends 'base.html' %}", "cannot write reset_password.html in de"),
         ("pt/pages.txt", "{% set wait = 'Agora' %}", "cannot write reset_password.html in pt"),
         ("de/words.txt", "", "cannot write mail/access_link_made.txt in de"),
         ("de/mail/password_reset.txt", " ", "cannot write mail/password_reset.txt in de"),
@@ -302,19 +295,7 @@ def test_linked_folders_are_read(own, tmp_path):
     assert problems(tmp_path) == ["has a file whose name is none of ours: de/mail/nothing.txt"]
 
 
-def test_a_link_to_nothing_is_a_mistake(own):
-    folder = own("de/mail/password_reset.txt", GOOD)
-    (folder / "de/words.txt").symlink_to(folder / "none")
-    assert problems(folder) == ["must be a folder of UTF-8 texts that the service can read"]
-
-
 def test_every_mistake_is_named_at_once(own):
     own("a.txt", "")
     own("de/mail/password_reset.txt", "{{ nobody }}")
     assert len(problems(own("de/mail/invitation.txt", "{{ nobody }}"))) == 3
-
-
-def test_a_text_that_is_not_utf8_is_a_mistake(own):
-    folder = own("de/pages.txt", "")
-    (folder / "de/pages.txt").write_bytes(b"\xff")
-    assert "UTF-8" in problems(folder)[0]
