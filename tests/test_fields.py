@@ -1,9 +1,10 @@
 """What each field takes, and the stable word beside each sentence about what it refuses."""
 
 import pytest
-from endpoints import API
+from endpoints import API, WITH_BODY
 from helpers import PASSWORD, failure, on_one_database, registration, words
 from marshmallow import ValidationError
+from marshmallow import fields as ma
 
 import schemas
 from core.reasons import Reason
@@ -18,6 +19,8 @@ SHAPES = {
     )
     if shape
 }
+BODIES = sorted({endpoint.operation.body for endpoint in WITH_BODY}, key=str)
+TAKES = {ma.Boolean: bool, ma.Integer: int, ma.Nested: dict}
 VALUES = [
     *(None, True, False, 0, -1, 1.5, 10**18, [], ["a"], {}, {"a": "b"}, {"profileVisible": 1}),
     *("", " ", "a", "a b", "-1", "0", "9" * 20, "x" * 5000, "\x00", "\u202ea", "\u3164"),
@@ -53,6 +56,31 @@ def test_no_sentence_about_a_field_is_without_its_word():
         for body in [{}, {"surprise": 1}, *bodies]:
             for reason in leaves(made.validate(body)):
                 assert isinstance(reason, Reason), (shape, body, reason)
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES, key=str))
+def test_unknown_fields_are_named(shape):
+    for name in ("surprise", "_id", "__proto__", "\u00e9", "a\x00b", "\n", "x" * 1000):
+        assert shape().validate({name: "admin"}, partial=True).keys() == {name}
+
+
+@pytest.mark.parametrize("shape", BODIES)
+def test_value_of_another_type_is_named(shape):
+    for field in shape().fields.values():
+        takes = next((kind for cls, kind in TAKES.items() if isinstance(field, cls)), str)
+        for value in (None, True, 7, 1.5, "text", [], ["text"], {}, {"a": "b"}):
+            if type(value) is not takes:
+                found = shape().validate({field.data_key: value}, partial=True)
+                assert found.keys() == {field.data_key}, value
+
+
+@pytest.mark.parametrize("shape", BODIES)
+def test_text_that_is_too_long_is_named(shape):
+    for field in shape().fields.values():
+        if isinstance(field, ma.String):
+            for text in ("x" * 5000, "\U0001f600" * 5000):
+                found = shape().validate({field.data_key: text}, partial=True)
+                assert found.keys() == {field.data_key}
 
 
 @pytest.mark.parametrize(
