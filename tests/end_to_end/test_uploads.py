@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import race
+from helpers import bearer, race
 from PIL import Image
 from real_service import read_answer, registration
 
@@ -27,17 +27,11 @@ def upload(service, picture, token):
         f"--{BOUNDARY}\r\nContent-Disposition: form-data; "
         'name="avatar"; filename="me"\r\nContent-Type: image/jpeg\r\n\r\n'
     )
+    body = head.encode() + picture + f"\r\n--{BOUNDARY}--\r\n".encode()
+    headers = bearer(token) | {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
     connection = service.connect()
     try:
-        connection.request(
-            "POST",
-            "/api/users/avatar",
-            head.encode() + picture + f"\r\n--{BOUNDARY}--\r\n".encode(),
-            {
-                "Authorization": f"Bearer {token}",
-                "Content-Type": f"multipart/form-data; boundary={BOUNDARY}",
-            },
-        )
+        connection.request("POST", "/api/users/avatar", body, headers)
         return read_answer(connection)
     finally:
         connection.close()
