@@ -150,28 +150,24 @@ def count(app, table, **columns):
 
 
 @every_kind
-def test_record_is_created_once_and_replaced_from_then_on(app, school, kind):
+def test_record_is_created_once_replaced_and_removed(app, school, kind):
     prepare(school, kind)
-    first = school.put(kind.path, kind.body)
-    assert success(first, 201) == kind.answer
-    assert first.get_json()["message"]
-    again = school.put(kind.path, kind.body)
-    assert success(again) == kind.answer
-    assert again.get_json()["message"]
-    assert success(school.put(kind.path, kind.body | kind.change)) == kind.answer | kind.change
-    assert count(app, kind.table) == 1
 
+    def put(body, status):
+        response = school.put(kind.path, body)
+        assert response.get_json()["message"]
+        assert count(app, kind.table) == 1
+        return success(response, status)
 
-@every_kind
-def test_record_is_removed_and_it_is_no_fault_to_do_so_again(app, school, kind):
-    prepare(school, kind)
-    success(school.put(kind.path, kind.body), 201)
-    for _ in range(2):
-        answer = school.delete(kind.path)
-        assert success(answer) == {}
-        assert answer.get_json()["message"]
+    assert put(kind.body, 201) == kind.answer
+    assert put(kind.body, 200) == kind.answer
+    assert put(kind.body | kind.change, 200) == kind.answer | kind.change
+    for _ in range(2):  # it is no fault to do so again
+        response = school.delete(kind.path)
+        assert success(response) == {}
+        assert response.get_json()["message"]
         assert count(app, kind.table) == 0
-    success(school.put(kind.path, kind.body), 201)
+    assert put(kind.body, 201) == kind.answer
 
 
 @every_kind
@@ -191,27 +187,20 @@ def test_one_record_is_changed_and_removed_and_no_other(app, school, make_user, 
     assert (removed.user_id, removed.id) == (school.learner.id, "a")
 
 
-def test_same_lesson_id_in_two_courses_is_two_lessons(app, school):
-    for course_id in ("python", "sql"):
-        school.course(course_id)
-        school.lesson("one", course_id)
-    success(school.delete("courses/sql/lessons/one"))
-    assert [row.course_id for row in rows(app, Lesson)] == ["python"]
-
-
-def test_course_takes_its_lessons_along(app, school, make_user):
+def test_course_takes_its_lessons_along_and_no_others(app, school, make_user):
     other = make_user("other")
     for of in (None, other):
         for course_id in ("python", "sql"):
             school.course(course_id, of=of)
             school.lesson("one", course_id, of=of)
             school.lesson("two", course_id, of=of)
+    success(school.delete("courses/sql/lessons/one"))
     success(school.delete("courses/python"))
-    assert count(app, Lesson, user_id=school.learner.id, course_id="python") == 0
-    assert count(app, Lesson, user_id=school.learner.id, course_id="sql") == 2
+    left = rows(app, Lesson, user_id=school.learner.id)
+    assert [(lesson.course_id, lesson.id) for lesson in left] == [("sql", "two")]
     assert count(app, Lesson, user_id=other.id) == 4
     school.course()
-    assert school.progress()["completedLessons"] == 2  # they do not come back
+    assert school.progress()["completedLessons"] == 1  # they do not come back
 
 
 # Times
@@ -251,8 +240,7 @@ def test_times_from_year_1_to_9999_are_kept(school):
         ("1969-07-20T20:17:40Z", "2031-01-01T00:00:00+01:00", "2030-12-31T23:00:00Z"),
     ]:
         times = {"issuedAt": issued, "expiresAt": expires}
-        answer = school.put(CERTIFICATE_PATH, CERTIFICATE | times)
-        assert success(answer, answer.status_code).items() >= {"expiresAt": kept}.items()
+        assert school.put(CERTIFICATE_PATH, CERTIFICATE | times).status_code in (200, 201)
         (found,) = school.certificates()
         assert (found["issuedAt"], found["expiresAt"]) == (issued, kept)
 
@@ -289,7 +277,6 @@ def test_records_of_an_inactive_user_are_kept(app, school, make_user):
     sleeper = make_user("sleeper", is_active=False)
     for kind in KINDS:
         success(school.put(kind.path, kind.body, of=sleeper), 201)
-        success(school.put(kind.path, kind.body, of=sleeper))
     success(school.delete("achievements/none", of=sleeper))
     assert [count(app, table) for table in TABLES] == [1, 1, 1, 1]
 
@@ -360,10 +347,8 @@ def test_equal_deliveries_at_once_make_one_record(app, school, kind):
     prepare(school, kind)
     school.headers(school.system)
     answers = race(lambda _: patiently(lambda: school.put(kind.path, kind.body)))
-    statuses = [answer.status_code for answer in answers]
-    assert (statuses.count(201), statuses.count(200)) == (1, 15), statuses
-    (data,) = {str(answer.get_json()["data"]) for answer in answers}
-    assert str(kind.answer[kind.time] if kind.time else "python") in data
+    assert sorted(answer.status_code for answer in answers) == [200] * 15 + [201]
+    assert all(answer.get_json()["data"] == kind.answer for answer in answers)
     assert count(app, kind.table) == 1
 
 
@@ -409,11 +394,6 @@ def test_lessons_and_the_removal_of_their_course_at_once_leave_no_orphans(app, s
 
 
 # Progress
-
-
-def test_learner_without_records_has_no_progress(school):
-    assert school.progress() == NO_PROGRESS
-    assert school.certificates() == []
 
 
 def test_progress_adds_up(school):
@@ -478,8 +458,7 @@ def test_achievements_are_newest_first(school):
     bodies = {key: {"name": "A", "earnedAt": at(NOW, days=-days)} for key, days in times.items()}
     for record_id, body in bodies.items():
         success(school.put(f"achievements/{record_id}", body), 201)
-    found = school.progress()["achievements"]
-    assert found == [{"id": record_id, **bodies[record_id]} for record_id in "eadcb"]
+    found = [{"id": record_id, **bodies[record_id]} for record_id in "eadcb"]
     assert school.progress() == NO_PROGRESS | {"achievements": found}
 
 
