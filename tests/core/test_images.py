@@ -30,39 +30,46 @@ def _filters_of_production():
     warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
-@pytest.fixture(scope="module")
-def avatars():
-    return Avatars(waiting=9)
+# No other call may wait: a place that is not given back fails all tests after it.
+AVATARS = Avatars(waiting=0)
 
 
-@pytest.fixture
-def make(avatars):
-    """Make an avatar of these bytes, and return it decoded."""
-
-    def make(data):
-        made = avatars.make(io.BytesIO(data))
-        assert chunks(made) <= {b"VP8 ", b"VP8L", b"VP8X", b"ALPH"}
-        image = Image.open(io.BytesIO(made))
-        image.load()
-        assert image.format == "WEBP"
-        assert image.width == image.height <= SIDE
-        return image
-
-    return make
+def make(data):
+    """Make an avatar of these bytes; return it decoded."""
+    made = AVATARS.make(io.BytesIO(data))
+    assert chunks(made) <= {b"VP8 ", b"VP8L", b"VP8X", b"ALPH"}
+    image = Image.open(io.BytesIO(made))
+    image.load()
+    assert image.format == "WEBP"
+    assert image.width == image.height <= SIDE
+    return image
 
 
-@pytest.fixture
-def refusal(make):
+def refusal(data):
     """Return why a file is refused, None if it is not."""
+    try:
+        make(data)
+    except PictureInvalid as error:
+        return str(error)
+    return None
 
-    def refusal(data):
-        try:
-            make(data)
-        except PictureInvalid as error:
-            return str(error)
-        return None
 
-    return refusal
+@pytest.fixture
+def broken(monkeypatch):
+    """Let functions of Pillow raise an error; return the list of those that are called."""
+
+    def broken(error, *names):
+        called = []
+
+        def fail(*_, **__):
+            called.append(names)
+            raise error
+
+        for name in names:
+            monkeypatch.setattr(f"PIL.{name}", fail)
+        return called
+
+    return broken
 
 
 def chunks(webp):
@@ -75,14 +82,10 @@ def chunks(webp):
 
 
 def quarters(mode="RGB", size=(64, 64), colours=CORNERS):
-    image = Image.new(mode, size)
-    width, height = size[0] // 2, size[1] // 2
+    image = Image.new(mode, (2, 2))
     for index, colour in enumerate(colours):
-        column, row = index % 2, index // 2
-        image.paste(
-            colour, (column * width, row * height, (column + 1) * width, (row + 1) * height)
-        )
-    return image
+        image.putpixel((index % 2, index // 2), colour)
+    return image.resize(size, Image.Resampling.NEAREST)
 
 
 def saved(image, kind="PNG", **options):
@@ -93,9 +96,8 @@ def saved(image, kind="PNG", **options):
 
 def seen(image):
     """The colours in the middle of the four quarters."""
-    side = image.width
-    spots = [(side // 4 + x * side // 2, side // 4 + y * side // 2) for y in (0, 1) for x in (0, 1)]
-    return [image.getpixel(spot) for spot in spots]
+    places = (image.width // 4, image.width * 3 // 4)
+    return [image.getpixel((x, y)) for y in places for x in places]
 
 
 def alike(one, other, tolerance=16):
@@ -167,16 +169,17 @@ def exif(orientation, order="<", kind=3, count=1):
 
 # 8 x 8 pixels for the corner of a WebP animation.
 FRAME = bytes(6) + bytes([7, 0, 0]) * 2 + bytes(4) + saved(Image.new("RGB", (8, 8)), "WEBP")[12:]
+TWO_FRAMES = {"save_all": True, "append_images": [Image.new("RGB", (64, 64))]}
 SAMPLES = {
     "jpeg": saved(quarters(), "JPEG", quality=90),
     "progressive": saved(quarters(), "JPEG", quality=90, progressive=True),
-    "mpo": saved(quarters(), "MPO", save_all=True, append_images=[Image.new("RGB", (64, 64))]),
+    "mpo": saved(quarters(), "MPO", **TWO_FRAMES),
     "png": saved(quarters()),
-    "apng": saved(quarters(), save_all=True, append_images=[Image.new("RGB", (64, 64))]),
-    "gif": saved(quarters(), "GIF", save_all=True, append_images=[Image.new("RGB", (64, 64))]),
+    "apng": saved(quarters(), **TWO_FRAMES),
+    "gif": saved(quarters(), "GIF", **TWO_FRAMES),
     "webp": saved(quarters(), "WEBP", quality=90),
     "lossless": saved(quarters(), "WEBP", lossless=True),
-    "awebp": saved(quarters(), "WEBP", save_all=True, append_images=[Image.new("RGB", (64, 64))]),
+    "awebp": saved(quarters(), "WEBP", **TWO_FRAMES),
 }
 
 
@@ -238,18 +241,18 @@ PICTURES = [
 
 
 @pytest.mark.parametrize(("name", "data", "corners"), PICTURES, ids=[row[0] for row in PICTURES])
-def test_a_picture_becomes_a_square_webp_in_its_colours(make, name, data, corners):
+def test_a_picture_becomes_a_square_webp_in_its_colours(name, data, corners):
     image = make(data)
     assert image.width == min(Image.open(io.BytesIO(data)).width, SIDE)
     assert alike(seen(image), corners, tolerance=30 if "CMYK" in name else 16)
 
 
-def test_nothing_is_enlarged(make):
+def test_nothing_is_enlarged():
     for size in [(1, 1), (2, 3), (511, 511), (512, 512), (513, 513), (40, 900), (900, 40)]:
         assert make(saved(Image.new("RGB", size, RED))).size == (min(*size, SIDE),) * 2
 
 
-def test_the_middle_is_what_stays(make):
+def test_the_middle_is_what_stays():
     wide = Image.new("RGB", (300, 100), RED)
     wide.paste(GREEN, (100, 0, 200, 100))
     for image in (wide, wide.rotate(90, expand=True), wide.resize((3000, 1000))):
@@ -258,10 +261,7 @@ def test_the_middle_is_what_stays(make):
             assert made.width == min(*image.size, SIDE)
             # A line in the colour beside it may shine through at the edge.
             inner = made.crop((8, 8, made.width - 8, made.width - 8))
-            assert alike(
-                [(low, high) for low, high in inner.getextrema()],
-                [(30,) * 2, (160,) * 2, (30,) * 2],
-            )
+            assert alike(inner.getextrema(), [(value, value) for value in GREEN])
 
 
 # Orientation and metadata
@@ -271,7 +271,7 @@ STORED = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "GWRB", 7: "
 
 
 @pytest.mark.parametrize("orientation", STORED)
-def test_every_picture_comes_out_upright(make, orientation):
+def test_every_picture_comes_out_upright(orientation):
     colours = [dict(zip("RGBW", CORNERS, strict=True))[name] for name in STORED[orientation]]
     for order in "<>":
         data = exif(orientation, order)
@@ -280,7 +280,7 @@ def test_every_picture_comes_out_upright(make, orientation):
             assert alike(seen(made), CORNERS), kind
 
 
-def test_broken_exif_does_not_spoil_a_picture(make):
+def test_broken_exif_does_not_spoil_a_picture():
     for block in (
         *(b"", b"II*\0", b"nonsense" * 9, b"\xff" * 60_000),
         *(exif(6)[:-8], exif(99), exif(0), exif(6, kind=5, count=2**31)),
@@ -293,7 +293,7 @@ def test_broken_exif_does_not_spoil_a_picture(make):
             assert sorted(map(sum, seen(made)))[-1] > 700  # the white corner is somewhere
 
 
-def test_a_text_is_no_exif(make):
+def test_a_text_is_no_exif():
     info = PngImagePlugin.PngInfo()
     info.add_itxt("exif", "hello")
     assert alike(seen(make(saved(quarters(), pnginfo=info))), CORNERS)
@@ -318,11 +318,11 @@ def secretive():
     yield from SAMPLES.values()
 
 
-def test_nothing_but_the_pixels_survives(avatars, make):
+def test_nothing_but_the_pixels_survives():
     archive = b"PK\x03\x04" + SECRET + b"<script>alert(1)</script>"
     for data in secretive():
         make(data)  # and look at its chunks
-        made = avatars.make(io.BytesIO(data + archive))
+        made = AVATARS.make(io.BytesIO(data + archive))
         assert not any(mark in made for mark in (SECRET, b"PK\3\4", b"<script", b"Exif", b"ICC"))
 
 
@@ -349,21 +349,15 @@ def test_nothing_but_the_pixels_survives(avatars, make):
         (jpeg(5000, 4000, layers=4), True),
         (jpeg(5000, 4001, layers=4), False),
     ],
-    ids=lambda value: "" if isinstance(value, bytes) else str(value),
+    ids=range(16),
 )
-def test_the_limit_is_in_pixels_and_holds_before_decoding(refusal, monkeypatch, data, allowed):
-    decoded = []
-    monkeypatch.setattr(
-        "PIL.ImageFile.ImageFile.load", lambda self: decoded.append(self.size) or 1 / 0
-    )
-    monkeypatch.setattr(
-        "PIL.WebPImagePlugin.WebPImageFile.load", lambda self: decoded.append(self) or 1 / 0
-    )
+def test_the_limit_is_in_pixels_and_holds_before_decoding(broken, data, allowed):
+    decoded = broken(OSError, "ImageFile.ImageFile.load", "WebPImagePlugin.WebPImageFile.load")
     assert (DAMAGED if allowed else TOO_LARGE) in refusal(data)
     assert bool(decoded) is allowed
 
 
-def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(make, monkeypatch):
+def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(monkeypatch):
     decoded = []
 
     def load(self, load=JpegImageFile.load):
@@ -380,26 +374,19 @@ def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(make, monkeypatch):
 # What is no picture
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b"\0", b"<html><body>hello</body></html>"),
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-        b"PK\x03\x04" + bytes(100),
-        b"%PDF-1.7\n%%EOF",
+def test_other_files_are_refused():
+    others = ("BMP", "TIFF", "PPM", "ICO", "TGA", "PCX", "EPS", "JPEG2000", "AVIF", "PDF")
+    for data in (
+        *(b"", b"\0", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"PK\x03\x04" + bytes(100)),
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
         random.Random(1).randbytes(5000),
-        *(saved(quarters(), kind) for kind in ("BMP", "TIFF", "PPM", "ICO", "TGA", "PCX", "EPS")),
-        *(saved(quarters(), kind) for kind in ("JPEG2000", "AVIF", "PDF")),
-    ],
-    ids=lambda data: repr(data[:12]),
-)
-def test_other_files_are_refused(refusal, data):
-    assert "Send a JPEG, PNG, WebP or GIF file" in refusal(data)
+        *(saved(quarters(), kind) for kind in others),
+    ):
+        assert "Send a JPEG, PNG, WebP or GIF file" in refusal(data), data[:12]
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_truncated_pictures_are_refused(refusal, kind):
+def test_truncated_pictures_are_refused(kind):
     data = SAMPLES[kind]
     # Of files with two pictures, the second is not looked at; and the end may lack checksums.
     end = len(data) // 4 if kind in ("mpo", "apng", "gif", "awebp") else len(data) - 24
@@ -408,7 +395,7 @@ def test_truncated_pictures_are_refused(refusal, kind):
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind, caplog):
+def test_a_damaged_file_is_refused_or_made_and_nothing_else(kind, caplog):
     chance = random.Random(kind)
     for _ in range(300):
         data = bytearray(SAMPLES[kind])
@@ -425,30 +412,30 @@ def test_a_damaged_file_is_refused_or_made_and_nothing_else(refusal, kind, caplo
     ("error", "logged"),
     [*((error, False) for error in (OSError, SyntaxError, ValueError)), (AttributeError, True)],
 )
-def test_only_an_unusual_error_of_a_decoder_is_logged(refusal, monkeypatch, caplog, error, logged):
-    def broken(*args, **options):
-        raise error
-
-    monkeypatch.setattr("PIL.Image.open", broken)
+def test_only_an_unusual_error_of_a_decoder_is_logged(broken, caplog, error, logged):
+    broken(error, "Image.open")
     assert DAMAGED in refusal(SAMPLES["png"])
     assert [record.levelname for record in caplog.records] == ["ERROR"] * logged
     assert all(record.exc_info[0] is error for record in caplog.records)
 
 
-def test_a_refusal_keeps_nothing_of_the_picture(avatars):
+def test_a_refusal_keeps_nothing_of_the_picture():
     with pytest.raises(PictureInvalid) as caught:
-        avatars.make(io.BytesIO(SAMPLES["png"][:-40]))
+        AVATARS.make(io.BytesIO(SAMPLES["png"][:-40]))
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
 
 
-def test_our_own_mistakes_are_not_blamed_on_the_picture(avatars, monkeypatch):
-    def broken(*args, **options):
-        raise ValueError("ours")
-
-    monkeypatch.setattr("PIL.Image.Image.save", broken)
+def test_our_own_mistakes_are_not_blamed_on_the_picture(broken):
+    broken(ValueError("ours"), "Image.Image.save")
     with pytest.raises(ValueError, match="ours"):
-        avatars.make(io.BytesIO(SAMPLES["png"]))
+        make(SAMPLES["png"])
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_picture(broken):
+    broken(MemoryError, "Image.open")
+    with pytest.raises(PicturesBusy):
+        make(SAMPLES["png"])
 
 
 # Files made to do harm
@@ -472,23 +459,23 @@ def test_our_own_mistakes_are_not_blamed_on_the_picture(avatars, monkeypatch):
     ],
     ids=range(11),
 )
-def test_files_of_very_many_pieces_are_refused(refusal, data):
+def test_files_of_very_many_pieces_are_refused(data):
     assert UNUSUAL in refusal(data)
 
 
-def test_an_animation_may_be_long_and_junk_may_follow(make):
+def test_an_animation_may_be_long_and_junk_may_follow():
     frames = part(b"ANMF", FRAME) * 2_000
     make(riff(part(b"VP8X", b"\2\0\0\0" + bytes([7, 0, 0]) * 2), part(b"ANIM", bytes(6)), frames))
     make(SAMPLES["webp"] + bytes(200_000))
 
 
-def test_scans_are_counted_to_the_end_of_the_picture_only(refusal):
+def test_scans_are_counted_to_the_end_of_the_picture_only():
     scan = segment(0xDA, bytes(8))
     assert refusal(jpeg(8, 8, scans=32)) is None
     assert refusal(jpeg(8, 8, extra=segment(0xE2, scan * 99)) + b"\0\2" + scan * 99) is None
 
 
-def test_texts_in_a_png_are_no_bomb(refusal, make):
+def test_texts_in_a_png_are_no_bomb():
     packed = zlib.compress(bytes(2**20), 9)
     pixels = (b"\0" + bytes(24)) * 8
     nameless = chunk(b"zTXt", b"\0\0" + packed)  # Pillow unpacks it, and does not count it
@@ -504,10 +491,9 @@ def test_texts_in_a_png_are_no_bomb(refusal, make):
     make(png(8, 8, extra=usual + chunk(b"tEXt", b"b\0" + b"text" * 99_999), pixels=pixels))
 
 
-def test_exif_is_not_taken_apart(make, monkeypatch):
+def test_exif_is_not_taken_apart(broken):
     """Pillow would look for the resolution, in a list of a million fractions if there is one."""
-    taken_apart = []
-    monkeypatch.setattr("PIL.Image.Exif.load", lambda *data: taken_apart.append(data))
+    taken_apart = broken(OSError, "Image.Exif.load")
     segments = b"".join(segment(0xE1, b"Exif\0\0" + exif(number)) for number in (6, 1))
     data = saved(quarters(colours=(GREEN, WHITE, RED, BLUE)), "JPEG", quality=90)
     assert alike(seen(make(data[:2] + segments + data[2:])), CORNERS)
@@ -539,23 +525,6 @@ def test_pictures_are_made_one_at_a_time_and_few_may_wait(monkeypatch):
     assert len({call.result() for call in calls}) == 1
     assert avatars.make(io.BytesIO(SAMPLES["png"]))
     assert len(threads) == 1
-
-
-def test_a_refused_picture_gives_its_place_back():
-    avatars = Avatars(waiting=0)
-    for _ in range(3):
-        with pytest.raises(PictureInvalid):
-            avatars.make(io.BytesIO(b"nonsense"))
-    assert avatars.make(io.BytesIO(SAMPLES["png"]))
-
-
-def test_a_lack_of_memory_is_not_blamed_on_the_picture(avatars, monkeypatch):
-    def full(*args, **options):
-        raise MemoryError
-
-    monkeypatch.setattr("PIL.Image.open", full)
-    with pytest.raises(PicturesBusy):
-        avatars.make(io.BytesIO(SAMPLES["png"]))
 
 
 ODD = """
