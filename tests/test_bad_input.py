@@ -55,38 +55,37 @@ UNKNOWN_PATHS = [
 class Chunks(io.BytesIO):
     """A body as gunicorn hands on a chunked one."""
 
-    def send(self, client, method, path, **options):
+    def send(self, client, endpoint, content_type="application/json", headers=None):
         return client.open(
-            path,
-            method=method,
+            endpoint.path,
+            method=endpoint.method,
             input_stream=self,
-            content_type=options.pop("content_type", "application/json"),
-            headers={"Transfer-Encoding": "chunked", **options.pop("headers", {})},
+            content_type=content_type,
+            headers={"Transfer-Encoding": "chunked", **(headers or {})},
             environ_overrides={"wsgi.input_terminated": True, "CONTENT_LENGTH": ""},
         )
 
 
 class BrokenChunks(Chunks):
+    error = OSError("Invalid chunk size")
+
     def read(self, *_):
-        raise OSError("Invalid chunk size")
+        raise self.error
 
     readline = readinto = readall = read1 = read
 
 
-class Untouched(Chunks):
-    def read(self, *_):
-        raise AssertionError("the body was read")
-
-    readline = readinto = readall = read1 = read
+class Untouched(BrokenChunks):
+    error = AssertionError("the body was read")
 
 
-def announce(client, method, path, length, stream, **options):
+def announce(client, endpoint, length, stream, content_type="application/json", **options):
     """Send a body, and say that it has some length."""
     return client.open(
-        path,
-        method=method,
+        endpoint.path,
+        method=endpoint.method,
         input_stream=stream,
-        content_type=options.pop("content_type", "application/json"),
+        content_type=content_type,
         environ_overrides={"CONTENT_LENGTH": length},
         **options,
     )
@@ -169,7 +168,7 @@ def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, s
     assert (MAX_BODY, len(fits)) == (65536, 65536)
 
     def send_chunked(body):
-        return Chunks(body).send(client, endpoint.method, endpoint.path, headers=headers)
+        return Chunks(body).send(client, endpoint, headers=headers)
 
     for response in (send(endpoint, fits), send_chunked(fine), send_chunked(fits)):
         assert "surprise" in failure(response, 400, "invalid_request")
@@ -182,10 +181,10 @@ def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, s
 @each_of_two
 @on_one_database
 def test_body_that_breaks_off_is_refused(endpoint, client, headers):
-    response = BrokenChunks().send(client, endpoint.method, endpoint.path, headers=headers)
+    response = BrokenChunks().send(client, endpoint, headers=headers)
     failure(response, 400, "invalid_request")
     for stream in (io.BytesIO(b'{"email": '), BrokenChunks()):
-        response = announce(client, endpoint.method, endpoint.path, "100", stream, headers=headers)
+        response = announce(client, endpoint, "100", stream, headers=headers)
         failure(response, 400, "invalid_request")
 
 
@@ -193,13 +192,11 @@ def test_body_that_breaks_off_is_refused(endpoint, client, headers):
 @on_one_database
 def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, client, headers):
     length = "99999999999999999999"
-    response = announce(
-        client, endpoint.method, endpoint.path, length, Untouched(), headers=headers
-    )
+    response = announce(client, endpoint, length, Untouched(), headers=headers)
     failure(response, 413, "too_large")
     for length in ("-1", "abc", "1e3", "\u0663"):
         stream = io.BytesIO()
-        response = announce(client, endpoint.method, endpoint.path, length, stream, headers=headers)
+        response = announce(client, endpoint, length, stream, headers=headers)
         failure(response, 400, "invalid_request")
 
 
@@ -218,12 +215,9 @@ def test_query_is_no_body(endpoint, client, headers):
 def test_token_is_asked_for_before_the_body_is_looked_at(endpoint, client):
     for content_type in ("application/json", "text/plain", "multipart/form-data", ""):
         for length in ("10", "10000000", "-1"):
-            options = {"content_type": content_type}
-            response = announce(
-                client, endpoint.method, endpoint.path, length, Untouched(), **options
-            )
+            response = announce(client, endpoint, length, Untouched(), content_type=content_type)
             failure(response, 401, "token_missing")
-    response = Untouched().send(client, endpoint.method, endpoint.path)
+    response = Untouched().send(client, endpoint)
     failure(response, 401, "token_missing")
 
 

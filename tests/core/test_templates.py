@@ -42,6 +42,9 @@ def own(tmp_path):
     return write
 
 
+OURS = Templates(None, "en")
+
+
 def source(language, name):
     return (SHIPPED / language / name).read_text()
 
@@ -50,16 +53,16 @@ def placeholders(text):
     return sorted(re.findall(r"{{ ([a-z_]+) }}", text))
 
 
-def page(name, language, shipped=None, **changes):
+def page(name, language, shipped=OURS, **changes):
     facts = {"site": "school.example", "min_length": 8, "swagger_version": "5"}
-    return (shipped or Templates(None, "en")).page(name, language, **{**facts, **changes})
+    return shipped.page(name, language, **{**facts, **changes})
 
 
 # The languages that we ship
 
 
 def test_every_language_has_every_file():
-    assert sorted(Templates(None, "en").languages) == LANGUAGES
+    assert sorted(OURS.languages) == LANGUAGES
     for language in LANGUAGES:
         folder = SHIPPED / language
         assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == FILES
@@ -90,7 +93,7 @@ def test_every_word_is_there_in_every_language(name, language):
 
 
 def test_every_mail_and_page_can_be_written():
-    assert list(Templates(None, "en").failures()) == []
+    assert list(OURS.failures()) == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -105,7 +108,7 @@ def test_a_page_is_in_its_language(name, language):
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", MAILS)
 def test_a_mail_says_the_same_as_text_and_as_html(kind, language):
-    mail = Templates(None, "en").mail(kind, language, **FACTS)
+    mail = OURS.mail(kind, language, **FACTS)
     html = re.sub(r"&#39;", "'", mail.html)
     assert f'<html lang="{language}">' in html
     assert html.count(mail.subject) >= 3
@@ -121,7 +124,7 @@ def test_a_mail_says_the_same_as_text_and_as_html(kind, language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_notice_of_a_deletion_invites_where_registration_is_open(language):
     facts = [FACTS | {"registration_open": is_open} for is_open in (True, False)]
-    write = Templates(None, "en").mail
+    write = OURS.mail
     invites, plain = (write("account_deleted", language, **each).text for each in facts)
     words = {"de": "neues Konto", "en": "new account", "es": "otra cuenta", "fr": "nouveau compte"}
     assert words[language] in invites
@@ -132,7 +135,7 @@ def test_notice_of_a_deletion_invites_where_registration_is_open(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", MAILS)
 def test_the_subject_is_one_short_line(kind, language):
-    mail = Templates(None, "en").mail(kind, language, **FACTS)
+    mail = OURS.mail(kind, language, **FACTS)
     assert 10 < len(mail.subject) <= 60
     message = build(
         sender=Address("", "no-reply", "school.example"),
@@ -169,7 +172,7 @@ def test_every_reason_and_error_has_words():
     ],
 )
 def test_a_time_to_live_is_said_in_words(language, life, words):
-    text = Templates(None, "en").mail("password_reset", language, **{**FACTS, "life": life}).text
+    text = OURS.mail("password_reset", language, **{**FACTS, "life": life}).text
     assert re.search(rf" {words}( gültig)?\.", text)
 
 
@@ -183,7 +186,7 @@ def test_a_time_to_live_is_said_in_words(language, life, words):
     ],
 )
 def test_a_date_is_said_in_words(language, words):
-    assert words in Templates(None, "en").mail("username_changed", language, **FACTS).text
+    assert words in OURS.mail("username_changed", language, **FACTS).text
 
 
 def test_french_signs_have_their_narrow_space():
@@ -222,7 +225,7 @@ def test_own_words_come_first_and_the_rest_stays(own):
     assert mail.text.startswith(f"Hier:\n{FACTS['link']}\n\n30 Minuten\n\nDiese Nachricht")
     assert ">Hier</a>" in mail.html
     other = Templates(folder, "en").mail("password_reset", "en", **FACTS)
-    assert other == Templates(None, "en").mail("password_reset", "en", **FACTS)
+    assert other == OURS.mail("password_reset", "en", **FACTS)
 
 
 def test_a_further_language_may_have_some_of_the_files(own):
@@ -230,8 +233,9 @@ def test_a_further_language_may_have_some_of_the_files(own):
     assert problems(folder) == []
     shipped = Templates(folder, "es")
     assert "pt-BR" in shipped.languages
-    assert shipped.mail("password_reset", "pt-BR", **FACTS).subject == "Nova senha"
-    assert '<html lang="pt-BR">' in shipped.mail("password_reset", "pt-BR", **FACTS).html
+    mail = shipped.mail("password_reset", "pt-BR", **FACTS)
+    assert mail.subject == "Nova senha"
+    assert '<html lang="pt-BR">' in mail.html
     assert shipped.mail("password_changed", "pt-BR", **FACTS).subject.startswith("Se ha cambiado")
     assert page("reset_password", "pt-BR", shipped)[0] == "es"
 
