@@ -126,12 +126,12 @@ def test_a_few_digits_or_signs_save_no_common_password(suffix):
     assert judge("Sun5h1ne" + suffix)
 
 
-@pytest.mark.parametrize("password", ["alngalng", "AlNg2024", "NgAl!!!!"])
-def test_short_names_count_together(password):
+def test_short_names_count_together():
     personal = ("wanderer", "w@example.org", "Al", "Ng")
-    assert judge(password, personal).word == "personal"
+    for password in ("alngalng", "AlNg2024", "NgAl!!!!"):
+        assert judge(password, personal).word == "personal"
 
 
-@pytest.mark.parametrize("password", ["1234562024!", "111111123", "65432112", "123123!7"])
-def test_common_numbers_with_a_few_more_digits_are_refused(password):
-    assert judge(password)
+def test_common_numbers_with_a_few_more_digits_are_refused():
+    for password in ("1234562024!", "111111123", "65432112", "123123!7"):
+        assert judge(password)

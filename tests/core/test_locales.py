@@ -90,23 +90,14 @@ def test_every_time_zone_loads_and_fits_its_column():
         assert len(name) <= 64
 
 
-@pytest.mark.parametrize(
-    ("tag", "found"),
-    [
-        ("de-AT", ["de-AT", "de"]),
-        # The example of RFC 4647, section 3.4.
-        (
-            "zh-Hant-CN-x-private1-private2",
-            [
-                *("zh-Hant-CN-x-private1-private2", "zh-Hant-CN-x-private1"),
-                *("zh-Hant-CN", "zh-Hant", "zh"),
-            ],
-        ),
-        ("x-klingon", ["x-klingon"]),
-    ],
-)
-def test_a_tag_is_looked_up_from_special_to_general(tag, found):
-    assert list(ranges(tag)) == found
+def test_a_tag_is_looked_up_from_special_to_general():
+    assert list(ranges("de-AT")) == ["de-AT", "de"]
+    assert list(ranges("x-klingon")) == ["x-klingon"]
+    # The example of RFC 4647, section 3.4.
+    assert list(ranges("zh-Hant-CN-x-private1-private2")) == [
+        *("zh-Hant-CN-x-private1-private2", "zh-Hant-CN-x-private1"),
+        *("zh-Hant-CN", "zh-Hant", "zh"),
+    ]
 
 
 def chosen(header, there=("en", "de", "fr", "es"), default="en"):

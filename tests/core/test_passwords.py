@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import bcrypt
 import pytest
+from helpers import soon
 
 from core.passwords import MAX_LENGTH, Hasher, HasherBusy, PasswordTooLong, normalise
 
@@ -117,25 +118,18 @@ def test_every_failure_costs_the_same(work):
 
 
 def test_a_right_password_costs_one_hash(hasher, work):
-    stored = hasher.hash(PASSWORD)
-    hasher.verify(PASSWORD, stored)
+    hasher.verify(PASSWORD, hasher.hash(PASSWORD))
     assert work == [2**4, 2**4]
 
 
-def test_no_more_hashes_at_once_than_allowed(monkeypatch):
-    hasher = Hasher(rounds=4, parallel=2, waiting=20)
+def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
+    hasher = Hasher(rounds=4, parallel=2, waiting=2)
     stored = hasher.hash(PASSWORD)
-    running, most = set(), []
-    two_are_in, three_are_in = threading.Barrier(2), threading.Event()
+    running, go_on = set(), threading.Event()
 
     def slow(password, salt, hashpw=bcrypt.hashpw):
         running.add(threading.get_ident())
-        most.append(len(running))
-        two_are_in.wait(timeout=30)  # passes only if two are let in together
-        if len(running) > 2:
-            three_are_in.set()
-        three_are_in.wait(timeout=0.05)
-        running.discard(threading.get_ident())
+        go_on.wait(timeout=30)
         return hashpw(password, salt)
 
     monkeypatch.setattr("bcrypt.hashpw", slow)
@@ -143,34 +137,15 @@ def test_no_more_hashes_at_once_than_allowed(monkeypatch):
         lambda: hasher.verify(PASSWORD, stored),
         lambda: hasher.verify(PASSWORD, None),
         lambda: hasher.hash(PASSWORD),
+        lambda: hasher.verify(PASSWORD, stored),
     ]
-    with ThreadPoolExecutor(max_workers=6) as pool:
-        futures = [pool.submit(call) for call in calls * 2]
-    results = [future.result() for future in futures]
-    assert max(most) == 2
-    assert [bool(result) for result in results] == [True, False, True] * 2
-
-
-def test_one_call_more_than_may_wait_is_refused(monkeypatch):
-    hasher = Hasher(rounds=4, parallel=1, waiting=1)
-    stored = hasher.hash(PASSWORD)
-    working, go_on = threading.Event(), threading.Event()
-
-    def slow(password, salt, hashpw=bcrypt.hashpw):
-        working.set()
-        go_on.wait(timeout=30)
-        return hashpw(password, salt)
-
-    monkeypatch.setattr("bcrypt.hashpw", slow)
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        first = pool.submit(hasher.verify, PASSWORD, stored)
-        working.wait(timeout=30)
-        second = pool.submit(hasher.verify, PASSWORD, stored)
-        while hasher._places._value:  # until it waits
-            pass
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        futures = [pool.submit(call) for call in calls]
+        soon(lambda: len(running) == 2 and not hasher._places._value)
         for account in (stored, None):
             with pytest.raises(HasherBusy):
                 hasher.verify(PASSWORD, account)
+        assert len(running) == 2
         go_on.set()
-    assert first.result() == second.result() == (True, False)
+    assert [bool(future.result()) for future in futures] == [True, False, True, True]
     assert hasher.verify(PASSWORD, stored).matches
