@@ -17,12 +17,10 @@ each_of_two = pytest.mark.parametrize("endpoint", TWO, ids=str)
 every_endpoint = pytest.mark.parametrize("endpoint", API, ids=str)
 NOT_AN_OBJECT = {
     "empty": b"",
-    "blank": b" ",
     "not JSON": b"email=me@example.org",
     "two": b"{}{}",
     "list of an object": b"[{}]",
     "string": b'"text"',
-    "number": b"7",
     "null": b"null",
     "deep lists": b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
     "deep objects": b'{"a":' * 10_000 + b"7" + b"}" * 10_000,
