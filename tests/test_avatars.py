@@ -16,7 +16,7 @@ from helpers import (
 )
 from PIL import Image
 from sqlalchemy import update
-from test_bad_input import BrokenChunks, Chunks, announce
+from test_bad_input import Broken, stream
 
 from core.images import Avatars, PicturesBusy
 from database import transaction
@@ -37,11 +37,29 @@ def form(content, name="avatar", filename="me.png", content_type="image/png"):
 
 
 @pytest.fixture
-def upload(client, auth):
+def send(client, auth):
+    """Send a form, or what stands in its place."""
+
+    def send(data, content_type="multipart/form-data", headers=auth.headers):
+        options = {"content_type": content_type, "headers": headers}
+        return client.post("/api/users/avatar", data=data, **options)
+
+    return send
+
+
+@pytest.fixture
+def upload(send, auth):
     def upload(content, headers=auth.headers, **details):
-        return client.post("/api/users/avatar", data=form(content, **details), headers=headers)
+        return send(form(content, **details), headers=headers)
 
     return upload
+
+
+class Disk(io.BytesIO):
+    """Stands in place of a temporary file."""
+
+    def __init__(self, **_options):
+        super().__init__()
 
 
 def path_of(answer):
@@ -155,17 +173,6 @@ def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, uploa
     assert rows(app, Avatar) == []
 
 
-@pytest.fixture
-def send(client, auth):
-    """Send a form, or what stands in its place."""
-
-    def send(data, content_type="multipart/form-data"):
-        options = {"content_type": content_type, "headers": auth.headers}
-        return client.post("/api/users/avatar", data=data, **options)
-
-    return send
-
-
 @on_one_database
 def test_body_that_is_no_form_is_a_415(send):
     for body, content_type in (
@@ -239,47 +246,38 @@ def multipart(content, boundary="x"):
     return head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
 
 
-(UPLOAD,) = WITH_UPLOAD
-MULTIPART = {"content_type": "multipart/form-data; boundary=x"}
-
-
 @pytest.fixture
-def send_chunked(client, auth):
-    def send_chunked(body):
-        return body.send(client, UPLOAD, headers=auth.headers, **MULTIPART)
+def send_stream(client, auth):
+    (endpoint,) = WITH_UPLOAD
 
-    return send_chunked
+    def send_stream(body, length=""):
+        content_type = "multipart/form-data; boundary=x"
+        return stream(client, endpoint, body, length, content_type, auth.headers)
+
+    return send_stream
 
 
-def test_chunked_upload_is_measured_and_read(client, send_chunked):
-    shown(client, path_of(success(send_chunked(Chunks(multipart(picture()))))))
-    failure(send_chunked(Chunks(multipart(b"x" * (5 * 2**20 + 1)))), 413, "too_large")
-    failure(send_chunked(BrokenChunks()), 400, "invalid_request")
-    failure(send_chunked(Chunks()), 400, "invalid_request")
+def test_chunked_upload_is_measured_and_read(client, send_stream):
+    shown(client, path_of(success(send_stream(multipart(picture())))))
+    failure(send_stream(multipart(b"x" * (5 * 2**20 + 1))), 413, "too_large")
+    for body in (Broken(), b""):
+        failure(send_stream(body), 400, "invalid_request")
+    # A length that is announced is believed.
+    failure(send_stream(Broken(), str(6 * 2**20)), 413, "too_large")
 
 
 @on_one_database
-def test_chunked_upload_is_not_stored_beyond_the_limit(send_chunked, monkeypatch):
+def test_chunked_upload_is_not_stored_beyond_the_limit(send_stream, monkeypatch):
     stored = []
 
-    class Disk(io.BytesIO):
-        def __init__(self, **_options):
-            super().__init__()
-
+    class Watched(Disk):
         def write(self, piece):
             stored.append(len(piece))
             return super().write(piece)
 
-    monkeypatch.setattr("web.bodies.TemporaryFile", Disk)
-    failure(send_chunked(Chunks(multipart(b"x" * 20 * 2**20))), 413, "too_large")
+    monkeypatch.setattr("web.bodies.TemporaryFile", Watched)
+    failure(send_stream(multipart(b"x" * 20 * 2**20)), 413, "too_large")
     assert sum(stored) <= 5 * 2**20 + 2 * 64 * 1024
-
-
-@on_one_database
-def test_announced_length_is_believed_when_it_is_too_much(client, auth):
-    options = {"headers": auth.headers, **MULTIPART}
-    response = announce(client, UPLOAD, str(6 * 2**20), BrokenChunks(), **options)
-    failure(response, 413, "too_large")
 
 
 def test_user_is_read_without_the_picture(app, client, auth, upload):
@@ -337,9 +335,8 @@ def test_upload_for_an_account_or_a_session_that_goes_meanwhile_is_refused(
 
 @pytest.mark.parametrize("when", ["write", "seek"])
 def test_full_disk_is_unavailable_and_no_fault_of_the_client(upload, monkeypatch, when):
-    class FullDisk(io.BytesIO):
-        def __init__(self, **_options):
-            super().__init__()
+    class FullDisk(Disk):
+        pass
 
     def fail(self, *_):
         raise OSError(28, "No space left on device")
