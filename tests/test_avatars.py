@@ -260,8 +260,8 @@ def send_stream(client, auth):
 def test_chunked_upload_is_measured_and_read(client, send_stream):
     shown(client, path_of(success(send_stream(multipart(picture())))))
     failure(send_stream(multipart(b"x" * (5 * 2**20 + 1))), 413, "too_large")
-    for body in (Broken(), b""):
-        failure(send_stream(body), 400, "invalid_request")
+    for body, length in ((Broken(), ""), (b"", ""), (multipart(picture()), "9000")):
+        failure(send_stream(body, length), 400, "invalid_request")
     # A length that is announced is believed.
     failure(send_stream(Broken(), str(6 * 2**20)), 413, "too_large")
 

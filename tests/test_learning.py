@@ -191,6 +191,7 @@ def test_course_takes_its_lessons_along_and_no_others(app, school, make_user):
             school.lesson("one", course_id, of=of)
             school.lesson("two", course_id, of=of)
     success(school.delete("courses/sql/lessons/one"))
+    assert count(app, Lesson, user_id=school.learner.id) == 3
     success(school.delete("courses/python"))
     left = rows(app, Lesson, user_id=school.learner.id)
     assert [(lesson.course_id, lesson.id) for lesson in left] == [("sql", "two")]
