@@ -143,11 +143,11 @@ def test_deletion_takes_the_password_and_the_literal_confirmation(client, auth, 
     for wrong in ("delete_my_account", "", "DELETE_MY_ACCOUNT!"):
         fields = failure(remove(confirmation=wrong), 400, "invalid_request")
         assert fields.keys() == {"confirmation"}
-    for body in ({"password": auth.user.password}, CONFIRMED):
-        response = client.delete("/api/users/account", json=body, headers=auth.headers)
-        assert failure(response, 400, "invalid_request").keys() == {"password", "confirmation"} - {
-            *body
-        }
+    body = {"password": auth.user.password, **CONFIRMED}
+    for name in body:
+        less = {other: value for other, value in body.items() if other != name}
+        response = client.delete("/api/users/account", json=less, headers=auth.headers)
+        assert failure(response, 400, "invalid_request").keys() == {name}
     success(profile(client, auth))
     assert success(remove()) == {}
 
@@ -238,9 +238,7 @@ def test_of_deletions_at_once_one_wins(app, auth):
         client = app.test_client()
         return client.delete("/api/users/account", json=body, headers=auth.headers).status_code
 
-    answers = race(attempt)
-    assert answers.count(200) == 1
-    assert set(answers) == {200, 401}
+    assert sorted(race(attempt)) == [200] + [401] * 15
 
 
 def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
@@ -277,8 +275,5 @@ def test_events_tell_who_did_what(auth, change, remove, caplog):
         success(change())
         success(remove(password=NEW_PASSWORD))
     told = [(found.getMessage(), found.fields["user"]) for found in caplog.records]
-    assert [row for row in told if row[0] != "request"] == [
-        ("wrong_password", auth.user.id),
-        ("password_changed", auth.user.id),
-        ("account_deleted", auth.user.id),
-    ]
+    kinds = ("wrong_password", "password_changed", "account_deleted")
+    assert [row for row in told if row[0] != "request"] == [(kind, auth.user.id) for kind in kinds]
