@@ -81,22 +81,14 @@ def test_any_other_text_is_refused(text):
         parse_rfc3339(text)
 
 
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (utc(2026, 11, 20, 9, 31), "2026-11-20T09:31:00Z"),
+def test_moment_is_written_in_utc_to_the_second():
+    kathmandu = timezone(timedelta(hours=5, minutes=45))
+    for moment, text in (
         (utc(2026, 11, 20, 9, 31, 59, 999_999), "2026-11-20T09:31:59Z"),
-        (
-            datetime(2026, 11, 20, 9, 31, tzinfo=timezone(timedelta(hours=5, minutes=45))),
-            "2026-11-20T03:46:00Z",
-        ),
-        # Four digits for every year
-        (utc(1, 1, 1), "0001-01-01T00:00:00Z"),
-        (utc(9999, 12, 31, 23, 59, 59), "9999-12-31T23:59:59Z"),
-    ],
-)
-def test_moment_is_written_in_utc_to_the_second(moment, text):
-    assert rfc3339(moment) == text
+        (datetime(2026, 11, 20, 9, 31, tzinfo=kathmandu), "2026-11-20T03:46:00Z"),
+        (utc(1, 1, 1), "0001-01-01T00:00:00Z"),  # four digits for every year
+    ):
+        assert rfc3339(moment) == text
 
 
 @settings(max_examples=200, derandomize=True, deadline=None, database=None)
@@ -113,5 +105,6 @@ def test_what_is_written_is_read_as_the_same_second(local, minutes):
 
 
 def test_now_is_aware_and_in_utc():
-    assert utcnow().tzinfo is UTC
-    assert abs(utcnow().timestamp() - time.time()) < 1
+    before, now, after = time.time(), utcnow(), time.time()
+    assert now.tzinfo is UTC
+    assert before <= now.timestamp() <= after
