@@ -1,7 +1,6 @@
 """Codes that a user types to prove that mails to an e-mail address arrive.
 
-A code is made from the change that it confirms and the address, so it is stored nowhere and proves
-nothing about any other address or change.
+A code is made from the change and the address, so it is stored nowhere and proves nothing else.
 """
 
 import hmac

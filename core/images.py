@@ -1,8 +1,8 @@
 """Avatars: turns an uploaded picture into a small square WebP that holds only pixels.
 
-Uploads are untrusted, and a few bytes can expand to gigabytes or to hours of work. So the size is
-read before anything is decoded, one picture is decoded at a time, and the limits below keep the
-growth of a process under 200 MB, however many uploads arrive at once.
+A few bytes can expand to gigabytes or to hours of work. So the size is read before anything is
+decoded, one picture is decoded at a time, and the limits below keep a process from growing by more
+than 200 MB, however many uploads arrive at once.
 """
 
 import io
@@ -80,10 +80,9 @@ class PicturesBusy(Exception):
 
 
 class Avatars:
-    """Makes avatars, one at a time, while up to `waiting` further calls wait.
+    """Makes avatars in one thread, while up to `waiting` further calls wait.
 
-    One thread makes them all: glibc keeps memory for each thread that has decoded a picture, and
-    without the Procfile's settings a process would grow by 470 MB instead of 160.
+    glibc keeps memory for each thread that has decoded a picture: 470 MB instead of 160.
     """
 
     def __init__(self, waiting: int) -> None:
@@ -163,8 +162,7 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
     picture: Image.Image = Image.open(upload, formats=_FORMATS)
     _draft(picture)
     if isinstance(picture, JpegImageFile):
-        # Copies of all metadata, 10 MB: with many uploads at once, a process would grow by 205 MB
-        # instead of 197.
+        # Copies of all metadata, 10 MB.
         picture.applist.clear()
         picture.app.clear()
         picture.info.clear()
@@ -181,8 +179,7 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
 
 
 def _check_scans(jpeg: memoryview) -> None:
-    """Refuse a JPEG with too many scans, or with arithmetic coding, which takes ten times as long
-    to decode and which browsers do not show."""
+    """Refuse a JPEG with too many scans, or with arithmetic coding (slow; browsers lack it)."""
     scans = position = 0
     for _ in range(_READS):
         found = _JPEG_SEGMENT.search(jpeg, position)
@@ -196,7 +193,6 @@ def _check_scans(jpeg: memoryview) -> None:
 
 
 def _check_chunks(webp: memoryview) -> None:
-    """Refuse a WebP with too many chunks."""
     position, end = 12, min(len(webp), 8 + int.from_bytes(webp[4:8], "little"))
     for _ in range(_CHUNKS):
         if position >= end:

@@ -1,8 +1,7 @@
 """Password hashes: bcrypt over a SHA-256 HMAC, in the format of Passlib's `bcrypt_sha256`.
 
-Bcrypt ignores everything after 72 bytes. So it gets a digest of the password, keyed with the
-salt: always 44 bytes, without NUL, and useless as a password hash of another system.
-See "Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet.
+Bcrypt ignores everything after 72 bytes. So it gets a digest that is keyed with the salt (see
+"Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet).
 """
 
 import base64
@@ -41,7 +40,6 @@ def unusable() -> str:
 
 
 def is_usable(stored: str) -> bool:
-    """Return whether there is a password."""
     return not stored.startswith("!")
 
 
@@ -70,10 +68,7 @@ class Verdict(NamedTuple):
 
 
 def normalise(raw_password: str) -> str:
-    """Return the password in Unicode's form NFKC (NIST SP 800-63B), the same for all keyboards.
-
-    Raises PasswordTooLong above MAX_LENGTH characters in that form.
-    """
+    """Return the password in Unicode's form NFKC (NIST SP 800-63B). Raises PasswordTooLong."""
     if len(raw_password) > _MAX_RAW_LENGTH:
         raise PasswordTooLong
     password = unicodedata.normalize("NFKC", raw_password)
@@ -83,10 +78,9 @@ def normalise(raw_password: str) -> str:
 
 
 class Hasher:
-    """Hashes passwords with 2**rounds rounds, at most `parallel` at once in this process.
+    """Hashes passwords with 2**rounds rounds, at most `parallel` at once to leave CPU to others.
 
-    Without that limit, many logins at once would leave no core to other requests. Each of up to
-    `waiting` further calls holds a thread; the next one raises HasherBusy.
+    Up to `waiting` further calls wait, each in its thread; the next one raises HasherBusy.
     """
 
     def __init__(self, rounds: int, parallel: int, waiting: int) -> None:
@@ -109,9 +103,8 @@ class Hasher:
     def verify(self, raw_password: str, stored: str | None) -> Verdict:
         """Compare a password with a stored hash: ours, or plain bcrypt from another system.
 
-        None stands for an account that does not exist. An unknown account, a wrong or impossible
-        password and an unreadable hash take the same time and raise nothing. Only a hash of a
-        higher cost than `rounds` takes longer, until its user logs in.
+        An unknown account (None), a wrong or impossible password and an unreadable hash take the
+        same time and raise nothing. Only a hash of a higher cost than `rounds` takes longer.
         """
         account = _form_of(stored or "")
         key = _key(raw_password, account)

@@ -16,7 +16,6 @@ class Scope(StrEnum):
 
 
 def new_key() -> str:
-    """Return a new service key with 256 random bits."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 

@@ -24,8 +24,7 @@ ISSUER = "accounts"
 CLOCK_SKEW = 60
 # Verified access tokens that a process remembers, about 2 KB each.
 REMEMBERED = 2048
-# Headers by which a token would bring or choose its own key (RFC 8725, section 3.10), or ask for an
-# extension (RFC 7515, section 4.1.11).
+# They choose a key (RFC 8725, section 3.10) or ask for an extension (RFC 7515, section 4.1.11).
 _REFUSED_HEADERS = {"jwk", "jku", "x5u", "x5c", "crit"}
 LAST_MOMENT = 253402300799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
 # `jwt.encode` would sign ES256 with a random number.
