@@ -23,7 +23,6 @@ DATABASE = "accounts.db"
 
 
 def database_url(folder: Path) -> URL:
-    """Return the URL of the embedded database in this folder."""
     return URL.create("sqlite", database=str(folder / DATABASE))
 
 

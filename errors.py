@@ -1,7 +1,6 @@
-"""The complete list of errors that the API responds with.
+"""The complete list of errors that the API responds with; docs/errors.md explains them.
 
-Each has a status, a stable code for programs and a message for people. docs/errors.md has the
-same list with what a client should do; a test compares the two.
+Each has a status, a stable code for programs and a message for people.
 """
 
 from collections.abc import Mapping

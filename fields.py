@@ -1,7 +1,4 @@
-"""The types of single fields in the API's schemas: what a text, an address, a time may be.
-
-They convert nothing that is of another JSON type, and they say in a sentence what is wrong.
-"""
+"""The types of single fields in the API's schemas. They convert nothing of another JSON type."""
 
 import re
 import unicodedata
@@ -29,7 +26,6 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 
 
 def example(value: object) -> dict[str, object]:
-    """Return the metadata of a field whose value in the docs is this one."""
     return {"examples": [value]}
 
 
@@ -42,7 +38,6 @@ class Length(validate.Length):
     """Bounds for the characters of a text."""
 
     def __call__(self, value: Any) -> Any:
-        """Return the text. Raises ValidationError."""
         if self.min is not None and len(value) < self.min:
             raise ValidationError(Reason("too_short", f"Use {self.min} or more characters."))
         if self.max is not None and len(value) > self.max:
@@ -54,7 +49,6 @@ class Range(validate.Range):
     """Bounds for a number."""
 
     def __call__(self, value: Any) -> Any:
-        """Return the number. Raises ValidationError."""
         if value < self.min:
             raise ValidationError(Reason("too_small", f"The smallest number is {self.min}."))
         if value > self.max:

@@ -62,7 +62,7 @@ worker_tmp_dir = _MEMORY if os.path.isdir(_MEMORY) else None
 # The socket for remote control is unused, and it would be created in the home folder.
 control_socket_disable = True
 
-# gunicorn's own lines look like those of the application, which also logs each request.
+# gunicorn's own lines look like those of the application.
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -98,7 +98,6 @@ def post_worker_init(worker: Any) -> None:
 
 
 def first_screen(host: str, port: int) -> str:
-    """Return what to do next with a service that listens there."""
     url, reach, mails = local_url(host, port), "", ""
     if host in EVERYWHERE:
         reach = "\n  It listens on all network interfaces, so other machines can reach it too.\n"

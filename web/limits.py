@@ -99,12 +99,11 @@ GUESSES = (
     Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
 )
-# For views that check the password of a signed-in caller. Hashes are what logins wait for.
+# For views that check the password of a caller. Hashes are what logins wait for.
 CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
 
 
 def mails_to_one(kind: str) -> Limit:
-    """Return the limit of mails of a kind that one e-mail address gets."""
     return Limit(3, "hour", f"{kind} to an e-mail address", By.ACCOUNT, SUCCESSES, silent=True)
 
 
@@ -116,7 +115,6 @@ class _Reached(Exception):
 
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
-    """Call a view with its limits. Raises TooManyRequests at a limit."""
     with _counted([limit for limit in limits if not limit.silent], arguments.get("body", {})):
         return view(**arguments)
 
@@ -240,17 +238,16 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Log an error while a count is changed, so that it does not change the response."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # the response stays as it is
         _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
 
 
 def forgive(email: str) -> None:
-    """Clear the failed logins to an account from this client IP.
+    """Clear the failed logins to an account from this client IP, so that a new password works.
 
-    For a new password: its user probably tried old ones before, and it must work at once.
+    Its user probably tried old ones before.
     """
     if settings.ratelimit_enabled:
         with _harmless(), one_statement() as connection:

@@ -30,7 +30,7 @@ _STATUSES: dict[type[Exception], int] = {
 
 
 class ClientSocket(socket.socket):
-    """A connection that fails like one reset by the client when the client is too slow."""
+    """A connection that fails, as if the client had reset it, when the client is too slow."""
 
     until = 0.0  # on the monotonic clock; a response may take SILENCE longer
 
