@@ -30,9 +30,9 @@ _log = logging.getLogger("accounts")
 def create_app(
     settings: config.Settings | None = None, instance_path: str | Path | None = None
 ) -> Flask:
-    """Return the WSGI application. Raises config.ConfigError for wrong settings.
+    """Return the WSGI application, by default with settings from the environment.
 
-    `settings` come from the environment by default; `instance_path` is for the embedded database.
+    Raises config.ConfigError if they are wrong.
     """
     # 1. Settings
     settings = settings or config.load()

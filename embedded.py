@@ -27,10 +27,7 @@ def database_url(folder: Path) -> URL:
 
 
 def secret_key(folder: Path) -> str:
-    """Return the secret in this folder; the first call generates it (mode 0600).
-
-    Raises ConfigError if the stored secret is too short.
-    """
+    """Return the secret in this folder; the first call generates it. Raises ConfigError."""
     path = folder / "secret_key"
     with _lock(folder):
         if not path.exists():

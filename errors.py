@@ -1,7 +1,4 @@
-"""The complete list of errors that the API responds with; docs/errors.md explains them.
-
-Each has a status, a stable code for programs and a message for people.
-"""
+"""All errors of the API, with a stable code for programs each. docs/errors.md explains them."""
 
 from collections.abc import Mapping
 from typing import ClassVar, TypeAlias, Union

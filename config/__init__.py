@@ -25,7 +25,7 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 a
 
 
 class ConfigError(Exception):
-    """Everything that is wrong or missing, one line each."""
+    """Everything that is wrong or missing, one line each, without values: some are secrets."""
 
 
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
@@ -141,7 +141,6 @@ class Settings:
 
     @property
     def listens(self) -> tuple[str, int]:
-        """The host and port on which gunicorn listens."""
         # Hosts that set PORT route requests from other machines.
         return self.host or (EVERYWHERE[0] if self.port else "127.0.0.1"), self.port or 5000
 
@@ -159,32 +158,25 @@ class Settings:
 
     @property
     def sender(self) -> Address:
-        """The sender of the e-mails."""
         host = urlsplit(self.public_url).hostname or ""
         is_ip = ":" in host or re.fullmatch(r"[0-9.]+", host)
         return self.mail_from or Address("", "no-reply", "localhost" if is_ip else host)
 
     @property
     def site(self) -> str:
-        """What mails and pages call the service."""
         return self.site_name or urlsplit(self.public_url).hostname or ""
 
     @property
     def reset_page(self) -> str:
-        """The page that a reset link opens."""
         return self.password_reset_url or f"{self.public_url}/reset-password"
 
     @property
     def verification_page(self) -> str:
-        """The page that an e-mail verification link opens."""
         return self.email_verification_url or f"{self.public_url}/verify-email"
 
 
 def load(environ: Mapping[str, str | None] | None = None) -> Settings:
-    """Return the settings from the environment, and from `.env` what that does not set.
-
-    An empty value counts as unset. Raises ConfigError, without the values: some are secrets.
-    """
+    """Return the settings from the environment, then from `.env`. Raises ConfigError."""
     if environ is None:
         try:
             environ = {**dotenv_values(ROOT / ".env"), **os.environ}

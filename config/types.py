@@ -1,7 +1,4 @@
-"""The types of single settings: how each is read from its text.
-
-They raise ValueError with a text that continues the name of the setting, without the value.
-"""
+"""The types of settings. Their ValueErrors continue the name of the setting, without its value."""
 
 import re
 from collections.abc import Callable

@@ -23,10 +23,7 @@ email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 
 def normalise_email(raw: str) -> str | None:
-    """Return the form of an address that is stored and looked up; None for what is no address.
-
-    Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
-    """
+    """Return the stored form of an address, in lower case and ASCII (IDNA 2008), or None."""
     if len(raw) > MAX_ADDRESS:
         return None
     try:
@@ -57,10 +54,7 @@ def has_domain(email: str, domains: Sequence[str]) -> bool:
 
 
 def parse_sender(raw: str) -> Address:
-    """Return the sender of `accounts@example.org` or `Accounts <accounts@example.org>`.
-
-    Raises ValueError with a text that continues "MAIL_FROM".
-    """
+    """Return the sender of `a@example.org` or `Accounts <a@example.org>`, a type of setting."""
     named = _NAMED.fullmatch(raw)
     name, address = named.groups() if named else ("", raw)
     if not PLAIN_ADDRESS.fullmatch(address) or not name.isprintable() or "=?" in name:

@@ -55,8 +55,7 @@ _FEW_AROUND_NAME = 12
 def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Reason | None:
     """Return None for a good password, else the reason, which never repeats the password.
 
-    `password` is normalised (`core.passwords.normalise`), `personal` are the user's username,
-    e-mail address and names, `min_length` counts characters.
+    `password` is normalised, `personal` are the user's username, e-mail address and names.
     """
     if len(password) < min_length:
         return _TOO_SHORT.format(min_length=min_length)

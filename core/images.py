@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import BinaryIO, Literal
 
-from PIL import Image, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
@@ -43,15 +43,7 @@ _PNG_END = re.compile(rb"\0\0\0\0IEND\xaeB`\x82")
 _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_ARITHMETIC = b"\xc9\xca\xcb\xcd\xce\xcf"
-_UPRIGHT = {  # by EXIF orientation
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_ORIENTATION = 0x0112  # a tag of EXIF
 
 # What decoders raise for damaged files (seen with a million of them).
 _DAMAGES = (OSError, SyntaxError, ValueError, AssertionError)
@@ -229,7 +221,7 @@ def _orientation(exif: object) -> int:
 
     first = number(4, 4) + 2
     for entry in range(first, first + 12 * number(first - 2, 2), 12):
-        if number(entry, 2) == 0x0112:
+        if number(entry, 2) == _ORIENTATION:
             return number(entry + 8, 2)
     return 1
 
@@ -242,8 +234,9 @@ def _encode(picture: Image.Image, orientation: int) -> bytes:
     left, top = (width - short) // 2, (height - short) // 2
     box = (left, top, left + short, top + short)
     square = picture.resize((side, side), Image.Resampling.LANCZOS, box, reducing_gap=2.0)
-    if orientation in _UPRIGHT:
-        square = square.transpose(_UPRIGHT[orientation])
+    square.info.clear()  # or Pillow would parse the EXIF data there
+    square.getexif()[_ORIENTATION] = orientation
+    square = ImageOps.exif_transpose(square)
     # Pillow copies metadata from picture to picture, so the pixels go onto a new one.
     fresh = Image.new("RGBA", square.size)
     fresh.alpha_composite(square.convert("RGBA"))

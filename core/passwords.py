@@ -32,10 +32,7 @@ _PLAIN_BCRYPT = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$" + _SALT_AND_DI
 
 
 def unusable() -> str:
-    """Return what stands in place of a hash where there is no password: no password matches it.
-
-    It is different each time, or old links, which are bound to it, would work again.
-    """
+    """Return a hash that no password matches; a new one each time, because it binds links."""
     return f"!{secrets.token_hex(16)}"
 
 
@@ -89,10 +86,7 @@ class Hasher:
         self._places = threading.BoundedSemaphore(parallel + waiting)
 
     def hash(self, raw_password: str) -> str:
-        """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`, with a new salt.
-
-        Raises ValueError for a password that is too long (PasswordTooLong) or not UTF-8.
-        """
+        """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`. Raises ValueError."""
         password = normalise(raw_password)
         salt = bcrypt.gensalt(self._rounds).decode().rpartition("$")[2]
         key = _prehash(password, salt)

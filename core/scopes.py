@@ -8,8 +8,6 @@ KEY_PREFIX = "acsk_"
 
 
 class Scope(StrEnum):
-    """What a service key may do."""
-
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"

@@ -1,7 +1,4 @@
-"""Endpoints as declarations: guard, body, response and possible errors stand above the view.
-
-`web.openapi` makes the OpenAPI document from the same declarations.
-"""
+"""Endpoints as declarations: guard, body, response and possible errors stand above the view."""
 
 import functools
 import time

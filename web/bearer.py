@@ -17,10 +17,7 @@ from web.error_handlers import render
 
 
 class BearerTokens(JWTManager):
-    """Flask-JWT-Extended with our own codec, which remembers the tokens that it has verified.
-
-    The extension's decoder would accept a token without `type`, `exp` or `jti`.
-    """
+    """Flask-JWT-Extended with our own codec; its own takes tokens without `type` or `exp`."""
 
     codec: TokenCodec
 

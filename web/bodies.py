@@ -112,10 +112,7 @@ def _check_end(received: int) -> None:
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read what a refused client still sends, or the connection is reset and the response lost.
-
-    Most clients send the whole body before they read the response (RFC 9112, section 9.6).
-    """
+    """Read what a refused client still sends, or it gets no response (RFC 9112, section 9.6)."""
     # Without `wsgi.input_terminated`, the stream has no end and the read would hang.
     if environ.get("wsgi.input_terminated"):
         # `request.stream` would end at the limit of the endpoint.

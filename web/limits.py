@@ -245,10 +245,7 @@ def _harmless() -> Iterator[None]:
 
 
 def forgive(email: str) -> None:
-    """Clear the failed logins to an account from this client IP, so that a new password works.
-
-    Its user probably tried old ones before.
-    """
+    """Clear the failed logins from this client IP, because a user first tries old passwords."""
     if settings.ratelimit_enabled:
         with _harmless(), one_statement() as connection:
             key = _key(GUESSES[0], {"email": email})
