@@ -257,10 +257,7 @@ def one_statement() -> Iterator[Connection]:
 
 
 def change(statement: Update | Delete) -> int:
-    """Run a statement in the open transaction; return how many rows it changed.
-
-    Of several callers with the same condition only one changes the row, and sees it by the count.
-    """
+    """Run a statement in the open transaction; return how many rows it changed."""
     result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
 

@@ -1,7 +1,6 @@
 """The embedded default: a SQLite file and a generated secret in the instance folder.
 
-If several processes start at once, a lock on a file beside the database lets one prepare it while
-the others wait.
+If several processes start at once, a lock on a file lets one prepare them while the others wait.
 """
 
 import fcntl

@@ -34,7 +34,7 @@ def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
 class Settings:
-    """Every setting, named like its environment variable in lower case."""
+    """Every setting, by the name of its environment variable in lower case."""
 
     database_url: URL | None = setting(  # noqa: RUF009 - it returns a dataclass field
         types.database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."

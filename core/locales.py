@@ -48,10 +48,7 @@ def ranges(tag: str) -> Iterator[str]:
 
 
 def choose(accepted: Iterable[tuple[str, float]], there: Iterable[str], default: str) -> str:
-    """Return the language that a client wants most among those that are there, else the default.
-
-    `accepted` are the tags and qualities of an Accept-Language header (RFC 9110, section 12.5.4).
-    """
+    """Return the language that a client accepts (RFC 9110, section 12.5.4) most, or the default."""
     wishes = [
         (tag.lower(), quality) for tag, quality in accepted if len(tag) <= MAX_LANGUAGE_LENGTH
     ]

@@ -112,10 +112,7 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}  # by LOG_FORMAT
 
 
 class StandardError(logging.Handler):
-    """Writes each line with one system call and no lock, for which threads would wait too long.
-
-    In a pipe, lines up to 4 KB stay whole; a longer traceback may be mixed with other lines.
-    """
+    """Writes each line with one system call and no lock, for which threads would wait too long."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         if passed := bool(self.filter(record)):
@@ -129,7 +126,7 @@ class StandardError(logging.Handler):
             self.handleError(record)
 
     def write(self, line: bytes) -> None:
-        os.write(2, line)
+        os.write(2, line)  # a pipe keeps up to 4 KB together
 
 
 def configure(settings: Settings) -> None:

@@ -128,7 +128,7 @@ def _limits(operation: Operation) -> str:
     for limit in operation.limits:
         whose = " from one client IP" if By.IP in limit.by else ""
         beyond = " (beyond it, nothing is sent)" if limit.silent else ""
-        limits.append(f"{limit.things}{whose}, {limit.rate}{beyond}")
+        limits.append(f"{limit.name}{whose}, {limit.rate}{beyond}")
     return f"Limits: {'; '.join(limits)}." if limits else ""
 
 

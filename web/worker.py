@@ -60,7 +60,6 @@ class ClientSocket(socket.socket):
 
 class BoundedWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
-        """Answer one request, in a thread. Return whether the connection stays open."""
         if not isinstance(sock := conn.sock, ClientSocket):
             conn.sock = ClientSocket(sock.family, sock.type, sock.proto, sock.detach())
             conn.data_ready = True  # or gunicorn keeps new silent connections for `keepalive`
