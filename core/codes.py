@@ -1,13 +1,12 @@
 """Codes that a user types to prove that mails to an e-mail address arrive.
 
-A code is made from the change that it confirms and the address, so it is stored nowhere and proves
-nothing about any other address or change.
+A code is made from the change and the address, so it is stored nowhere and proves nothing else.
 """
 
 import hmac
 from collections.abc import Iterable
 
-# Crockford's base32, which has no I, L, O and U.
+# Crockford's base32, which has no I, L, O and U. Case, hyphens and spaces do not matter.
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LENGTH = 8
 _AS_MEANT = str.maketrans("OIL", "011", "- ")
@@ -23,10 +22,7 @@ def make(secret: str, change_id: str, address: str) -> str:
 
 
 def is_right(typed: str, secrets: Iterable[str], change_id: str, address: str) -> bool:
-    """Return whether this is the code of a change, made with any of these secrets.
-
-    Case, hyphens and spaces do not matter; O is read as 0, and I and L as 1.
-    """
+    """Return whether this is the code of a change, made with any of these secrets."""
     read = typed.upper().translate(_AS_MEANT).encode()
     codes = [make(secret, change_id, address).replace("-", "").encode() for secret in secrets]
     return any(hmac.compare_digest(read, code) for code in codes)

@@ -8,15 +8,12 @@ KEY_PREFIX = "acsk_"
 
 
 class Scope(StrEnum):
-    """What a service key may do."""
-
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
 
 
 def new_key() -> str:
-    """Return a new service key with 256 random bits."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
