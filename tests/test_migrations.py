@@ -28,6 +28,7 @@ from models import (
     Avatar,
     Certificate,
     Course,
+    EmailChange,
     Lesson,
     User,
     UserSession,
@@ -121,13 +122,36 @@ def test_migrations_can_be_taken_back_and_run_again(app, engine):
         assert differences(connection) == []
 
 
+def test_upgrade_numbers_the_changes_of_addresses_by_their_ids(app, engine):
+    database.upgrade(app)
+    changes = (("b", "ada"), ("a", "ada"), ("c", "bob"), ("d", "ada"))
+    with engine.begin() as connection:
+        for user in ("ada", "bob"):
+            names = {"username": user, "username_key": user, "email": user}
+            connection.execute(insert(User), USER | names | {"id": user})
+        for id_, user in changes:
+            values = {"id": id_, "user_id": user, "old_email": "x", "changed_at": clock.utcnow()}
+            connection.execute(insert(EmailChange), values)  # as the version before does
+    with app.app_context():
+        command.downgrade(database.enable_migrations(app).get_config(), "0004")
+    database.upgrade(app)
+    with engine.connect() as connection:
+        numbers = connection.execute(select(EmailChange.id, EmailChange.number))
+        assert {(id_, number) for id_, number in numbers} == {
+            ("a", 1),
+            ("b", 2),
+            ("c", 1),
+            ("d", 3),
+        }
+
+
 def test_processes_of_version_1_0_deny_sessions_for_long_enough_during_an_upgrade(app, engine):
     database.upgrade(app)
     now = clock.utcnow()
     session = {"user_id": "ada", "created_at": now, "last_used_at": now, "expires_at": now}
     session |= {"refresh_token_id": "x", "user_agent": "", "ip_address": ""}
     with app.app_context():
-        command.downgrade(database.enable_migrations(app).get_config(), "0001")
+        command.downgrade(database.enable_migrations(app).get_config(), "0005")
     with engine.begin() as connection:
         connection.execute(insert(User), USER | {"id": "ada"})
         before = session | {"id": "before", "access_expires_at": now}
