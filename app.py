@@ -20,8 +20,8 @@ from services import service_keys as keys
 from services import sessions
 from web import api, bearer, caller, error_handlers, headers, logs, openapi
 
-# How many threads of a process may wait for the hasher, and for a picture to be made. The others
-# stay free for requests that take a millisecond (`threads` in gunicorn.conf.py).
+# How many of the `threads` in gunicorn.conf.py may wait for the hasher, and for a picture. The
+# others stay free for requests that take a millisecond.
 HASHES_WAITING = 48
 PICTURES_WAITING = 24
 _log = logging.getLogger("accounts")
@@ -30,10 +30,9 @@ _log = logging.getLogger("accounts")
 def create_app(
     settings: config.Settings | None = None, instance_path: str | Path | None = None
 ) -> Flask:
-    """Return the WSGI application. Raises config.ConfigError for wrong settings.
+    """Return the WSGI application, by default with settings from the environment.
 
-    `settings` come from the environment by default. Without a DATABASE_URL, the embedded database
-    in `instance_path` is created and brought up to date.
+    Raises config.ConfigError if they are wrong.
     """
     # 1. Settings
     settings = settings or config.load()
@@ -50,9 +49,7 @@ def create_app(
     parts = app.extensions["accounts"] = Components(
         settings=settings,
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
-        hasher=Hasher(
-            settings.bcrypt_rounds, parallel=settings.hashes_at_once, waiting=HASHES_WAITING
-        ),
+        hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(settings.templates_dir, settings.default_language),
         load_user=sessions.load_user,

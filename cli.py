@@ -1,8 +1,7 @@
 """Commands for operators and schedulers, besides `flask run` and `flask db`.
 
-Exit codes: 0 for success, 1 if the service refuses (a taken username, a weak password, the last
-admin) or cannot do it, 2 if the command line or a field is malformed. Passwords are never taken
-from the command line, where other users of the machine could read them.
+They exit with 0 for success, 1 if the service refuses or cannot do it, 2 for malformed input.
+Passwords are not taken from the command line, where other users of the machine could read them.
 """
 
 import functools
@@ -50,7 +49,6 @@ _PAGE = 500
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Turn errors of the service into one sentence instead of a traceback."""
     try:
         yield
     except errors.ApiError as error:
@@ -206,38 +204,34 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 @_account
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
-    now, why_not = clock.utcnow(), [*map(str, login.hindrances(user))]
+    now = clock.utcnow()
+    why_not = [str(hindrance) for hindrance in login.hindrances(user)]
     if until := limits.locked_until(user):
         why_not.append(f"too many failed logins, until {_time(until)}")
     lines = {
         "id": user.id,
         "username": user.username,
         "e-mail address": user.email,
-        "e-mail address verified": _yes_or_no(user.email_verified_at),
+        "e-mail address verified": bool(user.email_verified_at),
         "name": f"{user.first_name} {user.last_name}",
         "role": user.role,
-        "active": _yes_or_no(user.is_active),
-        "password": _yes_or_no(passwords.is_usable(user.password_hash)),
+        "active": user.is_active,
+        "password": passwords.is_usable(user.password_hash),
         "language": user.language,
         "time zone": user.timezone,
         "joined": _time(user.created_at),
         "last login": _time(user.last_login_at),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
-        "pending e-mail address": _yes_or_no(
-            email_change.pending(user.id, now=now)["pending_email"]
-        ),
+        "pending e-mail address": bool(email_change.pending(user.id, now=now)["pending_email"]),
         "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
     }
     for name, value in lines.items():
-        click.echo(f"{name}: {value}")
+        yes_or_no = "yes" if value else "no"
+        click.echo(f"{name}: {yes_or_no if isinstance(value, bool) else value}")
 
 
 def _time(moment: datetime | None) -> str:
     return clock.rfc3339(moment) if moment else "never"
-
-
-def _yes_or_no(value: object) -> str:
-    return "yes" if value else "no"
 
 
 @users.command("set-role")
@@ -361,6 +355,5 @@ def prune() -> None:
 
 
 def init_app(app: Flask) -> None:
-    """Register the commands."""
     for command in (users, keys, prune):
         app.cli.add_command(command)

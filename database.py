@@ -1,10 +1,7 @@
 """How this service reads and writes its database, SQLite or Postgres.
 
-Only this module opens connections. Connections are in autocommit, so a reader never waits for a
-writer and never holds a snapshot; only `transaction()` sets another level.
-
-On SQLite a transaction takes the write lock when it begins (BEGIN IMMEDIATE). One that reads first
-and writes later would fail at once if another one wrote in between (SQLITE_BUSY_SNAPSHOT).
+Only this module opens connections. They are in autocommit, so a reader never waits for a writer and
+never holds a snapshot; only `transaction()` sets another level.
 """
 
 import logging
@@ -30,7 +27,7 @@ from extensions import db
 # The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
 SCHEMA_REVISION = "0006"
 MIGRATIONS = Path(__file__).parent / "migrations"
-# Connections of one process. Requests hold one for milliseconds, never while hashing or mailing.
+# Connections of one process. Requests hold one for milliseconds.
 POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and for Postgres to accept one (psycopg's
 # minimum, for each IP of the server).
@@ -66,7 +63,6 @@ class WriteQueueFull(Exception):
 
 
 def engine_options(url: URL) -> dict[str, object]:
-    """Return the options of the engine for a database."""
     options: dict[str, object] = {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
@@ -125,19 +121,16 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin_to_write(connection: Connection) -> None:
-    # SQLAlchemy sends this event in autocommit too; only a transaction has set a level.
+    # A transaction that reads first and takes the lock later would fail if another one wrote in
+    # between (SQLITE_BUSY_SNAPSHOT). In autocommit, for which this is called too, no level is set.
     if "isolation_level" in connection.get_execution_options():
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _connector(driver: Any) -> Callable[..., object]:
-    """Return how to connect to Postgres.
+    """Return how to connect to Postgres."""
 
-    A working server ends long waits by itself (`_ON_CONNECT`). For one that is frozen or cut off,
-    the connection has a time-out of its own. Behind a pooler such as PgBouncer, each transaction
-    may run on another connection to the server.
-    """
-
+    # A working server ends long waits by itself (`_ON_CONNECT`); this is for one that is frozen.
     class TimedConnection(driver.Connection):  # type: ignore[misc]
         def wait(self, generator: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             if not has_request_context():  # migrations and commands may take longer
@@ -158,8 +151,8 @@ def _connector(driver: Any) -> Callable[..., object]:
         except driver.Error:
             connection.close()  # the pool opens another, and there must be no more than its size
             raise
-        if process != connection.info.backend_pid:  # a pooler made up the latter
-            # A prepared statement would be missing there, or be one of another connection.
+        if process != connection.info.backend_pid:  # a pooler such as PgBouncer made up the latter
+            # Each transaction may run on another server connection, which lacks what was prepared.
             connection.prepare_threshold = None
             if lock_timeout == "0":
                 _log.warning("There is a pooler, but no time limit: see docs/scaling.md.")
@@ -177,9 +170,8 @@ def _leave_standby(context: ExceptionContext) -> None:
 def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
     """Drop the pool's connections if the server has closed this one, before a request uses it.
 
-    The socket of an idle connection is readable only then. Polling it costs microseconds, while
-    `pool_pre_ping` would cost a round trip. The socket of a new connection may be readable because
-    of the rest of its TLS handshake.
+    The socket of an idle connection is readable only then (that of a new one also after its TLS
+    handshake). `pool_pre_ping` would cost a round trip.
     """
     poll = record.info.get("poll")
     if poll is None:
@@ -195,19 +187,14 @@ def reading() -> AbstractContextManager[Connection]:
 
 
 class DriverSelect:
-    """A SELECT of at most one row that SQLAlchemy compiles and the driver executes.
-
-    For the query of every guarded request, where SQLAlchemy would take longer than SQLite does.
-    """
+    """A SELECT of at most one row, which the driver executes in a fraction of SQLAlchemy's time."""
 
     def __init__(self, statement: Select[Any]) -> None:
         self.statement = statement
         self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
     def one_or_none(self, *parameters: str) -> Any | None:
-        """Return the row with its columns as attributes, or None. The parameters are in the order
-        of the statement. Raises SQLAlchemy's errors, or the driver's when it cannot connect.
-        """
+        """Return the row, or None. Raises SQLAlchemy's errors, or the driver's from connecting."""
         engine = db.engine
         dialect = engine.dialect
         sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
@@ -246,8 +233,7 @@ class DriverSelect:
 def transaction() -> Iterator[scoped_session[Any]]:
     """Run one use case: commit at the end, roll back on an exception.
 
-    Raises WriteQueueFull, or SQLAlchemy's errors, when the database cannot do it in time; and
-    RuntimeError inside another transaction, or after a read with `db.session` outside of one.
+    Raises SQLAlchemy's errors or WriteQueueFull, and RuntimeError where `db.session` is in use.
     """
     if db.session().in_transaction():
         # That one's connection would be used as it is: in autocommit, a rollback undoes nothing.
@@ -271,10 +257,7 @@ def one_statement() -> Iterator[Connection]:
 
 
 def change(statement: Update | Delete) -> int:
-    """Run a statement in the open transaction; return how many rows it changed.
-
-    Of several callers with the same condition only one changes the row, and sees it by the count.
-    """
+    """Run a statement in the open transaction; return how many rows it changed."""
     result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
 
@@ -330,7 +313,7 @@ def lacks_parent(error: IntegrityError) -> bool:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the database cannot be used now; a mistake in our SQL is not that."""
+    """Return whether the database cannot be used now. A mistake in our SQL is something else."""
     if isinstance(error, WriteQueueFull | TimeoutError):
         return True
     if isinstance(error, DBAPIError) and error.connection_invalidated:
@@ -365,8 +348,7 @@ def schema_is_ready() -> bool:
 
 
 def enable_migrations(app: Flask) -> Any:
-    """Register Flask-Migrate, for `flask db …` and for `upgrade`; return its Migrate object."""
-    # Imported here, because Alembic takes 230 ms and 10 MB, and most processes never need it.
+    # Late, because Alembic takes 230 ms and 10 MB, and most processes never need it.
     from flask_migrate import Migrate  # type: ignore[import-untyped]  # noqa: PLC0415
 
     return Migrate(app, db, directory=str(MIGRATIONS))

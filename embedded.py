@@ -1,7 +1,6 @@
 """The embedded default: a SQLite file and a generated secret in the instance folder.
 
-If several processes start at once, a lock on a file beside the database lets one prepare it while
-the others wait.
+If several processes start at once, a lock on a file lets one prepare them while the others wait.
 """
 
 import fcntl
@@ -23,15 +22,11 @@ DATABASE = "accounts.db"
 
 
 def database_url(folder: Path) -> URL:
-    """Return the URL of the embedded database in this folder."""
     return URL.create("sqlite", database=str(folder / DATABASE))
 
 
 def secret_key(folder: Path) -> str:
-    """Return the secret in this folder; the first call generates it (mode 0600).
-
-    Raises ConfigError if the stored secret is too short.
-    """
+    """Return the secret in this folder; the first call generates it. Raises ConfigError."""
     path = folder / "secret_key"
     with _lock(folder):
         if not path.exists():

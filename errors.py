@@ -1,8 +1,4 @@
-"""The complete list of errors that the API responds with.
-
-Each has a status, a stable code for programs and a message for people. docs/errors.md has the
-same list with what a client should do; a test compares the two.
-"""
+"""All errors of the API, with a stable code for programs each. docs/errors.md explains them."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Self, TypeAlias, Union

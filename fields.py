@@ -1,7 +1,4 @@
-"""The types of single fields in the API's schemas: what a text, an address, a time may be.
-
-They convert nothing that is of another JSON type, and they say in a sentence what is wrong.
-"""
+"""The types of single fields in the API's schemas. They convert nothing of another JSON type."""
 
 import re
 import unicodedata
@@ -29,7 +26,6 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 
 
 def example(value: object) -> dict[str, object]:
-    """Return the metadata of a field whose value in the docs is this one."""
     return {"examples": [value]}
 
 
@@ -39,10 +35,7 @@ def with_words(messages: dict[str, Any]) -> dict[str, Any]:
 
 
 class Length(validate.Length):
-    """Bounds for the characters of a text."""
-
     def __call__(self, value: Any) -> Any:
-        """Return the text. Raises ValidationError."""
         if self.min is not None and len(value) < self.min:
             raise ValidationError(Reason("too_short", f"Use {self.min} or more characters."))
         if self.max is not None and len(value) > self.max:
@@ -51,10 +44,7 @@ class Length(validate.Length):
 
 
 class Range(validate.Range):
-    """Bounds for a number."""
-
     def __call__(self, value: Any) -> Any:
-        """Return the number. Raises ValidationError."""
         if value < self.min:
             raise ValidationError(Reason("too_small", f"The smallest number is {self.min}."))
         if value > self.max:
@@ -63,8 +53,6 @@ class Range(validate.Range):
 
 
 class OneOf(validate.OneOf):
-    """The values that a text may have."""
-
     default_message = Reason("invalid", "Use one of: {choices}.")
 
 
@@ -144,8 +132,6 @@ class Prose(Text):
 
 
 class Link(Text):
-    """An http or https URL, or an empty text."""
-
     longest = 200
     invalid = Reason("invalid", "Not a valid URL.")
     described = {"description": "An http or https URL, or empty."}
@@ -159,8 +145,6 @@ class Link(Text):
 
 
 class Language(Text):
-    """A BCP 47 language tag, in its usual case."""
-
     longest = locales.MAX_LANGUAGE_LENGTH
     invalid = Reason("invalid", "Not a language tag such as en or pt-BR.")
     described = {"description": "A BCP 47 tag.", **example("pt-BR")}
@@ -170,8 +154,6 @@ class Language(Text):
 
 
 class Zone(Text):
-    """The IANA name of a time zone."""
-
     longest = 64
     invalid = Reason("invalid", "Not a time zone such as Europe/Berlin.")
     # No enum: clients are generated with a constant for each of its 600 values.
@@ -191,8 +173,6 @@ class Flag(ma.Boolean):
 
 
 class FlagInQuery(ma.Boolean):
-    """`true` or `false` in a URL."""
-
     truthy = {"true"}
     falsy = {"false"}
 

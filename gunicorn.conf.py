@@ -7,7 +7,14 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+# Before the imports: looking for garbage among what they load takes 0.1 s, and there is none.
+gc.disable()
+
+# The master process loads all modules, once for all workers.
+import app
+import web.worker
 from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
+from services import background
 from web.logs import FORMATTERS
 
 try:
@@ -15,6 +22,9 @@ try:
 except ConfigError as problem:
     # Not in a worker, which gunicorn would start again and again.
     sys.exit(str(problem))
+# A garbage collection in a worker would write to these objects, and so copy them: 25 MB in all.
+gc.freeze()
+gc.enable()
 
 wsgi_app = "wsgi:app"
 bind = netloc(*settings.listens)
@@ -42,8 +52,8 @@ graceful_timeout = 25
 # Routers keep idle connections for 60 to 90 seconds. If we closed one first, we could do so while
 # a request is on its way.
 keepalive = 95
-# Restarts bound a memory leak, in a C extension for instance. They are rare, because one costs a
-# second of CPU; the jitter keeps the workers from restarting together.
+# Restarts bound a memory leak, in a C extension for instance; the jitter keeps the workers from
+# restarting together.
 max_requests = 50_000
 max_requests_jitter = 10_000
 # The heartbeat is a file, which a busy disk would delay. macOS has no such folder.
@@ -52,7 +62,7 @@ worker_tmp_dir = _MEMORY if os.path.isdir(_MEMORY) else None
 # The socket for remote control is unused, and it would be created in the home folder.
 control_socket_disable = True
 
-# gunicorn's own lines look like those of the application, which also logs each request.
+# gunicorn's own lines look like those of the application.
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -77,20 +87,8 @@ def on_starting(server: Any) -> None:
         sys.exit("TLS ends at a proxy: start gunicorn without a certificate.")
 
 
-def when_ready(_server: Any) -> None:
-    """Share what the master process has loaded with the workers.
-
-    A garbage collection in a worker would write to these objects, and so copy them: 25 MB in all.
-    """
-    gc.collect()
-    gc.freeze()
-
-
 def post_worker_init(worker: Any) -> None:
     """Start the background thread; show what to do next when nothing is set."""
-    # Imported here, because the master process also reads this file and needs no database.
-    from services import background  # noqa: PLC0415
-
     background.start(worker.app.wsgi())
     # The options of gunicorn go before `bind`, and may name a socket in the file system.
     bound = worker.cfg.address[0]
@@ -100,7 +98,6 @@ def post_worker_init(worker: Any) -> None:
 
 
 def first_screen(host: str, port: int) -> str:
-    """Return what to do next with a service that listens there."""
     url, reach, mails = local_url(host, port), "", ""
     if host in EVERYWHERE:
         reach = "\n  It listens on all network interfaces, so other machines can reach it too.\n"

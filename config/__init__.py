@@ -25,17 +25,16 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 a
 
 
 class ConfigError(Exception):
-    """Lists everything that is wrong or missing, one line each."""
+    """Everything that is wrong or missing, one line each, without values: some are secrets."""
 
 
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
-    """Declare a setting: its parser, its default, and its text in docs/settings.md."""
     return field(default=default, metadata={"parse": parse, "help": text})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
 class Settings:
-    """Every setting, named like its environment variable in lower case."""
+    """Every setting, by the name of its environment variable in lower case."""
 
     database_url: URL | None = setting(  # noqa: RUF009 - it returns a dataclass field
         types.database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."
@@ -147,7 +146,6 @@ class Settings:
 
     @property
     def listens(self) -> tuple[str, int]:
-        """The host and port on which gunicorn listens."""
         # Hosts that set PORT route requests from other machines.
         return self.host or (EVERYWHERE[0] if self.port else "127.0.0.1"), self.port or 5000
 
@@ -165,39 +163,35 @@ class Settings:
 
     @property
     def sender(self) -> Address:
-        """The sender of the e-mails."""
         host = urlsplit(self.public_url).hostname or ""
         is_ip = ":" in host or re.fullmatch(r"[0-9.]+", host)
         return self.mail_from or Address("", "no-reply", "localhost" if is_ip else host)
 
     @property
     def site(self) -> str:
-        """What mails and pages call the service."""
         return self.site_name or urlsplit(self.public_url).hostname or ""
 
     @property
     def reset_page(self) -> str:
-        """The page that a reset link opens."""
         return self.password_reset_url or f"{self.public_url}/reset-password"
 
     @property
     def verification_page(self) -> str:
-        """The page that an e-mail verification link opens."""
         return self.email_verification_url or f"{self.public_url}/verify-email"
 
 
-def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings from the environment, and from `.env` what that does not set.
-
-    An empty value counts as unset. Raises ConfigError with one line for each setting that is wrong
-    or missing, without the values, because some are secrets.
-    """
+def load(environ: Mapping[str, str | None] | None = None) -> Settings:
+    """Return the settings from the environment, then from `.env`. Raises ConfigError."""
     if environ is None:
-        environ = {**_in_file(ROOT / ".env"), **os.environ}
+        try:
+            environ = {**dotenv_values(ROOT / ".env"), **os.environ}
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError(".env cannot be read as UTF-8 text.") from None
+    given = {name: (value or "").strip() for name, value in environ.items()}
     values: dict[str, Any] = {}
     problems = []
     for row in dataclasses.fields(Settings):
-        raw = environ.get(row.name.upper(), "").strip()
+        raw = given.get(row.name.upper(), "")
         try:
             if not raw.isprintable():  # control characters, broken UTF-8
                 raise ValueError("must be printable text on one line")
@@ -205,9 +199,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
                 values[row.name] = row.metadata["parse"](raw)
         except ValueError as error:
             problems += [f"{row.name.upper()} {problem}." for problem in error.args]
-    if environ.get("DATABASE_URL", "").strip():
+    if given.get("DATABASE_URL"):
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
-            if not environ.get(name, "").strip():
+            if not given.get(name):
                 problems.append(f"{name} is missing; with DATABASE_URL it is required.")
     else:
         # The links should work although nobody has set PUBLIC_URL.
@@ -228,17 +222,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def netloc(host: str, port: int) -> str:
-    """Return a host and a port as they are in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def local_url(host: str, port: int) -> str:
-    """Return the URL, on this machine, of a service that listens there."""
+    """Return the URL, on this machine, of a service that listens on that host."""
     return "http://" + netloc("127.0.0.1" if host in EVERYWHERE else host, port)
-
-
-def _in_file(path: Path) -> dict[str, str]:
-    try:
-        return {name: value or "" for name, value in dotenv_values(path).items()}
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"{path.name} cannot be read as UTF-8 text.") from None

@@ -1,7 +1,4 @@
-"""`python -m config` checks the settings.
-
-gunicorn fails on a bad WEB_CONCURRENCY before it reads gunicorn.conf.py, so this runs first.
-"""
+"""`python -m config` checks the settings; gunicorn could not read a bad WEB_CONCURRENCY."""
 
 import sys
 

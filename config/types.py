@@ -1,7 +1,4 @@
-"""The types of single settings: how each is read from its text.
-
-They raise ValueError with a text that continues the name of the setting, without the value.
-"""
+"""The types of settings. Their ValueErrors continue the name of the setting, without its value."""
 
 import re
 from collections.abc import Callable
@@ -71,7 +68,6 @@ def database_url(raw: str) -> URL:
 
 
 def _postgres(url: URL) -> URL:
-    """Return the URL if the driver accepts it and its options. Opens no connection."""
     dialect = url.get_dialect()
     try:
         arguments = dialect().create_connect_args(url)[1]
@@ -101,7 +97,6 @@ def secrets(raw: str) -> tuple[str, ...]:
 
 
 def _split_url(raw: str, *schemes: str) -> SplitResult:
-    """Split a URL. Raises ValueError for a bad host or port, or another scheme."""
     parts = urlsplit(raw)
     host = parts.hostname or ""
     if ":" in host:

@@ -10,7 +10,7 @@ import email_validator
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 # The domain of addresses that an account gets instead of one that a thief may have.
 UNDONE = "undone.invalid"
-# White space is what Unicode calls so, without four control characters that Python counts too.
+# Unicode's white space, without four control characters that Python counts too.
 _SPACES = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
 # One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
@@ -19,16 +19,12 @@ PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-
 _USERNAME = re.compile("[a-z0-9][a-z0-9_.-]{2,31}")
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
 
-# By default, the library refuses reserved domains such as school.test, which private networks use.
-# To change this list is its documented way to accept them.
+# The documented way to accept reserved domains such as school.test, which private networks use.
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 
 def normalise_email(raw: str) -> str | None:
-    """Return the one form under which an address is stored and looked up, or None for no address.
-
-    Lower case, domain in its ASCII form (IDNA 2008); the local part must be ASCII.
-    """
+    """Return the stored form of an address, in lower case and ASCII (IDNA 2008), or None."""
     if len(raw) > MAX_ADDRESS:
         return None
     try:
@@ -70,10 +66,7 @@ def has_domain(email: str, domains: Sequence[str]) -> bool:
 
 
 def parse_sender(raw: str) -> Address:
-    """Return the sender of `accounts@example.org` or `Accounts <accounts@example.org>`.
-
-    Raises ValueError with a text that continues "MAIL_FROM".
-    """
+    """Return the sender of `a@example.org` or `Accounts <a@example.org>`, a type of setting."""
     named = _NAMED.fullmatch(raw)
     name, address = named.groups() if named else ("", raw)
     if not PLAIN_ADDRESS.fullmatch(address) or not name.isprintable() or "=?" in name:

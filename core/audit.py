@@ -8,8 +8,7 @@ _log = logging.getLogger("accounts.security")
 def log(event: str, user_id: str | None = None, **more: str | None) -> None:
     """Log a security event about an account; `by` is the admin or service key that caused it.
 
-    The formatter adds the client IP and the request id. Never pass what a client has typed: people
-    type passwords into the field for the e-mail address.
+    Never pass what a client has typed: people type passwords into the field for the e-mail address.
     """
     known = {name: value for name, value in more.items() if value}
     _log.info(event, extra={"fields": {"user": user_id or "-", **known}})

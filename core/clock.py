@@ -22,10 +22,7 @@ def rfc3339(moment: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Return the datetime in UTC of an RFC 3339 time with an offset, truncated to the second.
-
-    Raises ValueError for any other text, and for a time outside the years 1 to 9999.
-    """
+    """Return an RFC 3339 time as a datetime in UTC, truncated to the second. Raises ValueError."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         raise ValueError("not an RFC 3339 time with an offset")

@@ -1,9 +1,8 @@
-"""Refuses passwords that are guessed first, as NIST SP 800-63B advises: no rules about kinds of
-characters, but a list of common passwords, the user's own names, and simple patterns.
+"""Refuses passwords that are guessed first: common ones, the user's names, and simple patterns.
 
-common_passwords.txt has one password a line, in lower case: the 20,000 most common by frequency,
-from the zxcvbn project (MIT licence), which counted ten million leaked passwords published by Mark
-Burnett; then names, everyday words and recent passwords, most of which that list leaves out.
+NIST SP 800-63B advises this instead of rules about kinds of characters. common_passwords.txt has
+the 20,000 most common ones by frequency, from the zxcvbn project (MIT licence), which counted ten
+million leaked passwords published by Mark Burnett; then names, everyday words and recent passwords.
 """
 
 import re
@@ -21,28 +20,16 @@ _LIST = Path(__file__).with_name("common_passwords.txt")
 _LOOKALIKES = ("a4@", "b8", "c(<", "e3", "g96", "il1!|", "o0", "s5$", "t7+", "z2")
 _SKELETON = {ord(other): group[0] for group in _LOOKALIKES for other in group[1:]}
 
-# Rows and columns of keyboards (US, German, French) and of the number pad.
-_ROWS = (
-    "0123456789" * 14,
-    "`1234567890-=",
-    "qwertyuiop[]\\",
-    "asdfghjkl;'",
-    "zxcvbnm,./",
-    "qwertzuiop",
-    "yxcvbnm",
-    "azertyuiop",
-    "qsdfghjklm",
-    "wxcvbn",
-    "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
-    "1qazxsw23edcvfr45tgbnhy67ujm,ki89ol./;p0",
-    "1qay2wsx",
-    "1q2w3e4r5t6y7u8i9o0p",
-    "q1w2e3r4t5y6u7i8o9p0",
-    "qawsedrftgyhujikolp",
-    "azsxdcfvgbhnjmk,l.",
-    "147258369",
-    "789456123",
-)
+# Rows of keyboards (US, German, French), then columns, zigzags, and the number pad.
+_KEYBOARDS = r"""
+    `1234567890-= qwertyuiop[]\ asdfghjkl;' zxcvbnm,./
+    qwertzuiop yxcvbnm
+    azertyuiop qsdfghjklm wxcvbn
+    1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/ 1qazxsw23edcvfr45tgbnhy67ujm,ki89ol./;p0 1qay2wsx
+    1q2w3e4r5t6y7u8i9o0p q1w2e3r4t5y6u7i8o9p0 qawsedrftgyhujikolp azsxdcfvgbhnjmk,l.
+    147258369 789456123
+"""
+_ROWS = ("0123456789" * 14, *_KEYBOARDS.split())
 _BOTH_WAYS = "\n".join((*_ROWS, *(row[::-1] for row in _ROWS)))
 _UNSHIFT = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 
@@ -66,10 +53,9 @@ _FEW_AROUND_NAME = 12
 
 
 def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Reason | None:
-    """Return None for a good password, else the reason and what to do, for the user to read.
+    """Return None for a good password, else the reason, which never repeats the password.
 
-    `password` is normalised (`core.passwords.normalise`), `personal` are the user's username,
-    e-mail address and names, `min_length` counts characters. The reason never has the password.
+    `password` is normalised, `personal` are the user's username, e-mail address and names.
     """
     if len(password) < min_length:
         return _TOO_SHORT.format(min_length=min_length)

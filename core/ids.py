@@ -10,7 +10,7 @@ ROW_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def new_row_id() -> str:
-    """Return a UUID version 7 (RFC 9562): ordered by time, so that indexes grow at the end."""
+    """Return a UUID version 7 (RFC 9562), ordered by time, so that indexes grow at the end."""
     milliseconds = int(clock.utcnow().timestamp() * 1000)
     value = milliseconds << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) | 0x7 << 76  # the version
@@ -19,7 +19,6 @@ def new_row_id() -> str:
 
 
 def is_row_id(text: str) -> bool:
-    """Whether a text has the form of a row's id."""
     return re.fullmatch(ROW_ID, text) is not None
 
 

@@ -1,8 +1,8 @@
 """Avatars: turns an uploaded picture into a small square WebP that holds only pixels.
 
-Uploads are untrusted, and a few bytes can expand to gigabytes or to hours of work. So the size is
-read before anything is decoded, one picture is decoded at a time, and the limits below keep the
-growth of a process under 200 MB, however many uploads arrive at once.
+A few bytes can expand to gigabytes or to hours of work. So the size is read before anything is
+decoded, one picture is decoded at a time, and the limits below keep a process from growing by more
+than 200 MB, however many uploads arrive at once.
 """
 
 import io
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import BinaryIO, Literal
 
-from PIL import Image, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
@@ -43,15 +43,7 @@ _PNG_END = re.compile(rb"\0\0\0\0IEND\xaeB`\x82")
 _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_ARITHMETIC = b"\xc9\xca\xcb\xcd\xce\xcf"
-_UPRIGHT = {  # by EXIF orientation
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_ORIENTATION = 0x0112  # a tag of EXIF
 
 # What decoders raise for damaged files (seen with a million of them).
 _DAMAGES = (OSError, SyntaxError, ValueError, AssertionError)
@@ -80,10 +72,9 @@ class PicturesBusy(Exception):
 
 
 class Avatars:
-    """Makes avatars, one at a time, while up to `waiting` further calls wait.
+    """Makes avatars in one thread, while up to `waiting` further calls wait.
 
-    One thread makes them all: glibc keeps memory for each thread that has decoded a picture, and
-    without the Procfile's settings a process would grow by 470 MB instead of 160.
+    glibc keeps memory for each thread that has decoded a picture: 470 MB instead of 160.
     """
 
     def __init__(self, waiting: int) -> None:
@@ -163,8 +154,7 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
     picture: Image.Image = Image.open(upload, formats=_FORMATS)
     _draft(picture)
     if isinstance(picture, JpegImageFile):
-        # Copies of all metadata, 10 MB: with many uploads at once, a process would grow by 205 MB
-        # instead of 197.
+        # Copies of all metadata, 10 MB.
         picture.applist.clear()
         picture.app.clear()
         picture.info.clear()
@@ -181,8 +171,7 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
 
 
 def _check_scans(jpeg: memoryview) -> None:
-    """Refuse a JPEG with too many scans, or with arithmetic coding, which takes ten times as long
-    to decode and which browsers do not show."""
+    """Refuse a JPEG with too many scans, or with arithmetic coding (slow; browsers lack it)."""
     scans = position = 0
     for _ in range(_READS):
         found = _JPEG_SEGMENT.search(jpeg, position)
@@ -196,7 +185,6 @@ def _check_scans(jpeg: memoryview) -> None:
 
 
 def _check_chunks(webp: memoryview) -> None:
-    """Refuse a WebP with too many chunks."""
     position, end = 12, min(len(webp), 8 + int.from_bytes(webp[4:8], "little"))
     for _ in range(_CHUNKS):
         if position >= end:
@@ -233,7 +221,7 @@ def _orientation(exif: object) -> int:
 
     first = number(4, 4) + 2
     for entry in range(first, first + 12 * number(first - 2, 2), 12):
-        if number(entry, 2) == 0x0112:
+        if number(entry, 2) == _ORIENTATION:
             return number(entry + 8, 2)
     return 1
 
@@ -246,8 +234,9 @@ def _encode(picture: Image.Image, orientation: int) -> bytes:
     left, top = (width - short) // 2, (height - short) // 2
     box = (left, top, left + short, top + short)
     square = picture.resize((side, side), Image.Resampling.LANCZOS, box, reducing_gap=2.0)
-    if orientation in _UPRIGHT:
-        square = square.transpose(_UPRIGHT[orientation])
+    square.info.clear()  # or Pillow would parse the EXIF data there
+    square.getexif()[_ORIENTATION] = orientation
+    square = ImageOps.exif_transpose(square)
     # Pillow copies metadata from picture to picture, so the pixels go onto a new one.
     fresh = Image.new("RGBA", square.size)
     fresh.alpha_composite(square.convert("RGBA"))

@@ -17,10 +17,7 @@ _TAG = re.compile(
 
 
 def standard_language(tag: str) -> str | None:
-    """Return a BCP 47 language tag in its usual case (`en-US` for `en-us`), None if malformed.
-
-    Whether there is such a language is not checked.
-    """
+    """Return a BCP 47 language tag in its usual case (`en-US` for `en-us`), None if malformed."""
     found = _TAG.fullmatch(tag) if len(tag) <= MAX_LANGUAGE_LENGTH else None
     if not found:
         return None
@@ -30,10 +27,7 @@ def standard_language(tag: str) -> str | None:
 
 @cache
 def time_zones() -> frozenset[str]:
-    """Return the names of the IANA time zones.
-
-    Check a name against this list before passing it to ZoneInfo, which uses names as paths.
-    """
+    """Return the names of the IANA time zones; ZoneInfo would use any other name as a path."""
     listed = (resources.files("tzdata") / "zones").read_text("ascii").split()
     return frozenset(listed) - {"Factory"}  # a placeholder for an unset time zone
 
@@ -54,10 +48,7 @@ def ranges(tag: str) -> Iterator[str]:
 
 
 def choose(accepted: Iterable[tuple[str, float]], there: Iterable[str], default: str) -> str:
-    """Return the language that a client wants most among those that are there, else the default.
-
-    `accepted` are the tags and qualities of an Accept-Language header (RFC 9110, section 12.5.4).
-    """
+    """Return the language that a client accepts (RFC 9110, section 12.5.4) most, or the default."""
     wishes = [
         (tag.lower(), quality) for tag, quality in accepted if len(tag) <= MAX_LANGUAGE_LENGTH
     ]

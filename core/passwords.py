@@ -1,8 +1,7 @@
 """Password hashes: bcrypt over a SHA-256 HMAC, in the format of Passlib's `bcrypt_sha256`.
 
-Bcrypt ignores everything after 72 bytes. So it gets a digest of the password, keyed with the
-salt: always 44 bytes, without NUL, and useless as a password hash of another system.
-See "Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet.
+Bcrypt ignores everything after 72 bytes. So it gets a digest that is keyed with the salt (see
+"Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet).
 """
 
 import base64
@@ -33,15 +32,11 @@ _PLAIN_BCRYPT = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$" + _SALT_AND_DI
 
 
 def unusable() -> str:
-    """Return what stands in place of a hash where there is no password: no password matches it.
-
-    It is different each time, or old links, which are bound to it, would work again.
-    """
+    """Return a hash that no password matches; a new one each time, because it binds links."""
     return f"!{secrets.token_hex(16)}"
 
 
 def is_usable(stored: str) -> bool:
-    """Return whether there is a password."""
     return not stored.startswith("!")
 
 
@@ -70,10 +65,7 @@ class Verdict(NamedTuple):
 
 
 def normalise(raw_password: str) -> str:
-    """Return the password in Unicode's form NFKC (NIST SP 800-63B), the same for all keyboards.
-
-    Raises PasswordTooLong above MAX_LENGTH characters in that form.
-    """
+    """Return the password in Unicode's form NFKC (NIST SP 800-63B). Raises PasswordTooLong."""
     if len(raw_password) > _MAX_RAW_LENGTH:
         raise PasswordTooLong
     password = unicodedata.normalize("NFKC", raw_password)
@@ -83,10 +75,9 @@ def normalise(raw_password: str) -> str:
 
 
 class Hasher:
-    """Hashes passwords with 2**rounds rounds, at most `parallel` at once in this process.
+    """Hashes passwords with 2**rounds rounds, at most `parallel` at once to leave CPU to others.
 
-    Without that limit, many logins at once would leave no core to other requests. Each of up to
-    `waiting` further calls holds a thread; the next one raises HasherBusy.
+    Up to `waiting` further calls wait, each in its thread; the next one raises HasherBusy.
     """
 
     def __init__(self, rounds: int, parallel: int, waiting: int) -> None:
@@ -95,10 +86,7 @@ class Hasher:
         self._places = threading.BoundedSemaphore(parallel + waiting)
 
     def hash(self, raw_password: str) -> str:
-        """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`, with a new salt.
-
-        Raises ValueError for a password that is too long (PasswordTooLong) or not UTF-8.
-        """
+        """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`. Raises ValueError."""
         password = normalise(raw_password)
         salt = bcrypt.gensalt(self._rounds).decode().rpartition("$")[2]
         key = _prehash(password, salt)
@@ -109,9 +97,8 @@ class Hasher:
     def verify(self, raw_password: str, stored: str | None) -> Verdict:
         """Compare a password with a stored hash: ours, or plain bcrypt from another system.
 
-        None stands for an account that does not exist. An unknown account, a wrong or impossible
-        password and an unreadable hash take the same time and raise nothing. Only a hash of a
-        higher cost than `rounds` takes longer, until its user logs in.
+        An unknown account (None), a wrong or impossible password and an unreadable hash take the
+        same time and raise nothing. Only a hash of a higher cost than `rounds` takes longer.
         """
         account = _form_of(stored or "")
         key = _key(raw_password, account)

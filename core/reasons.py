@@ -17,7 +17,6 @@ class Reason(str):
     word: Word
 
     def __new__(cls, word: Word, sentence: str) -> Self:
-        """Return the sentence with its word."""
         reason = super().__new__(cls, sentence)
         reason.word = word
         return reason

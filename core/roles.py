@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """The role of an account, as stored in the database and sent to clients."""
-
     STUDENT = "student"
     INSTRUCTOR = "instructor"
     ADMIN = "admin"

@@ -8,8 +8,6 @@ KEY_PREFIX = "acsk_"
 
 
 class Scope(StrEnum):
-    """What a service key may do."""
-
     LEARNING_READ = "learning:read"
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
@@ -17,7 +15,6 @@ class Scope(StrEnum):
 
 
 def new_key() -> str:
-    """Return a new service key with 256 random bits."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 

@@ -1,7 +1,6 @@
 """The keys of access tokens that other services verify: ES256 (RFC 7518, section 3.4).
 
-They are derived from SECRET_KEY (HKDF, RFC 5869), so all processes and machines have the same ones
-and there is no second secret to keep.
+They are derived from SECRET_KEY (HKDF, RFC 5869), so there is no second secret to keep.
 """
 
 import hashlib

@@ -44,10 +44,7 @@ class MailServer:
 
 
 def send(server: MailServer, message: EmailMessage) -> None:
-    """Send one message from `core.message.build`; return when the server has accepted it.
-
-    Raises MailRefused, MailDeferred or ServerDown.
-    """
+    """Return when the server has accepted the message. Raises MailRefused or MailDeferred."""
     sender = message["From"].addresses[0].addr_spec
     recipient = message["To"].addresses[0].addr_spec
     connected = False
@@ -67,7 +64,6 @@ def send(server: MailServer, message: EmailMessage) -> None:
 
 @contextmanager
 def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
-    """Open a connection that is ready for an e-mail, and close it afterwards."""
     if not server.implicit_tls:
         smtp = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
     else:  # TLS from the first byte (RFC 8314)
@@ -88,8 +84,7 @@ def _conversation(server: MailServer) -> Iterator[smtplib.SMTP]:
 
 def _start_tls(smtp: smtplib.SMTP, server: MailServer) -> None:
     if server.password:
-        # Raises if the server offers no STARTTLS or its certificate is not valid for this host, so
-        # the password is not sent.
+        # Raises if the server offers none or its certificate is not valid for this host.
         smtp.starttls(context=ssl.create_default_context())
     elif smtp.has_extn("starttls"):
         # Opportunistic security (RFC 7435): an attacker could remove the offer of STARTTLS anyway,

@@ -18,9 +18,8 @@ _REACH = 4
 def streak(moments: Iterable[int], zone: ZoneInfo, now: datetime) -> int:
     """Return the number of successive days, up to today or yesterday, with a moment on each.
 
-    `moments` are in seconds since 1970; days are local days of `zone`, with its offset at that
-    time. A day that a zone skipped when it moved across the date line (Pacific/Apia skipped 30
-    December 2011) does not interrupt a streak.
+    `moments` are in seconds since 1970; days are local days of `zone`. One that a zone skipped at
+    the date line (Pacific/Apia skipped 30 December 2011) does not interrupt a streak.
     """
     today = expected = now.astimezone(zone).date()
     days = 0

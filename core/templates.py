@@ -39,7 +39,6 @@ class Templates:
     """The templates of one application; read once, at the start."""
 
     def __init__(self, folder: Path | None, default: str) -> None:
-        """Read our templates, and before them those in the operator's `folder`."""
         self._sources = read(SHIPPED) | (read(folder) if folder else {})
         self._default = default
         self._environment = Environment(

@@ -24,8 +24,7 @@ ISSUER = "accounts"
 CLOCK_SKEW = 60
 # Verified access tokens that a process remembers, about 2 KB each.
 REMEMBERED = 2048
-# Headers by which a token would bring or choose its own key (RFC 8725, section 3.10), or ask for an
-# extension (RFC 7515, section 4.1.11).
+# They choose a key (RFC 8725, section 3.10) or ask for an extension (RFC 7515, section 4.1.11).
 _REFUSED_HEADERS = {"jwk", "jku", "x5u", "x5c", "crit"}
 LAST_MOMENT = 253402300799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
 # `jwt.encode` would sign ES256 with a random number.
@@ -66,10 +65,7 @@ def key_id(key: str) -> str:
 
 
 class TokenCodec:
-    """Signs and verifies tokens with a list of secrets, newest first.
-
-    `jwks` holds the public keys of access tokens (RFC 7517), newest first; None with HS256.
-    """
+    """Signs and verifies tokens with a list of secrets, newest first."""
 
     def __init__(self, secrets: Sequence[str], algorithm: str = "HS256") -> None:
         secrets = tuple(dict.fromkeys(secrets))  # one that is listed twice is published once
@@ -79,6 +75,7 @@ class TokenCodec:
         self._keys = {key.kid: key for key in (*shared, *public)}
         self._newest, self._algorithm = shared[0], algorithm
         self._newest_access = public[0] if algorithm == "ES256" else shared[0]
+        # The public keys of access tokens (RFC 7517).
         self.jwks = {"keys": [jwk for _, jwk in pairs]} if algorithm == "ES256" else None
         # All tokens of a key have the same header, so each header is parsed once.
         self._key_of = lru_cache(maxsize=16)(self._find_key)
@@ -112,10 +109,7 @@ class TokenCodec:
         return _SIGNER.encode(content, key.signs, key.algorithm, headers={"kid": key.kid})
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
-        """Return the claims of a valid token for this purpose.
-
-        Raises TokenExpired if expiry is the only problem, else TokenInvalid.
-        """
+        """Return the claims. Raises TokenExpired if nothing else is wrong, else TokenInvalid."""
         if purpose is Purpose.ACCESS:
             claims = self._verify_access(token)
         else:

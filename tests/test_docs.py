@@ -84,7 +84,7 @@ def test_every_limit_is_in_the_docs(app):
     operations = (ROOT / "docs/operations.md").read_text()
     limits = {limit for endpoint in API for limit in endpoint.operation.limits}
     with app.app_context():
-        rows = {f"| {limit.rate} | {limit.things} |" for limit in limits}
+        rows = {f"| {limit.rate} | {limit.name} |" for limit in limits}
     assert {row for row in rows if row not in operations} == set()
     assert len(re.findall(r"^\| \d+ per ", operations, re.M)) == len(limits)
 

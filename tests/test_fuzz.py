@@ -83,23 +83,17 @@ KNOWING_MORE = {
 
 
 def few_on(database):
-    """What has the right shape reaches the database, and there are two; a few cases need one."""
+    """Take one database for a few cases, and both for more."""
     databases = [database] if EXAMPLES == FEW else ["sqlite", "postgres"]
     return pytest.mark.parametrize("database_url", databases, indirect=True)
 
 
-every_operation = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
-
-
-@every_operation
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 @few_on("postgres")
 def test_boundaries_of_every_value_are_answered_as_documented(document, check, endpoint):
     operation = operation_of(document, endpoint)
-    cases = list(
-        document.iter_coverage_cases(
-            operation, generation_modes=list(GenerationMode), generation_config=GenerationConfig()
-        )
-    )
+    config = {"generation_modes": list(GenerationMode), "generation_config": GenerationConfig()}
+    cases = document.iter_coverage_cases(operation, **config)
     statuses = {check(case, endpoint) for case in cases}
     assert 405 in statuses
     if endpoint.operation.body or endpoint.operation.upload:

@@ -33,12 +33,7 @@ LAYERS = [
 ]
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
 # the schema needs it.
-# The services load the database's libraries, which gunicorn's master process does not need.
-LATE_IMPORTS = {
-    ("database.py", "flask_migrate"),
-    ("database.py", "alembic"),
-    ("gunicorn.conf.py", "services"),
-}
+LATE_IMPORTS = {("database.py", "flask_migrate"), ("database.py", "alembic")}
 # Files that import types from above, for mypy only: what one application holds has them all.
 TYPES_FROM_ABOVE = {"extensions.py"}
 # Requirements that our code does not import, and what needs them.

@@ -66,61 +66,17 @@ def test_update_changes_what_is_sent_and_leaves_the_rest(client, auth, put):
     assert success(put("profile")) == second
 
 
-def test_empty_text_clears_what_is_optional_and_nothing_else(put):
+def test_empty_text_clears_what_is_optional(put):
     success(put("profile", bio="x", location="y", website="https://z.example"))
     cleared = success(put("profile", bio="", location=" ", website=""))
     assert (cleared["bio"], cleared["location"], cleared["website"]) == ("", "", "")
-    for name in ("firstName", "lastName"):
-        assert failure(put("profile", **{name: " "}), 400, "invalid_request").keys() == {name}
 
 
-@pytest.mark.parametrize("name", ["email", "username", "role", "isActive", "avatar", "id"])
-def test_update_cannot_smuggle_in_what_is_not_the_users_to_set(app, auth, put, name):
+def test_update_cannot_smuggle_in_what_is_not_the_users_to_set(app, auth, put):
     before = stored(app, auth.user)
-    assert failure(put("profile", **{name: "admin"}), 400, "invalid_request").keys() == {name}
+    for name in ("email", "username", "role", "isActive", "avatar", "id"):
+        assert failure(put("profile", **{name: "admin"}), 400, "invalid_request").keys() == {name}
     assert stored(app, auth.user) == before
-
-
-@pytest.mark.parametrize(
-    ("field", "fits", "too_much"),
-    [
-        ("firstName", "n" * 64, "n" * 65),
-        ("lastName", "\U0001f600" * 64, "\U0001f600" * 65),
-        ("bio", "b\n" * 249 + "b", "b" * 501),
-        ("location", "l" * 100, "l" * 101),
-        ("website", "https://example.org/" + "w" * 180, "https://example.org/" + "w" * 181),
-    ],
-)
-def test_length_of_a_text_is_bounded(put, field, fits, too_much):
-    assert success(put("profile", **{field: fits}))[field] == fits
-    assert failure(put("profile", **{field: too_much}), 400, "invalid_request").keys() == {field}
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        *("https://example.org", "http://example.org:8080/", "HTTPS://Example.org/Path"),
-        *("https://xn--bcher-kva.example/", "http://192.0.2.1/x", "https://[2001:db8::1]/"),
-        *("https://b\u00fccher.example/\u00e4?\u00f6=\u00fc#\u00df", "https://example.org/a@b"),
-    ],
-)
-def test_website_may_be_any_web_address(put, link):
-    assert success(put("profile", website=link))["website"] == link
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        *("example.org", "//example.org", "ftp://example.org", "javascript:alert(1)"),
-        *("javascript://example.org/%0aalert(1)", "data:text/html,x", "mailto:me@example.org"),
-        *("https://", "https:///path", "https://exa mple.org", "https://example.org/a b"),
-        *('https://example.org/"onclick="x', "https://example.org/<script>", "https://a..org"),
-        *("https://example.org\\@evil.example", "https://known.example@evil.example/"),
-        *("https://user:password@example.org/", "https://example.org/\u202egpj.exe"),
-    ],
-)
-def test_website_is_no_other_kind_of_link(put, link):
-    assert failure(put("profile", website=link), 400, "invalid_request").keys() == {"website"}
 
 
 def test_both_names_changed_at_once_are_found_together(app, auth):
@@ -144,24 +100,13 @@ def test_public_record_shows_what_everybody_may_see(client, auth, view):
     assert "message" not in response.get_json()
 
 
-@pytest.mark.parametrize("role", Role)
-def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view, role):
+def test_private_profile_is_for_the_user_and_the_staff(client, auth, put, view):
     success(put("settings", privacy={"profileVisible": False}))
-    if role is Role.STUDENT:
-        assert failure(view(auth.user, role), 403, "profile_private") == {}
-    else:
+    assert failure(view(auth.user, Role.STUDENT), 403, "profile_private") == {}
+    for role in (Role.INSTRUCTOR, Role.ADMIN):
         assert success(view(auth.user, role))["username"] == "student"
     own = success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
     assert own.keys() == PUBLIC | {"progress"}
-
-
-NO_IDS = ["nobody", "0", "%00", "me", "x" * 3000, "%F0%9F%98%80", "profiles", "profile%0A"]
-
-
-@on_one_database
-@pytest.mark.parametrize("user_id", NO_IDS)
-def test_nothing_is_at_a_malformed_id(client, auth, user_id):
-    failure(client.get(f"/api/users/{user_id}", headers=auth.headers), 404, "not_found")
 
 
 def test_ids_are_found_whatever_their_case(client, auth):
@@ -170,19 +115,13 @@ def test_ids_are_found_whatever_their_case(client, auth):
     assert found["id"] == auth.user.id != upper
     unknown = client.get(f"/api/users/{UNKNOWN_ID}", headers=auth.headers)
     failure(unknown, 404, "user_not_found")
+    failure(client.get("/api/users/nobody", headers=auth.headers), 404, "not_found")
 
 
-@on_one_database
-def test_path_beside_the_ids_keeps_its_own_methods(client, auth):
-    for name in ("profile", "avatar", "export", "email"):
-        response = client.patch(f"/api/users/{name}", json={}, headers=auth.headers)
-        failure(response, 405, "method_not_allowed")
-
-
-@pytest.mark.parametrize("role", Role)
-def test_inactive_user_is_not_to_be_seen_by_anybody(make_user, view, role):
+def test_inactive_user_is_not_to_be_seen_by_anybody(make_user, view):
     user = make_user("sleeper", is_active=False)
-    failure(view(user, role), 404, "user_not_found")
+    for role in Role:
+        failure(view(user, role), 404, "user_not_found")
 
 
 def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_in, put, auth):
@@ -194,9 +133,7 @@ def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_
         secrets = {*connection.scalars(select(User.password_hash))}
         secrets |= {*connection.scalars(select(UserSession.refresh_token_id))}
     secrets |= {auth.access, auth.refresh, "password", "digest", "searchKey", "search_key"}
-    reads = [
-        endpoint for endpoint in API if endpoint.method == "GET" and endpoint.name != "auth.options"
-    ]
+    reads = [each for each in API if each.method == "GET" and each.operation.role]
     assert len(reads) >= 8
     for endpoint in reads:
         for role, viewer in viewers.items():
@@ -212,13 +149,10 @@ def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_
                 assert "@" not in response.text
 
 
-def test_settings_begin_with_the_defaults(client, auth):
+def test_settings_begin_with_the_defaults_and_are_merged(client, auth, put):
     response = client.get("/api/users/settings", headers=auth.headers)
     assert success(response) == DEFAULTS
     assert "message" not in response.get_json()
-
-
-def test_settings_are_merged_privacy_included(client, auth, put):
     first = {"theme": "dark", "emailNotifications": False}
     assert success(put("settings", **first)) == DEFAULTS | first
     changed = success(put("settings", privacy={"progressVisible": True}, pushNotifications=False))
@@ -245,45 +179,12 @@ def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
     assert found == expected | {"privacy": privacy}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark", "system"])
-def test_theme_is_one_of_three(put, theme):
-    assert success(put("settings", theme=theme))["theme"] == theme
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("theme", theme) for theme in ("Dark", "")),
-        *(("language", tag) for tag in ("", "en_US", "english please")),
-        *(("timezone", zone) for zone in ("", "Europe", "europe/berlin", "../../etc/passwd")),
-        ("emailNotifications", "true"),
-        ("privacy", []),
-        ("role", "admin"),
-    ],
-)
-def test_setting_of_another_kind_is_refused_and_nothing_changes(client, auth, put, field, value):
-    body = {"theme": "dark", field: value}
-    assert failure(put("settings", **body), 400, "invalid_request").keys() == {field}
+@on_one_database
+def test_nothing_changes_where_one_setting_is_refused(client, auth, put):
+    for body in ({"timezone": "../../etc/passwd"}, {"privacy": []}, {"role": "admin"}):
+        fields = failure(put("settings", theme="dark", **body), 400, "invalid_request")
+        assert fields.keys() == body.keys()
     assert success(client.get("/api/users/settings", headers=auth.headers)) == DEFAULTS
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [*(("profileVisible", value) for value in ("yes", None)), ("progressVisible", 1), ("x", True)],
-)
-def test_what_is_wrong_within_privacy_is_named_there(put, name, value):
-    fields = failure(put("settings", privacy={name: value}), 400, "invalid_request")
-    assert fields.keys() == {"privacy"}
-    assert fields["privacy"].keys() == {name}
-
-
-def test_privacy_is_an_object(put):
-    fields = failure(put("settings", privacy=[]), 400, "invalid_request")
-    assert fields == {"privacy": ["Not a JSON object."]}
-
-
-def test_language_is_kept_in_its_standard_form(put):
-    assert success(put("settings", language="EN-us"))["language"] == "en-US"
 
 
 def set_all(app, **values):

@@ -1,9 +1,4 @@
-"""Endpoints as declarations: guard, body, response and possible errors stand above the view.
-
-For each call: check the token and the role; validate path, query and body; apply the limits; call
-the view; dump its result by a schema into the envelope. `web.openapi` makes the OpenAPI document
-from the same declarations.
-"""
+"""Endpoints as declarations: guard, body, response and possible errors stand above the view."""
 
 import functools
 import time
@@ -84,7 +79,6 @@ class Operation:
         return Role.INSTRUCTOR if teachers else self.role or Role.STUDENT
 
     def __call__(self, view: View) -> View:
-        """Add the view to the blueprint; return the function that Flask calls."""
         act = functools.partial(call_within, self.limits, view) if self.limits else view
 
         @functools.wraps(view)
@@ -98,7 +92,10 @@ class Operation:
                 sent = {camel_case(name): arguments[name] for name in fields}
                 arguments |= _load(self.path_shape, sent)
             if self.query:
-                arguments["query"] = _load(self.query, _query())
+                # A repeated parameter is a list, so its type is wrong.
+                lists = request.args.to_dict(flat=False).items()
+                query = {name: found[0] if len(found) == 1 else found for name, found in lists}
+                arguments["query"] = _load(self.query, query)
             start = time.monotonic()
             with bodies.uploaded_file(self.upload) if self.upload else nullcontext() as file:
                 if self.body:
@@ -134,12 +131,6 @@ def _load(schema: type[Schema], sent: Mapping[str, object]) -> Any:
             for name, found in error.messages_dict.items()
         }
         raise InvalidRequest(fields=fields) from None
-
-
-def _query() -> dict[str, object]:
-    """Return the parameters of the query; a repeated one is a list, so its type is wrong."""
-    found = request.args.to_dict(flat=False)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _envelope(operation: Operation, result: object) -> Response:

@@ -17,11 +17,7 @@ from web.error_handlers import render
 
 
 class BearerTokens(JWTManager):
-    """Flask-JWT-Extended with our own codec, which remembers the tokens that it has verified.
-
-    The extension's decoder would accept a token without a type as an access token, and one
-    without `exp` or `jti`; its callbacks only see a token after that.
-    """
+    """Flask-JWT-Extended with our own codec; its own takes tokens without `type` or `exp`."""
 
     codec: TokenCodec
 
@@ -37,7 +33,6 @@ class BearerTokens(JWTManager):
 
 
 def init_app(app: Flask, parts: Components) -> None:
-    """Guard the application."""
     missing, invalid, revoked = errors.TokenMissing, errors.TokenInvalid, errors.TokenRevoked
     for kind in (missing, invalid, errors.TokenExpired, revoked, errors.Forbidden):
         app.register_error_handler(kind, _render)
@@ -51,16 +46,13 @@ def init_app(app: Flask, parts: Components) -> None:
 
 
 def require(role: Role, scope: Scope | None) -> None:
-    """Require a valid access token of an active user with this role or a higher one, or a service
-    key with this scope. No key may call where the scope is None.
+    """Require the token of an active user with this role or a higher one, or a key with this scope.
 
-    For a token, `user()` and `claims()` are available afterwards. The role is that of the user's
-    row, not the one in the token. Raises Forbidden, or a 401 with a challenge: TokenMissing,
-    TokenInvalid, TokenExpired, TokenRevoked.
-
-    The header is read here: the extension's `verify_jwt_in_request` accepts one spelling of the
-    scheme, takes a token out of a list of credentials, and costs 75 microseconds more.
+    No key may call where the scope is None. The role is that of the user's row, not the one in the
+    token. Raises Forbidden, TokenMissing, TokenInvalid, TokenExpired or TokenRevoked.
     """
+    # The extension's own reader accepts one spelling of the scheme, takes a token out of a list of
+    # credentials, and costs 75 microseconds more.
     environ = request.environ
     environ["accounts.guarded"] = True
     scheme, *token = environ.get("HTTP_AUTHORIZATION", "").split() or [""]
@@ -99,7 +91,6 @@ def is_guarded() -> bool:
 
 
 def is_key() -> bool:
-    """Return whether this request carries a service key, and not a user's token."""
     return "accounts.key" in request.environ
 
 
@@ -121,7 +112,6 @@ def user() -> UserRow:
 
 
 def claims() -> Mapping[str, Any]:
-    """Return the claims of that token."""
     return cast("Mapping[str, Any]", request.environ["accounts.claims"])
 
 

@@ -18,7 +18,7 @@ from extensions import settings
 
 # Bytes of a JSON body, and of what may surround an uploaded file.
 MAX_BODY = 64 * 1024
-# Parts of a multipart body. More than one is wrong, but the response should name the wrong ones.
+# Parts of a multipart body: the file, and some that are wrong and get named in the response.
 MAX_PARTS = 10
 # How much of a refused body is read before the response.
 DRAIN_BYTES = 16 * 1024 * 1024
@@ -28,10 +28,7 @@ CUT_OFF = "The body could not be read to its end."
 
 
 def json_object() -> dict[str, object]:
-    """Return the JSON object in the body.
-
-    Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
-    """
+    """Return the object in a JSON body. Raises UnsupportedMediaType, TooLarge, InvalidRequest."""
     raw = _raw()
     if request.mimetype != "application/json" and (raw or request.mimetype):
         raise errors.UnsupportedMediaType
@@ -46,10 +43,7 @@ def json_object() -> dict[str, object]:
 
 
 def discard() -> None:
-    """Read a body that the endpoint does not use, so that nothing is done for half a request.
-
-    Raises TooLarge, and InvalidRequest when it is cut off.
-    """
+    """Read a body that the endpoint does not use, so that nothing is done for half a request."""
     environ = request.environ
     if environ.get("CONTENT_LENGTH") or "HTTP_TRANSFER_ENCODING" in environ:
         _raw()
@@ -67,18 +61,15 @@ def _raw() -> bytes:
 
 
 def uploaded_file(name: str) -> IO[bytes]:
-    """Return the one file of a multipart/form-data body (RFC 7578), in the field of this name.
-
-    Raises UnsupportedMediaType, TooLarge, and InvalidRequest for anything else.
-    """
+    """Return the one file of a multipart/form-data body (RFC 7578). Raises like `json_object`."""
     if request.mimetype != "multipart/form-data":
         raise errors.UnsupportedMediaType(NOT_MULTIPART)
     max_bytes = settings.max_avatar_bytes
     request.max_content_length = max_bytes + MAX_BODY
     parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
-    kind, parameters = request.mimetype, request.mimetype_params
+    parameters = request.mimetype_params
     with _reading():
-        _, texts, files = parser.parse(request.stream, kind, None, parameters)
+        _, texts, files = parser.parse(request.stream, request.mimetype, None, parameters)
     wrong = {str(other): [UNKNOWN] for other in {*texts, *files} - {name}}
     if name in texts:
         wrong[name] = [Reason("type", "Not a file.")]
@@ -121,10 +112,7 @@ def _check_end(received: int) -> None:
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read what a refused client still sends, or the connection is reset and the response lost.
-
-    Most clients send the whole body before they read the response (RFC 9112, section 9.6).
-    """
+    """Read what a refused client still sends, or it gets no response (RFC 9112, section 9.6)."""
     # Without `wsgi.input_terminated`, the stream has no end and the read would hang.
     if environ.get("wsgi.input_terminated"):
         # `request.stream` would end at the limit of the endpoint.

@@ -24,8 +24,7 @@ def init_app(app: Flask, settings: Settings) -> None:
     """Find the client IP of each request before anything else is done with it.
 
     With TRUSTED_PROXIES it is in X-Forwarded-For, counted from the right, because the client sent
-    what is on the left. Where that is no IP, the client is unknown: the connection's IP would be
-    that of a proxy. Without the header, as for a health check, it is the connection's.
+    what is on the left. What is no IP there is an unknown client, and not the proxy.
     """
     inner, proxies, warned = app.wsgi_app, settings.trusted_proxies, False
 
@@ -54,12 +53,8 @@ def ip_address(environ: WSGIEnvironment | None = None) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _valid_ip(sent: str) -> str:
-    """Return an IP in its plain form, "" for anything else.
-
-    A port, which some proxies add, is cut off, and so is the zone of an IPv6 address, which may be
-    any text.
-    """
-    sent = sent.strip().partition("%")[0]
+    """Return an IP in its plain form, without a port (some proxies add one); "" for other texts."""
+    sent = sent.strip().partition("%")[0]  # without the zone of an IPv6 address, which is any text
     if sent.startswith("["):
         sent = sent[1:].partition("]")[0]
     elif sent.count(":") == 1:
@@ -72,10 +67,7 @@ def _valid_ip(sent: str) -> str:
 
 
 def network() -> str:
-    """Return what counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address.
-
-    A household or a server gets a /64 (RFC 6177) and may use a new address in it for each call.
-    """
+    """Return what counts as one client: an IPv4 address, or a /64, as households get (RFC 6177)."""
     ip = ip_address()
     return str(ipaddress.ip_network((ip, 64), strict=False)) if ":" in ip else ip
 

@@ -24,14 +24,12 @@ _BY_STATUS: dict[int, type[errors.ApiError]] = {
 
 
 def init_app(app: Flask) -> None:
-    """Answer every exception with the error envelope."""
     app.register_error_handler(errors.ApiError, render)
     app.register_error_handler(HTTPException, _from_http)
     app.register_error_handler(Exception, _from_anything)
 
 
 def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response for an error, with its status and headers."""
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail |= {"fields": error.fields, "reasons": _words(error.fields)}

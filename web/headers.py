@@ -33,9 +33,7 @@ PREFLIGHT = {
 
 
 def init_app(app: Flask, settings: Settings) -> None:
-    """Set the headers of every response, read what is left of a refused body, log the request, and
-    add the prefix `/api` where a path of the API lacks it.
-    """
+    """Add `/api` to paths, drain refused bodies, log requests, set the headers of all responses."""
     fixed = [(name, name.lower(), value) for name, value in defaults(settings).items()]
     inner = app.wsgi_app
 
@@ -62,7 +60,6 @@ def init_app(app: Flask, settings: Settings) -> None:
 
 
 def defaults(settings: Settings) -> dict[str, str]:
-    """Return the headers of a response that sets no others."""
     secure = urlsplit(settings.public_url).scheme == "https"  # whatever its case
     return DEFAULTS | ({"Strict-Transport-Security": HSTS} if secure else {})
 

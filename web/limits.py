@@ -81,7 +81,7 @@ class Limit:
 
     calls: int | Callable[[], int]  # called where it is a setting
     window: str
-    things: str  # what is counted, for the documentation and the keys of the counters
+    name: str  # what is counted, for the documentation and the keys of the counters
     by: By
     counts: Counts = Counts.ALL
     silent: bool = False
@@ -101,12 +101,11 @@ GUESSES = (
     Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
 )
-# For views that check the password of a signed-in caller. Hashes are what logins wait for.
+# For views that check the password of a caller. Hashes are what logins wait for.
 CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
 
 
 def mails_to_one(kind: str) -> Limit:
-    """Return the limit of mails of a kind that one e-mail address gets."""
     return Limit(3, "hour", f"{kind} to an e-mail address", By.ACCOUNT, SUCCESSES, silent=True)
 
 
@@ -118,18 +117,17 @@ class _Reached(Exception):
 
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
-    """Call a view with its limits. Raises TooManyRequests at a limit."""
-    with _counted([limit for limit in limits if not limit.silent], arguments.get("body", {})):
+    with _within([limit for limit in limits if not limit.silent], arguments.get("body", {})):
         return view(**arguments)
 
 
 def allowance(limit: Limit, email: str) -> AbstractContextManager[bool]:
     """Count what a view is about to do; lend whether a silent limit allows it."""
-    return _counted([limit], {"email": email})
+    return _within([limit], {"email": email})
 
 
 @contextmanager
-def _counted(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
+def _within(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
     """Count a call and lend True, then take it back where its outcome does not count.
 
     At a silent limit, lend False and count nothing. Raises TooManyRequests at any other limit.
@@ -141,7 +139,7 @@ def _counted(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
     ends, reached = {}, None
     try:
         if counters:
-            ends = _count(counters)
+            ends = _add_hits(counters)
     except _Reached as error:
         reached, end = error.args
         _log_reached(reached, body)
@@ -164,7 +162,7 @@ def _key(limit: Limit, body: Mapping[str, Any]) -> str:
         bearer.caller_id() if By.CALLER in limit.by else "",
         caller.network() if By.IP in limit.by else "",
     )
-    return f"{account}/{limit.things}/{_digest(*others)}"
+    return f"{account}/{limit.name}/{_digest(*others)}"
 
 
 def _digest(*parts: str) -> str:
@@ -190,7 +188,7 @@ def _named(body: Mapping[str, str]) -> str | None:
     return body.get("email", body.get("account"))
 
 
-def _count(counters: dict[str, Limit]) -> dict[str, datetime]:
+def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
     """Count a call; return the ends of the windows. Raises _Reached, and then counts nothing."""
     now = clock.utcnow()
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
@@ -227,7 +225,7 @@ def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
         key = User.email if "@" in name else User.username_key
         with reading() as connection:
             user_id = connection.scalar(select(User.id).where(key == login_name(name)))
-    audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.things}")
+    audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.name}")
 
 
 def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception | None) -> None:
@@ -257,18 +255,14 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Log an error while a count is changed, so that it does not change the response."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # the response stays as it is
         _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
 
 
 def forgive(user: Person) -> None:
-    """Clear the failed logins to an account from this client IP.
-
-    For a new password: its user probably tried old ones before, and it must work at once.
-    """
+    """Clear the failed logins from this client IP, because a user first tries old passwords."""
     if settings.ratelimit_enabled:
         keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
         with _harmless(), one_statement() as connection:
@@ -283,7 +277,7 @@ def unlock(user: Person) -> None:
 
 def locked_until(user: Person) -> datetime | None:
     """Return when the last limit that refuses logins to an account ends; None if none does."""
-    allowed = {limit.things: limit.allowed for limit in GUESSES}
+    allowed = {limit.name: limit.allowed for limit in GUESSES}
     query = select(Counter.__table__).where(_of_account(user), _OPEN)
     with reading() as connection:
         found = connection.execute(query, {"now": clock.utcnow()}).all()

@@ -32,7 +32,7 @@ def request_id(environ: WSGIEnvironment) -> str:
     """Return the X-Request-ID of a request, which a new one replaces if it is not valid."""
     found: str = environ.get("HTTP_X_REQUEST_ID", "")
     if not _VALID_ID.fullmatch(found):
-        # Not a secret; a non-cryptographic random number is enough.
+        # Not a secret.
         found = environ["HTTP_X_REQUEST_ID"] = f"{random.getrandbits(128):032x}"
     return found
 
@@ -85,9 +85,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _trace(error: BaseException) -> str:
-    """Return a traceback with SQL statements in place of the messages of a database, because those
-    repeat the row that it refused.
-    """
+    """Return a traceback with SQL in place of a database's messages, which repeat refused rows."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{_trace(cause)}\nThat led to:\n" if cause else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
@@ -114,10 +112,7 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}  # by LOG_FORMAT
 
 
 class StandardError(logging.Handler):
-    """Writes each line with one system call and no lock, for which threads would wait too long.
-
-    In a pipe, lines up to 4 KB stay whole; a longer traceback may be mixed with other lines.
-    """
+    """Writes each line with one system call and no lock, for which threads would wait too long."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         if passed := bool(self.filter(record)):
@@ -131,7 +126,7 @@ class StandardError(logging.Handler):
             self.handleError(record)
 
     def write(self, line: bytes) -> None:
-        os.write(2, line)
+        os.write(2, line)  # a pipe keeps up to 4 KB together
 
 
 def configure(settings: Settings) -> None:

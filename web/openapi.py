@@ -53,7 +53,6 @@ HEADERS = {
 
 
 def init_app(app: Flask) -> None:
-    """Serve the document at /openapi.json."""
     document = functools.cache(lambda: orjson.dumps(build(app)))
 
     @app.get("/openapi.json")
@@ -62,7 +61,7 @@ def init_app(app: Flask) -> None:
 
 
 def build(app: Flask) -> Json:
-    """Return the OpenAPI 3.1 document of all declared endpoints, in their canonical form."""
+    """Return the OpenAPI 3.1 document of all declared endpoints."""
     spec = APISpec(
         title="Accounts",
         version=VERSION,
@@ -129,7 +128,7 @@ def _limits(operation: Operation) -> str:
     for limit in operation.limits:
         whose = " from one client IP" if By.IP in limit.by else ""
         beyond = " (beyond it, nothing is sent)" if limit.silent else ""
-        limits.append(f"{limit.things}{whose}, {limit.rate}{beyond}")
+        limits.append(f"{limit.name}{whose}, {limit.rate}{beyond}")
     return f"Limits: {'; '.join(limits)}." if limits else ""
 
 
@@ -155,7 +154,6 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
 
 
 def successes(operation: Operation) -> list[int]:
-    """Return the statuses of an endpoint on success."""
     return [operation.status, *([HTTPStatus.CREATED.value] if operation.creates else [])]
 
 
@@ -205,7 +203,6 @@ def _failure(spec: APISpec, operation: Operation, status: int) -> str:
 
 
 def _add_error(spec: APISpec) -> None:
-    """Add the schema of all errors."""
     code = {"type": "string", "enum": [kind.code for kind in errors.all_errors()]}
     fields = _by_field({}, "What is wrong with single fields: lists of sentences by name.")
     reasons = _by_field({"enum": [*WORDS]}, "The same in words for programs.")

@@ -7,6 +7,5 @@ from flask import Response
 
 
 def json_response(content: object, status: int, headers: Mapping[str, str]) -> Response:
-    """Return a JSON response."""
     data = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
     return Response(data, status, headers, content_type="application/json")

@@ -30,7 +30,7 @@ _STATUSES: dict[type[Exception], int] = {
 
 
 class ClientSocket(socket.socket):
-    """A connection that fails like one reset by the client when the client is too slow."""
+    """A connection that fails, as if the client had reset it, when the client is too slow."""
 
     until = 0.0  # on the monotonic clock; a response may take SILENCE longer
 
@@ -60,7 +60,6 @@ class ClientSocket(socket.socket):
 
 class BoundedWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
-        """Answer one request, in a thread. Return whether the connection stays open."""
         if not isinstance(sock := conn.sock, ClientSocket):
             conn.sock = ClientSocket(sock.family, sock.type, sock.proto, sock.detach())
             conn.data_ready = True  # or gunicorn keeps new silent connections for `keepalive`

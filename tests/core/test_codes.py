@@ -1,7 +1,5 @@
 """The code that proves a new e-mail address."""
 
-import pytest
-
 from core import codes
 
 # The vector of the specification.
@@ -15,13 +13,10 @@ def is_right(typed, *, secrets=(SECRET,), change=CHANGE, address=ADDRESS):
     return codes.is_right(typed, secrets, change, address)
 
 
-def test_code_is_the_one_of_the_vector():
+def test_code_is_the_one_of_the_vector_whatever_its_case_and_hyphens():
     assert codes.make(SECRET, CHANGE, ADDRESS) == CODE
-
-
-@pytest.mark.parametrize("typed", [CODE, "zysx5966", " zY-Sx 59-66 ", "ZYSX5966"])
-def test_code_is_read_whatever_its_case_and_hyphens(typed):
-    assert is_right(typed)
+    for typed in (CODE, "zysx5966", " zY-Sx 59-66 "):
+        assert is_right(typed)
 
 
 def test_letters_that_look_like_digits_are_read_as_those():
@@ -37,11 +32,10 @@ def test_letters_that_look_like_digits_are_read_as_those():
         assert is_right(typed, change=change, address="a")
 
 
-@pytest.mark.parametrize(
-    "typed", ["", "-", "ZYSX-5967", "ZYSX-596", "ZYSX-59666", "ZYSX-5966\u0660", "\U0001f600" * 8]
-)
-def test_any_other_text_is_wrong(typed):
-    assert not is_right(typed)
+def test_any_other_text_is_wrong():
+    wrong = ("", "-", "ZYSX-5967", "ZYSX-596", "ZYSX-59666", "ZYSX-5966\u0660", "\U0001f600" * 8)
+    for typed in wrong:
+        assert not is_right(typed)
 
 
 def test_code_is_bound_to_key_change_and_address():

@@ -1,7 +1,6 @@
 """Which languages and time zones are taken, in which form, and which language is chosen."""
 
 import time
-from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,11 +20,9 @@ from core.locales import (
 @pytest.mark.parametrize(
     ("tag", "standard"),
     [
-        *(("en", "en"), ("EN", "en"), ("en-us", "en-US"), ("pt-BR", "pt-BR"), ("PT-br", "pt-BR")),
-        *(("es-419", "es-419"), ("zh-hans-cn", "zh-Hans-CN"), ("ZH-HANT-TW", "zh-Hant-TW")),
-        *(("sr-latn", "sr-Latn"), ("yue", "yue"), ("tlh", "tlh"), ("gsw-CH", "gsw-CH")),
-        *(("de-ch-1996", "de-CH-1996"), ("ca-ES-VALENCIA", "ca-ES-valencia")),
-        ("hy-latn-IT-arevela", "hy-Latn-IT-arevela"),
+        *(("en", "en"), ("en-us", "en-US"), ("PT-br", "pt-BR"), ("es-419", "es-419")),
+        *(("ZH-HANT-TW", "zh-Hant-TW"), ("sr-latn", "sr-Latn"), ("yue", "yue")),
+        *(("de-ch-1996", "de-CH-1996"), ("hy-latn-IT-arevela", "hy-Latn-IT-arevela")),
         # Extensions and private use
         *(("en-u-CA-buddhist", "en-u-ca-buddhist"), ("EN-us-X-Twain", "en-US-x-twain")),
         ("xx-yy", "xx-YY"),  # only the shape counts
@@ -39,22 +36,16 @@ def test_language_tag_gets_its_usual_case(tag, standard):
 @pytest.mark.parametrize(
     "tag",
     [
-        *("", "-", "a", "12", "english", "German", "C", "POSIX", "en_US", "en_US.UTF-8"),
-        *("en-", "-en", "en--US", "en-U", "en-5555-US", "en-u", "en-x", "en-US-x-", "en us"),
-        *(" en", "en ", "en\n", "en\x00", "en,de", "en;q=0.5", "*", "en-*", "../en", "é"),
-        *("e\u0301n", "\uff45\uff4e"),
+        *("", "-", "a", "12", "english", "C", "en_US", "en_US.UTF-8", "en-", "-en", "en--US"),
+        *("en-U", "en-5555-US", "en-u", "en-x", "en-US-x-", "en us", " en", "en\n", "en\x00"),
+        *("en,de", "en;q=0.5", "*", "en-*", "../en", "\u00e9", "\uff45\uff4e"),
         *("\u0435n", "\u212ao"),  # Cyrillic, and a sign whose lower case is a letter
-        *("en\u2010US", "en\u200b", "en-x-abcdefghi"),
-        "en-x-" + "-".join(["abcdefgh"] * 4),  # 40 characters
-        "en" * 50_000,
-        "en-" * 50_000 + "US",
+        *("en\u200b", "en-x-abcdefghi", "en-" * 50_000 + "US"),
     ],
     ids=lambda tag: ascii(tag[:12]),
 )
-def test_malformed_language_tag_is_refused_at_once(tag):
-    start = time.perf_counter()
+def test_malformed_language_tag_is_refused(tag):
     assert standard_language(tag) is None
-    assert time.perf_counter() - start < 1
 
 
 def test_longest_tag_is_as_long_as_the_standard_expects():
@@ -67,34 +58,17 @@ def test_longest_tag_is_as_long_as_the_standard_expects():
 @pytest.mark.parametrize(
     "name",
     [
-        *("UTC", "Etc/UTC", "GMT", "Europe/Berlin", "America/Argentina/Buenos_Aires"),
-        *("America/Port-au-Prince", "Etc/GMT+12", "Asia/Kathmandu"),
-        "Asia/Calcutta",  # an old name
-        *("US/Pacific", "EST", "Pacific/Apia"),
-    ],
-)
-def test_names_of_the_database_are_time_zones(name):
-    assert name in time_zones()
-    assert time_zone(name).key == name
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("", ".", "..", "/"),
+        *("", "..", "/"),
         "Factory",  # nobody has chosen one
-        *("factory", "localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin"),
+        *("localtime", "posix/Europe/Berlin", "right/Europe/Berlin"),
         # Files and folders beside the zones
-        *("Europe", "Europe/", "zones", "zone.tab", "zone1970.tab", "iso3166.tab", "tzdata.zi"),
-        *("leapseconds", "__init__.py"),
+        *("Europe", "Europe/", "zones", "zone.tab", "tzdata.zi", "__init__.py"),
         # Paths to the same file, or to others
         *("/etc/localtime", "/usr/share/zoneinfo/Europe/Berlin", "../zoneinfo/Europe/Berlin"),
-        *("../../../etc/passwd", "Europe/../Europe/Berlin", "Europe/./Berlin", "./Europe/Berlin"),
-        *("Europe//Berlin", "Europe\\Berlin", "Europe/Berlin/"),
+        *("../../../etc/passwd", "Europe/./Berlin", "Europe//Berlin", "Europe\\Berlin"),
         # Nearly
-        *("europe/berlin", "EUROPE/BERLIN", "utc", "Berlin", "CEST", "UTC+1", "+01:00"),
-        *("Mars/Olympus_Mons", "Europe/Berlin ", " Europe/Berlin", "Europe/Berlin\n"),
-        *("Europe/Berlin\x00", "\x00", "Europe/Berl\u0131n", "a" * 100_000),
+        *("europe/berlin", "utc", "Berlin", "CEST", "UTC+1", "+01:00", "Mars/Olympus_Mons"),
+        *(" Europe/Berlin", "Europe/Berlin\n", "Europe/Berlin\x00", "Europe/Berl\u0131n"),
     ],
     ids=lambda name: ascii(name[:20]),
 )
@@ -109,34 +83,21 @@ def test_other_names_are_no_time_zones_and_open_no_files(name, monkeypatch):
 def test_every_time_zone_loads_and_fits_its_column():
     names = time_zones()
     assert len(names) > 400
-    assert "Factory" not in names
-    summer = datetime(2026, 7, 1, tzinfo=UTC)
+    # Among them is an old name.
+    assert names > {"UTC", "America/Port-au-Prince", "Etc/GMT+12", "Asia/Calcutta", "EST"}
     for name in names:
         assert time_zone(name).key == name
-        assert summer.astimezone(time_zone(name)).utcoffset() is not None
         assert len(name) <= 64
-        assert name.isascii()
-        assert name.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("tag", "found"),
-    [
-        ("de", ["de"]),
-        ("de-AT", ["de-AT", "de"]),
-        # The example of RFC 4647, section 3.4.
-        (
-            "zh-Hant-CN-x-private1-private2",
-            [
-                *("zh-Hant-CN-x-private1-private2", "zh-Hant-CN-x-private1"),
-                *("zh-Hant-CN", "zh-Hant", "zh"),
-            ],
-        ),
-        ("x-klingon", ["x-klingon"]),
-    ],
-)
-def test_a_tag_is_looked_up_from_special_to_general(tag, found):
-    assert list(ranges(tag)) == found
+def test_a_tag_is_looked_up_from_special_to_general():
+    assert list(ranges("de-AT")) == ["de-AT", "de"]
+    assert list(ranges("x-klingon")) == ["x-klingon"]
+    # The example of RFC 4647, section 3.4.
+    assert list(ranges("zh-Hant-CN-x-private1-private2")) == [
+        *("zh-Hant-CN-x-private1-private2", "zh-Hant-CN-x-private1"),
+        *("zh-Hant-CN", "zh-Hant", "zh"),
+    ]
 
 
 def chosen(header, there=("en", "de", "fr", "es"), default="en"):
@@ -146,7 +107,6 @@ def chosen(header, there=("en", "de", "fr", "es"), default="en"):
 @pytest.mark.parametrize(
     ("header", "language"),
     [
-        ("de", "de"),
         ("DE-at", "de"),
         ("de-AT,de;q=0.9,en;q=0.8", "de"),
         # An exact match of a lower quality does not win.
@@ -157,18 +117,15 @@ def chosen(header, there=("en", "de", "fr", "es"), default="en"):
         ("de;q=0, fr;q=0.1", "fr"),
         ("de-AT, de;q=0, fr;q=0.1", "fr"),
         ("de-AT;q=0", "en"),
-        ("*", "en"),
         ("*;q=0.5, es;q=0.4", "en"),
         ("ja, *", "en"),
         ("", "en"),
-        ("ja", "en"),
         # Malformed
         ("de;q=abc", "en"),
         ("de;q=2, fr;q=0.1", "fr"),
         (";;,,=;q", "en"),
         ("de_AT", "en"),
         (f"de-{'a' * MAX_LANGUAGE_LENGTH}", "en"),  # no tag of a language is as long
-        ("-", "en"),
         ("\u00e4\x00", "en"),
     ],
 )
@@ -178,7 +135,6 @@ def test_the_wanted_language_is_chosen(header, language):
 
 def test_a_further_language_is_chosen_in_its_own_form():
     assert chosen("PT-br, de", there=("de", "pt-BR")) == "pt-BR"
-    assert chosen("pt", there=("de", "pt-BR"), default="de") == "de"
 
 
 @pytest.mark.parametrize("part", ["a-", "aa,", "aa;q=0.1,", ";", "a-b,", "de-x-"])

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import bcrypt
 import pytest
+from helpers import soon
 
 from core.passwords import MAX_LENGTH, Hasher, HasherBusy, PasswordTooLong, normalise
 
@@ -82,31 +83,25 @@ def test_no_hash_is_made_of_an_impossible_password(hasher):
         hasher.hash("\ud800")
 
 
-@pytest.mark.parametrize("rounds", [4, 6])
-def test_a_hash_of_another_cost_is_outdated(rounds):
+def test_a_hash_of_another_cost_is_outdated():
     stored = Hasher(rounds=5, parallel=1, waiting=9).hash(PASSWORD)
-    assert Hasher(rounds, parallel=1, waiting=9).verify(PASSWORD, stored) == (True, True)
-    assert Hasher(rounds, parallel=1, waiting=9).verify("other", stored) == (False, False)
+    for rounds in (4, 6):
+        hasher = Hasher(rounds, parallel=1, waiting=9)
+        assert hasher.verify(PASSWORD, stored) == (True, True)
+        assert hasher.verify("other", stored) == (False, False)
 
 
-@pytest.mark.parametrize("kind", ["2a", "2b", "2y"])
-def test_hashes_of_other_systems_verify_and_are_outdated(hasher, kind):
+def test_hashes_of_other_systems_verify_and_are_outdated(hasher):
     stored = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-    stored = f"${kind}${stored[4:]}"
-    assert hasher.verify(PASSWORD, stored) == (True, True)
-    assert not hasher.verify("other", stored).matches
+    for kind in ("2a", "2b", "2y"):
+        assert hasher.verify(PASSWORD, f"${kind}${stored[4:]}") == (True, True)
+        assert not hasher.verify("other", f"${kind}${stored[4:]}").matches
 
 
 def test_hashes_of_other_systems_verify_with_what_those_cut_off(hasher):
     stored = bcrypt.hashpw(b"a" * 71 + "\u00e9".encode()[:1], bcrypt.gensalt(4)).decode()
     assert hasher.verify("a" * 71 + "\u00e9" + "b" * 20, stored) == (True, True)
     assert not hasher.verify("a" * 71, stored).matches
-
-
-@pytest.mark.parametrize("stored", [None, *GARBAGE])
-def test_nothing_matches_what_is_no_hash(hasher, stored):
-    for password in (PASSWORD, "", "x", "a" * 1000, "\ud800"):
-        assert hasher.verify(password, stored) == (False, False)
 
 
 def test_every_failure_costs_the_same(work):
@@ -123,25 +118,18 @@ def test_every_failure_costs_the_same(work):
 
 
 def test_a_right_password_costs_one_hash(hasher, work):
-    stored = hasher.hash(PASSWORD)
-    hasher.verify(PASSWORD, stored)
+    hasher.verify(PASSWORD, hasher.hash(PASSWORD))
     assert work == [2**4, 2**4]
 
 
-def test_no_more_hashes_at_once_than_allowed(monkeypatch):
-    hasher = Hasher(rounds=4, parallel=2, waiting=20)
+def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
+    hasher = Hasher(rounds=4, parallel=2, waiting=2)
     stored = hasher.hash(PASSWORD)
-    running, most = set(), []
-    two_are_in, three_are_in = threading.Barrier(2), threading.Event()
+    running, go_on = set(), threading.Event()
 
     def slow(password, salt, hashpw=bcrypt.hashpw):
         running.add(threading.get_ident())
-        most.append(len(running))
-        two_are_in.wait(timeout=30)  # passes only if two are let in together
-        if len(running) > 2:
-            three_are_in.set()
-        three_are_in.wait(timeout=0.05)
-        running.discard(threading.get_ident())
+        go_on.wait(timeout=30)
         return hashpw(password, salt)
 
     monkeypatch.setattr("bcrypt.hashpw", slow)
@@ -149,34 +137,15 @@ def test_no_more_hashes_at_once_than_allowed(monkeypatch):
         lambda: hasher.verify(PASSWORD, stored),
         lambda: hasher.verify(PASSWORD, None),
         lambda: hasher.hash(PASSWORD),
+        lambda: hasher.verify(PASSWORD, stored),
     ]
-    with ThreadPoolExecutor(max_workers=6) as pool:
-        futures = [pool.submit(call) for call in calls * 2]
-    results = [future.result() for future in futures]
-    assert max(most) == 2
-    assert [bool(result) for result in results] == [True, False, True] * 2
-
-
-def test_one_call_more_than_may_wait_is_refused(monkeypatch):
-    hasher = Hasher(rounds=4, parallel=1, waiting=1)
-    stored = hasher.hash(PASSWORD)
-    working, go_on = threading.Event(), threading.Event()
-
-    def slow(password, salt, hashpw=bcrypt.hashpw):
-        working.set()
-        go_on.wait(timeout=30)
-        return hashpw(password, salt)
-
-    monkeypatch.setattr("bcrypt.hashpw", slow)
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        first = pool.submit(hasher.verify, PASSWORD, stored)
-        working.wait(timeout=30)
-        second = pool.submit(hasher.verify, PASSWORD, stored)
-        while hasher._places._value:  # until it waits
-            pass
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        futures = [pool.submit(call) for call in calls]
+        soon(lambda: len(running) == 2 and not hasher._places._value)
         for account in (stored, None):
             with pytest.raises(HasherBusy):
                 hasher.verify(PASSWORD, account)
+        assert len(running) == 2
         go_on.set()
-    assert first.result() == second.result() == (True, False)
+    assert [bool(future.result()) for future in futures] == [True, False, True, True]
     assert hasher.verify(PASSWORD, stored).matches

@@ -1,7 +1,6 @@
 """Days in a row, by the calendar of the place where somebody lives."""
 
 import random
-import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -13,7 +12,6 @@ DAY = 86400
 QUARTER = 900
 NOON = "2026-11-20T12:00:00Z"
 FIRST_SECOND = -62135596800  # of the year 1
-LAST_SECOND = 253402300799  # of the year 9999
 
 
 def at(text):
@@ -31,43 +29,27 @@ def days(zone, now, *moments):
 @pytest.mark.parametrize(
     ("moments", "expected"),
     [
-        ([], 0),
-        (["2026-11-20T00:00:00Z"], 1),
-        (["2026-11-20T12:00:00Z"], 1),
-        (["2026-11-19T00:00:00Z"], 1),
-        (["2026-11-19T23:59:59Z"], 1),
-        (["2026-11-18T23:59:59Z"], 0),
-        (["2026-11-20T00:00:00Z", "2026-11-19T23:59:59Z"], 2),
-        (["2026-11-20T00:00:00Z", "2026-11-19T00:00:00Z", "2026-11-18T23:59:59Z"], 3),
-        (["2026-11-19T00:00:00Z", "2026-11-18T23:59:59Z"], 2),
+        ("", 0),
+        ("20T00:00:00", 1),
+        ("19T23:59:59", 1),
+        ("18T23:59:59", 0),
+        ("20T00:00:00 19T00:00:00 18T23:59:59", 3),
+        ("19T00:00:00 18T23:59:59", 2),
         # A gap ends it, wherever it is
-        (["2026-11-20T01:00:00Z", "2026-11-18T01:00:00Z"], 1),
-        (["2026-11-19T01:00:00Z", "2026-11-17T01:00:00Z"], 1),
-        (["2026-11-18T01:00:00Z", "2026-11-17T01:00:00Z"], 0),
-        (["2026-11-20T01:00:00Z", "2026-11-19T01:00:00Z", "2026-11-17T01:00:00Z"], 2),
-        (["2026-11-20T01:00:00Z", "2025-11-19T01:00:00Z", "2025-11-18T01:00:00Z"], 1),
-        # Over the ends of months and years
-        (["2026-11-20T01:00:00Z", "2026-10-20T01:00:00Z", "2025-11-20T01:00:00Z"], 1),
+        ("20T01:00:00 18T01:00:00", 1),
+        ("19T01:00:00 17T01:00:00", 1),
+        ("20T01:00:00 19T01:00:00 17T01:00:00", 2),
     ],
 )
 def test_days_in_a_row_are_counted_back_from_today_or_yesterday(moments, expected):
-    assert days("UTC", NOON, *moments) == expected
-
-
-def test_leap_day_and_new_year_are_days_like_others():
-    around_leap_day = ["2024-02-28T12:00:00Z", "2024-02-29T12:00:00Z", "2024-03-01T12:00:00Z"]
-    assert days("UTC", "2024-03-01T13:00:00Z", *around_leap_day) == 3
-    assert days("UTC", "2024-03-01T13:00:00Z", *around_leap_day[::2]) == 1
-    around_new_year = ["2025-12-31T23:59:59Z", "2026-01-01T00:00:00Z"]
-    assert days("UTC", "2026-01-01T00:00:00Z", *around_new_year) == 2
+    assert days("UTC", NOON, *(f"2026-11-{moment}Z" for moment in moments.split())) == expected
 
 
 def test_day_counts_once_however_often_and_in_whatever_order_it_comes():
     moments = [at(NOON) - DAY * back - QUARTER * part for back in range(5) for part in range(40)]
     moments += moments  # and each of them twice
-    for seed in range(5):
-        random.Random(seed).shuffle(moments)
-        assert days("UTC", NOON, *moments) == 5
+    random.Random(1).shuffle(moments)
+    assert days("UTC", NOON, *moments) == 5
 
 
 def test_future_neither_counts_nor_interrupts():
@@ -79,16 +61,8 @@ def test_future_neither_counts_nor_interrupts():
     assert days("UTC", NOON, "2026-11-20T12:04:00Z", "2026-11-19T12:00:00Z") == 2
 
 
-def test_streak_of_yesterday_lasts_until_midnight_where_the_learner_lives():
-    learned = ["2026-11-18T20:00:00+01:00", "2026-11-19T20:00:00+01:00"]
-    assert days("Europe/Berlin", "2026-11-20T23:59:59+01:00", *learned) == 2
-    assert days("Europe/Berlin", "2026-11-21T00:00:00+01:00", *learned) == 0
-    assert days("UTC", "2026-11-21T00:00:00+01:00", *learned) == 2
-
-
 def test_offset_of_now_does_not_matter():
     now = datetime.fromisoformat("2026-11-21T08:00:00+09:00")
-    assert now.date() != now.astimezone(UTC).date()
     learned = [at("2026-11-19T12:00:00Z")]
     assert streak(learned, ZoneInfo("UTC"), now) == 1
     assert streak(learned, ZoneInfo("Asia/Tokyo"), now) == 0
@@ -99,18 +73,14 @@ DAYS = [
     ("UTC", "2026-11-20T00:00:00Z", "2026-11-20T23:59:59Z", 24),
     ("Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T21:59:59Z", 23),
     ("Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T22:59:59Z", 25),
-    # Clocks go forward at midnight: these days begin at 1 o'clock.
+    # Clocks go forward at midnight: this day begins at 1 o'clock.
     ("America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-05T01:59:59Z", 23),
-    ("Asia/Beirut", "2024-03-30T22:00:00Z", "2024-03-31T20:59:59Z", 23),
-    ("America/Havana", "2024-03-10T05:00:00Z", "2024-03-11T03:59:59Z", 23),
-    # They go back at midnight: the last hour of these comes twice; in Havana the first.
+    # They go back at midnight: the last hour of this day comes twice; in Havana the first.
     ("America/Sao_Paulo", "2018-02-17T02:00:00Z", "2018-02-18T02:59:59Z", 25),
-    ("Asia/Beirut", "2024-10-25T21:00:00Z", "2024-10-26T21:59:59Z", 25),
     ("America/Havana", "2024-11-03T04:00:00Z", "2024-11-04T04:59:59Z", 25),
     ("Australia/Lord_Howe", "2026-04-04T13:00:00Z", "2026-04-05T13:29:59Z", 24.5),
     ("Asia/Kathmandu", "2026-01-01T18:15:00Z", "2026-01-02T18:14:59Z", 24),
     ("Pacific/Chatham", "2026-04-04T10:15:00Z", "2026-04-05T11:14:59Z", 25),
-    ("Pacific/Chatham", "2026-09-26T11:15:00Z", "2026-09-27T10:14:59Z", 23),
     ("Pacific/Kiritimati", "2026-11-19T10:00:00Z", "2026-11-20T09:59:59Z", 24),
     ("Pacific/Pago_Pago", "2026-11-20T11:00:00Z", "2026-11-21T10:59:59Z", 24),
     # By the sun, since there were no time zones
@@ -137,9 +107,7 @@ def test_day_reaches_from_its_first_second_to_its_last(zone, first, last, hours)
 
 LEFT_OUT = [
     ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-31T12:00:00+14:00"),
-    ("Pacific/Fakaofo", "2011-12-29T12:00:00-11:00", "2011-12-31T12:00:00+13:00"),
     ("Pacific/Kiritimati", "1994-12-30T12:00:00-10:00", "1995-01-01T12:00:00+14:00"),
-    ("Pacific/Kanton", "1994-12-30T12:00:00-11:00", "1995-01-01T12:00:00+13:00"),
     ("Pacific/Kwajalein", "1993-08-20T12:00:00-12:00", "1993-08-22T12:00:00+12:00"),
 ]
 
@@ -160,21 +128,16 @@ def test_day_that_a_place_left_out_interrupts_nothing(zone, before, after):
     assert days("UTC", after, before, after) == 2
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Manila"])
-@pytest.mark.parametrize("old", [FIRST_SECOND, FIRST_SECOND + 1, FIRST_SECOND + DAY])
-def test_very_old_moment_does_no_harm(zone, old):
-    assert days(zone, NOON, old) == 0
-    assert days(zone, NOON, NOON, old) == 1
-    assert days(zone, NOON, old, *(at(NOON) - DAY * back for back in range(20)), old) == 20
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_very_old_moment_does_no_harm(zone):
+    assert days(zone, NOON, FIRST_SECOND) == 0
+    recent = [at(NOON) - DAY * back for back in range(20)]
+    assert days(zone, NOON, FIRST_SECOND, *recent, FIRST_SECOND) == 20
 
 
 def test_one_moment_of_each_day_for_years_is_one_long_streak():
     now = at("2026-11-20T20:00:00+01:00")
     every_day = [now - DAY * back for back in range(5000)]
-    start = time.perf_counter()
     assert days("Europe/Berlin", now, *every_day) == 5000
-    assert time.perf_counter() - start < 1
     del every_day[4000]
     assert days("Europe/Berlin", now, *every_day) == 4000
-    assert days("Europe/Berlin", now + DAY, *every_day) == 4000
-    assert days("Europe/Berlin", now + DAY * 2, *every_day) == 0
