@@ -201,7 +201,7 @@ def call(app, limited, make_user, make_key, log_in):
 @on_one_database
 def test_call_after_the_last_one_is_refused(limited, call, clock, things):
     together, endpoint, counted, uncounted = STORIES[things]
-    (limit,) = (limit for limit in LIMITED[endpoint] if limit.things == things)
+    (limit,) = (limit for limit in LIMITED[endpoint] if limit.name == things)
     window = SECONDS[limit.window]
 
     def is_refused(body=counted, **options):
