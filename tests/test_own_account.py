@@ -44,6 +44,15 @@ def remove(client, auth):
     return remove
 
 
+@pytest.fixture
+def rename(client, auth):
+    def rename():
+        body = {"username": "renamed", "password": auth.user.password}
+        return client.put("/api/users/username", json=body, headers=auth.headers)
+
+    return rename
+
+
 def profile(client, tokens):
     return client.get("/api/users/profile", headers=tokens.headers)
 
@@ -104,7 +113,7 @@ def test_of_changes_at_once_one_wins(app, client, auth, change):
     success(login(client, auth.user, f"{NEW_PASSWORD} and window {winner}"))
 
 
-@pytest.mark.parametrize("act", ["change", "remove"])
+@pytest.mark.parametrize("act", ["change", "remove", "rename"])
 def test_session_that_ends_during_the_hash_changes_nothing(
     app, client, auth, log_in, during_the_hash, act, request
 ):
