@@ -352,3 +352,10 @@ def page(browser, base_url):
     yield page
     context.close()
     assert troubles == []
+
+
+@pytest.fixture
+def admin(make_user, log_in):
+    """An admin, logged in, and the oldest account: `admin.id`, `admin.headers`, …"""
+    user = make_user("headmaster", role="admin")
+    return SimpleNamespace(**vars(user), **vars(log_in(user)))

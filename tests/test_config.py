@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from dotenv import dotenv_values
 
 import config
 from config import ROOT, ConfigError, Settings, load
@@ -372,14 +371,6 @@ def test_the_template_names_every_setting():
     ]
     head = text[: text.index("\n\n") + 1]
     assert text == head + "".join(entries)
-
-
-def test_the_template_changes_nothing_when_it_is_used(tmp_path):
-    text = (ROOT / ".env.example").read_text()
-    (tmp_path / ".env").write_text(re.sub(r"^#([A-Z_]+=)", r"\1", text, flags=re.M))
-    values = {name: value or "" for name, value in dotenv_values(tmp_path / ".env").items()}
-    assert list(values) == NAMES
-    assert vars(load(values)) == vars(load({}))
 
 
 def test_the_docs_name_every_setting():
