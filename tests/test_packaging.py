@@ -201,7 +201,7 @@ def environ(tmp_path):
 def test_a_refused_start_ends_at_once_and_says_why(environ):
     wrong = {"DATABASE_URL": "mysql://host/name", "SECRET_KEY": "short secret", "MAIL_URL": ""}
     environ |= {**wrong, "BCRYPT_ROUNDS": "lots"}
-    for command in ("gunicorn", "flask run", "flask db upgrade"):
+    for command in ("config", "gunicorn", "flask run", "flask db upgrade"):
         ((status, output),) = finish([python("-m", *command.split(), env=environ)])
         assert status == 1
         named = re.findall(r"^- ([A-Z_]+)", output, re.M)
@@ -260,30 +260,26 @@ def test_gunicorn_is_reachable_from_outside_only_where_a_port_or_a_host_is_set(m
     assert gunicorn_conf(monkeypatch, HOST="localhost")["bind"] == "localhost:5000"
 
 
-def test_the_first_screen_tells_how_to_register(monkeypatch, client):
-    screen = gunicorn_conf(monkeypatch)["first_screen"]("0.0.0.0", 8000)
-    path, body = re.findall(r"curl http://127.0.0.1:8000(\S+) .*-d '(.*?)'", screen, re.S)[0]
-    assert client.post(path, json=json.loads(body)).status_code == 201
-    assert client.get("/docs").status_code == 200
-    assert "E-mails are not sent but printed here." in screen
-    screen = gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["first_screen"]("::1", 8000)
-    assert "mails" not in screen
-
-
-def test_the_first_screen_tells_where_the_service_listens(monkeypatch, capsys):
+def test_the_first_screen_tells_how_to_register_and_where(monkeypatch, client, capsys):
+    monkeypatch.setattr("services.background.start", lambda _app: None)
     server = Config()
 
-    def screen(*bind):
+    def screen(bind, **environ):
         server.set("bind", bind)
         worker = SimpleNamespace(age=1, cfg=server, app=SimpleNamespace(wsgi=lambda: None))
-        gunicorn_conf(monkeypatch)["post_worker_init"](worker)
+        gunicorn_conf(monkeypatch, **environ)["post_worker_init"](worker)
         return capsys.readouterr().err
 
-    monkeypatch.setattr("services.background.start", lambda _app: None)
-    everywhere = "It listens on all network interfaces"
+    everywhere, mails = "It listens on all network interfaces", "E-mails are not sent but printed"
     for bind in ("0.0.0.0:8000", "[::]:8000"):
-        assert "at http://127.0.0.1:8000," in (shown := screen(bind))
+        shown = screen(bind)
+        assert "at http://127.0.0.1:8000," in shown
         assert everywhere in shown
-    assert "at http://[::1]:8000," in (shown := screen("[::1]:8000"))
+        assert mails in shown
+    path, body = re.findall(r"curl http://127.0.0.1:8000(\S+) .*-d '(.*?)'", shown, re.S)[0]
+    assert client.post(path, json=json.loads(body)).status_code == 201
+    shown = screen("[::1]:8000", MAIL_URL="smtp://h:25")
+    assert "at http://[::1]:8000," in shown
     assert everywhere not in shown
+    assert mails not in shown
     assert screen("unix:/run/accounts") == ""
