@@ -59,7 +59,8 @@ def test_a_production_deployment_must_name(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refused_value_is_not_repeated(name):
-    for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#"):
+    # The last one is broken UTF-8.
+    for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#", "s3cr3t\udcff"):
         message = refusal(**{name: value})
         assert name in message
         assert "s3cr3t" not in message
@@ -70,10 +71,6 @@ def test_settings_do_not_print_their_secrets():
     assert KEY not in repr(settings)
     assert "password" not in repr(settings)
     assert "password" not in repr(settings.mail_url)
-
-
-def test_broken_utf8_is_refused():
-    assert "SECRET_KEY must be printable" in refusal(SECRET_KEY="\udcff" * 32)
 
 
 def test_postgres_urls_keep_their_options():

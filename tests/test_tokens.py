@@ -181,22 +181,20 @@ def test_no_token_passes_for_another(client, auth):
         ("Basic dXNlcjpwYXNzd29yZA==, Bearer <token>", "token_missing"),
         ("Bearer <token>, Basic dXNlcjpwYXNzd29yZA==", "token_invalid"),
         ("Bearer <token>,", "token_invalid"),
+        # The scheme has no case, and any space may follow it.
+        *(("bEaReR <token>", None), ("Bearer  <token>", None), ("Bearer\t<token>", None)),
     ],
 )
 @on_one_database
-def test_header_without_one_token_is_refused(client, auth, header, code):
+def test_header_holds_one_token_of_one_scheme(client, auth, header, code):
     headers = {} if header is None else {"Authorization": header.replace("<token>", auth.access)}
     response = client.get("/api/auth/verify", headers=headers)
+    if code is None:
+        success(response)
+        return
     failure(response, 401, code)
     challenge = response.headers["WWW-Authenticate"]
     assert challenge == "Bearer" if code == "token_missing" else challenge.startswith("Bearer ")
-
-
-@pytest.mark.parametrize("scheme", ["bEaReR ", "Bearer  ", "Bearer\t"])
-@on_one_database
-def test_scheme_is_read_whatever_its_case_and_spaces(client, auth, scheme):
-    headers = {"Authorization": f"{scheme}{auth.access}"}
-    success(client.get("/api/auth/verify", headers=headers))
 
 
 @on_one_database
