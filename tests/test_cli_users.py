@@ -140,6 +140,7 @@ def names_in(output):
 
 
 def test_list_tells_what_an_operator_needs(run, make_user, clock):
+    assert run("list") == ("", 0)
     first = make_user("Ada", last_login_at=datetime(2026, 11, 20, 9, 31, tzinfo=UTC))
     clock.move(seconds=1)
     second = make_user("boss", role="admin", is_active=False)
