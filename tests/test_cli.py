@@ -2,7 +2,7 @@
 
 import pytest
 from alembic.config import Config
-from helpers import PASSWORD, SECRET, UNREACHABLE, registration, rows, success
+from helpers import SECRET, UNREACHABLE, registration, rows, success
 
 import database
 from app import create_app
@@ -44,17 +44,10 @@ def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
     assert run("db", "check")[1] == 0
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("prune", "users list", "users set-role somebody admin"),
-        *("users activate somebody", "users deactivate somebody", "users delete somebody --yes"),
-        "users create --username ada --email a@example.org --first-name A --last-name B",
-    ],
-)
+@pytest.mark.parametrize("command", ["prune", "users list", "keys list"])
 def test_command_says_plainly_that_the_database_cannot_be_reached(command):
     app = create_app(Settings(database_url=UNREACHABLE, secret_key=SECRET, bcrypt_rounds=4))
-    result = app.test_cli_runner().invoke(args=command.split(), input=f"{PASSWORD}\n")
+    result = app.test_cli_runner().invoke(args=command.split())
     assert result.exit_code == 1
     assert result.output.splitlines()[-1] == "Error: The database cannot be reached or used."
     assert "secret" not in result.output

@@ -1,13 +1,9 @@
 """The settings: what is taken, what is refused, and that docs and templates tell the truth."""
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
 
 import pytest
-from dotenv import dotenv_values
 
 import config
 from config import ROOT, ConfigError, Settings, load
@@ -63,7 +59,8 @@ def test_a_production_deployment_must_name(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refused_value_is_not_repeated(name):
-    for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#"):
+    # The last one is broken UTF-8.
+    for value in ("s3cr3t\x00s3cr3t", "s3cr3t://s3cr3t@x:s3cr3t#", "s3cr3t\udcff"):
         message = refusal(**{name: value})
         assert name in message
         assert "s3cr3t" not in message
@@ -76,18 +73,11 @@ def test_settings_do_not_print_their_secrets():
     assert "password" not in repr(settings.mail_url)
 
 
-def test_broken_utf8_is_refused():
-    assert "SECRET_KEY must be printable" in refusal(SECRET_KEY="\udcff" * 32)
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgres_urls_keep_their_options(scheme):
-    url = f"{scheme}://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
-    found = load({**PRODUCTION, "DATABASE_URL": url}).database_url
-    assert found is not None
-    assert found.render_as_string(hide_password=False) == (
-        "postgresql+psycopg://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
-    )
+def test_postgres_urls_keep_their_options():
+    rest = "://user:p%40ss@db.example.org:6543/accounts?sslmode=require"
+    for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
+        found = load({**PRODUCTION, "DATABASE_URL": scheme + rest}).database_url
+        assert found.render_as_string(hide_password=False) == "postgresql+psycopg" + rest
 
 
 @pytest.mark.parametrize(
@@ -99,9 +89,8 @@ def test_postgres_urls_keep_their_options(scheme):
         "postgresql://db.example.org:65536/accounts",
         "postgresql://user:%00@db.example.org/accounts",
         *("postgresql://db.example.org/accounts?pgbouncer=true", "sqlite://", "sqlite:///:memory:"),
-        "sqlite:///file:accounts",
-        "sqlite:///file:accounts?mode=memory&uri=true",
-        *("sqlite:///accounts.db?mode=memory&uri=true", "sqlite://host/accounts.db"),
+        *("sqlite:///file:accounts", "sqlite:///accounts.db?mode=memory&uri=true"),
+        "sqlite://host/accounts.db",
     ],
 )
 def test_other_databases_are_refused(url):
@@ -110,7 +99,6 @@ def test_other_databases_are_refused(url):
 
 def test_a_sqlite_file_may_be_named():
     found = load({**PRODUCTION, "DATABASE_URL": "sqlite:////srv/accounts.db"}).database_url
-    assert found is not None
     assert found.database == "/srv/accounts.db"
 
 
@@ -129,9 +117,9 @@ def test_a_key_that_pyjwt_takes_for_a_public_key_is_refused():
 @pytest.mark.parametrize(
     "placeholder",
     [
-        *("changeme-changeme-changeme-changeme", "CHANGE_ME_to_something_long_and_random"),
-        *("<change this before you go to production>", "replace-me-with-32-random-bytes-please"),
-        *("your-secret-key-goes-here-0123456789", "Your Secret Key Must Be Set In Production"),
+        *("changeme-changeme-changeme-changeme", "<Change This before you go to production>"),
+        *("replace-me-with-32-random-bytes-please", "replace_this-with-32-random-bytes-please"),
+        "Your Secret Key Must Be Set In Production",
     ],
 )
 def test_a_key_that_every_template_has_is_refused(placeholder):
@@ -139,15 +127,9 @@ def test_a_key_that_every_template_has_is_refused(placeholder):
         assert f"{name} is a placeholder" in refusal(**{**PRODUCTION, name: placeholder})
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("x" * 32, "a key for the tests, long enough for HS256"),
-        *("a secret, and the words change me in its middle", "exchangemechangemechangemechangeme"),
-    ],
-)
-def test_a_key_is_not_judged_beyond_that(key):
-    assert load({"SECRET_KEY": key}).secret_key == key
+def test_a_key_is_not_judged_beyond_that():
+    for key in ("x" * 32, "a secret, and the words change me in its middle"):
+        assert load({"SECRET_KEY": key}).secret_key == key
 
 
 def test_older_keys_come_after_the_key():
@@ -157,21 +139,20 @@ def test_older_keys_come_after_the_key():
     assert "SECRET_KEY_FALLBACKS" in refusal(SECRET_KEY_FALLBACKS=f"{KEY},short")
 
 
-@pytest.mark.parametrize("name", ["PUBLIC_URL", "PASSWORD_RESET_URL", "EMAIL_VERIFICATION_URL"])
 @pytest.mark.parametrize(
     "url",
     [
         *("accounts.example.org", "ftp://accounts.example.org", "https://", "https://:443"),
         *("https://user:password@accounts.example.org", "https://accounts.example.org:"),
         *("https://accounts.example.org:0", "https://accounts.example.org:65536"),
-        *("https://accounts.example.org/#top", "https://accounts.example.org/#"),
-        *("https://accounts.example.org/<b>", "https://accounts.example.org/a b"),
-        *("https://accounts.example.org\\@example.com", "https://bücher.example", "https://[::1"),
-        "https://[zz]",
+        *("https://accounts.example.org/#", "https://accounts.example.org/<b>"),
+        *("https://accounts.example.org\\@example.com", "https://bücher.example", "https://[zz]"),
     ],
 )
-def test_urls_that_no_mail_should_carry_are_refused(name, url):
-    assert name in refusal(**{name: url})
+def test_urls_that_no_mail_should_carry_are_refused(url):
+    names = ["PUBLIC_URL", "PASSWORD_RESET_URL", "EMAIL_VERIFICATION_URL"]
+    found = refusal(**dict.fromkeys(names, url))
+    assert re.findall("^- ([A-Z_]+) must ", found, re.M) == names
 
 
 def test_links_begin_with_the_public_url():
@@ -180,9 +161,6 @@ def test_links_begin_with_the_public_url():
     assert settings.verification_page == "https://example.org/accounts/verify-email"
     assert str(settings.sender) == "no-reply@example.org"
     assert "PUBLIC_URL" in refusal(PUBLIC_URL="https://example.org/?a=b")
-
-
-def test_own_pages_may_be_named():
     page = "https://app.example.org/reset?from=mail"
     assert load({"PASSWORD_RESET_URL": page}).reset_page == page
     assert load({"EMAIL_VERIFICATION_URL": page}).verification_page == page
@@ -222,9 +200,9 @@ def test_mistakes_in_own_templates_are_listed_with_all_others(tmp_path):
     assert "DEFAULT_LANGUAGE" not in found  # the folder may have it
 
 
-@pytest.mark.parametrize("host", ["[::1]:8000", "192.0.2.1"])
-def test_a_bare_ip_address_is_no_mail_domain(host):
-    assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"
+def test_a_bare_ip_address_is_no_mail_domain():
+    for host in ("[::1]:8000", "192.0.2.1"):
+        assert str(load({"PUBLIC_URL": f"http://{host}"}).sender) == "no-reply@localhost"
 
 
 def test_links_follow_port_and_host_where_nobody_set_them():
@@ -235,10 +213,7 @@ def test_links_follow_port_and_host_where_nobody_set_them():
     assert load({**PRODUCTION, "PORT": "8000"}).public_url == PRODUCTION["PUBLIC_URL"]
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1:80", "[::1]:80", "a b", "http://a", "a/b", "me@a", "unix:/run/a", "0", "127.1"],
-)
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]", "a b", "a/b", "0", "127.1"])
 def test_gunicorn_listens_on_a_host_alone(host):
     assert "HOST must be an IP or a host name" in refusal(HOST=host)
 
@@ -254,16 +229,13 @@ def test_origins_are_kept_as_browsers_send_them():
     given = "https://App.example.org:443, http://[::1]:3000/,https://app.example.org,"
     found = load({"CORS_ORIGINS": given}).cors_origins
     assert found == ("https://app.example.org", "http://[::1]:3000")
+    for origin in ("*", "null", "app.example.org", "https://example.org/app"):
+        assert "CORS_ORIGINS" in refusal(CORS_ORIGINS=f"https://example.org,{origin}")
 
 
-@pytest.mark.parametrize("origin", ["*", "null", "app.example.org", "https://example.org/app"])
-def test_what_is_no_origin_is_refused(origin):
-    assert "CORS_ORIGINS" in refusal(CORS_ORIGINS=f"https://example.org,{origin}")
-
-
-@pytest.mark.parametrize("sender", ["nobody", "a@example.org, b@example.org", "a@@example.org"])
-def test_a_sender_is_one_address(sender):
-    assert "MAIL_FROM" in refusal(MAIL_FROM=sender)
+def test_a_sender_is_one_address():
+    for sender in ("nobody", "a@example.org, b@example.org", "a@@example.org"):
+        assert "MAIL_FROM" in refusal(MAIL_FROM=sender)
     found = load({"MAIL_FROM": "Accounts <a@example.org>"}).sender
     assert (found.display_name, found.addr_spec) == ("Accounts", "a@example.org")
 
@@ -291,14 +263,13 @@ def test_the_mail_server_is_read(url, server):
     "url",
     [
         *("mail.example.org", "http://mail.example.org", "smtp://", "smtp://a..b"),
-        *("smtp://.example.org", f"smtp://{'a' * 64}.example.org", "smtp://[1::2::3]"),
-        *("smtp://mail.example.örg", "smtp://user@mail.example.org"),
-        *("smtp://:hunter22@mail.example.org", "smtp://user:hunter22@mail.example.org:0"),
-        "smtp://user:hunter22@mail.example.org:99999",
-        "smtp://user:hunter22@mail.example.org:port",
-        "smtp://user:hunter22@mail.example.org/path",
-        *("smtp://user:hunter22@mail.example.org?tls=no", "smtp://user:hunter22#@mail.example.org"),
-        *("smtp://user:hunter22@[::1", "smtp://user:hunter22%ff@mail.example.org"),
+        *(f"smtp://{'a' * 64}.example.org", "smtp://[1::2::3]", "smtp://mail.example.örg"),
+        *("smtp://user@mail.example.org", "smtp://:hunter22@mail.example.org"),
+        *(
+            f"smtp://user:hunter22@mail.example.org{more}"
+            for more in (":0", ":99999", ":port", "/path", "?tls=no")
+        ),
+        *("smtp://user:hunter22#@mail.example.org", "smtp://user:hunter22%ff@mail.example.org"),
         *("smtp://user:hunter 22@mail.example.org", "smtp://user:hunter22%c3%a9@mail.example.org"),
         *("smtp://user:hunter22%0d%0a@mail.example.org", "smtp://user:hunter22@mail\n.example.org"),
     ],
@@ -318,11 +289,7 @@ def test_counts_and_lifetimes_are_positive_whole_numbers():
         for value in (low, high):
             environ = {"SESSION_DAYS": "3650", name: str(value)}
             assert getattr(load(environ), row.name) == value
-        for wrong in (
-            str(low - 1),
-            str(high + 1),
-            *("1.5", "1e3", "+5", "٣", "1_0", "ten", "9" * 5000),
-        ):
+        for wrong in (str(low - 1), str(high + 1), "1.5", "+5", "٣", "1_0", "9" * 5000):
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
 
 
@@ -332,18 +299,6 @@ def test_an_idle_session_cannot_outlive_the_others():
     assert message in refusal(SESSION_IDLE_DAYS="7", SESSION_DAYS="6").splitlines()
     assert load({"SESSION_IDLE_DAYS": "30"}).session_idle_days == 30
     assert load({"SESSION_DAYS": "1"}).session_idle_days == 0
-
-
-def test_the_cost_of_a_hash_is_4_to_16():
-    assert "from 4 to 16" in refusal(BCRYPT_ROUNDS="3")
-
-
-def test_an_access_token_lives_for_a_day_at_most():
-    assert "from 1 to 1440" in refusal(ACCESS_TOKEN_MINUTES="1441")
-
-
-def test_a_spent_refresh_token_works_for_five_minutes_at_most():
-    assert "from 1 to 300" in refusal(REFRESH_GRACE_SECONDS="301")
 
 
 def test_switches_and_choices_are_read_whatever_their_case():
@@ -358,13 +313,21 @@ def test_the_environment_goes_before_the_file(tmp_path, monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(config, "ROOT", tmp_path)
-    file = tmp_path / ".env"
     # With the mark that some editors put at the beginning of a file.
-    file.write_text("\ufeffSESSION_DAYS=7\nBCRYPT_ROUNDS=11\nLOG_LEVEL\n")
+    (tmp_path / ".env").write_text("\ufeffSESSION_DAYS=7\nBCRYPT_ROUNDS=11\nLOG_LEVEL\n")
     monkeypatch.setenv("BCRYPT_ROUNDS", "10")
     settings = load()
     assert (settings.session_days, settings.bcrypt_rounds) == (7, 10)
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_of_the_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "ROOT", tmp_path)
+    file = tmp_path / ".env"
     file.write_bytes(b"SESSION_DAYS=\xff")
+    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
+        load()
+    file.unlink()
+    file.symlink_to("/proc/self/mem")  # it can be opened, but at its beginning nothing can be read
     with pytest.raises(ConfigError, match=r"\.env cannot be read"):
         load()
 
@@ -373,17 +336,6 @@ def test_a_process_shares_the_cores_with_its_siblings():
     alone = load({"WEB_CONCURRENCY": "1"}).hashes_at_once
     assert alone >= 1
     assert load({"WEB_CONCURRENCY": "256"}).hashes_at_once == max(1, alone // 256)
-
-
-def test_a_check_of_the_settings_says_all_and_shows_no_traceback():
-    environ = {**os.environ, **dict.fromkeys(NAMES, ""), "WEB_CONCURRENCY": "abc", "PORT": "x"}
-    check = [sys.executable, "-m", "config"]
-    done = subprocess.run(check, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert re.findall(r"^- ([A-Z_]+)", done.stderr, re.M) == ["WEB_CONCURRENCY", "PORT"]
-    assert "Traceback" not in done.stderr
-    environ |= dict.fromkeys(NAMES, "")
-    assert subprocess.run(check, cwd=ROOT, env=environ, timeout=60).returncode == 0
 
 
 def allowed(row):
@@ -402,14 +354,6 @@ def test_the_template_names_every_setting():
     ]
     head = text[: text.index("\n\n") + 1]
     assert text == head + "".join(entries)
-
-
-def test_the_template_changes_nothing_when_it_is_used(tmp_path):
-    text = (ROOT / ".env.example").read_text()
-    (tmp_path / ".env").write_text(re.sub(r"^#([A-Z_]+=)", r"\1", text, flags=re.M))
-    values = {name: value or "" for name, value in dotenv_values(tmp_path / ".env").items()}
-    assert list(values) == NAMES
-    assert vars(load(values)) == vars(load({}))
 
 
 def test_the_docs_name_every_setting():

@@ -5,20 +5,15 @@ import re
 
 import pytest
 from endpoints import UNKNOWN_ID
-from flask import session
-from helpers import UNREACHABLE, Log, bearer, failure, success
+from helpers import Log, success
 from PIL import Image
+
+from web import caller
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 APP = "https://app.example.org"
-OTHER = "https://evil.example.org"
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
-
-# One path of each kind: JSON in both forms, errors, files, pages, a redirect.
-PATHS = ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/reset-password", "/nothing"]
-PATHS += ["/static/pages.css", "/docs/assets/swagger-ui.css", "/api/auth/verify", "/auth/verify"]
-PATHS += ["/api/auth/login", "/api/nothing"]
 
 
 @pytest.fixture
@@ -33,64 +28,33 @@ def failing_app(make_app):
     return make
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_every_answer_has_a_request_id_and_is_not_sniffed(client, path):
-    with client.get(path) as first, client.get(path) as second:  # a file is open till then
-        answers = (first, second)
-    for response in answers:
-        assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
-        assert response.headers["X-Content-Type-Options"] == "nosniff"
-        assert response.headers["Referrer-Policy"] == "no-referrer"
-        assert "Content-Security-Policy" in response.headers
-        assert "Set-Cookie" not in response.headers
-    assert first.headers["X-Request-ID"] != second.headers["X-Request-ID"]
+def test_no_session_can_be_opened(app):
+    assert app.secret_key is None  # so Flask neither signs a cookie nor believes one
 
 
-def test_no_session_can_be_opened_and_no_cookie_is_ever_set(make_app):
-    app = make_app()
-    seen = []
-
-    def misuse():
-        seen.append(session.get("user"))
-        session["user"] = "me"
-
-    app.add_url_rule("/misuse", view_func=misuse)
-    response = app.test_client().get("/misuse", headers={"Cookie": "session=eyJ1c2VyIjoibWUifQ"})
-    failure(response, 500, "internal_error")
-    assert "Set-Cookie" not in response.headers
-    assert seen == [None]
-
-
-@pytest.mark.parametrize(
-    "sent", ["a", "Root=1-67891233-abcdef", "a.b_c:d/e+f@g", "0190a6e0-0000-7000", "x" * 128]
-)
-def test_sane_request_id_is_kept(client, sent):
-    for path in ("/healthz", "/nothing", "/docs"):
-        response = client.get(path, headers={"X-Request-ID": sent})
+def test_sane_request_id_is_kept(client):
+    for sent in ("a", "Root=1-67891233-abcdef", "a.b_c:d/e+f@g", "x" * 128):
+        response = client.get("/nothing", headers={"X-Request-ID": sent})
         assert response.headers["X-Request-ID"] == sent
 
 
 @pytest.mark.parametrize(
-    "sent",
-    [
-        *("", " ", "a b", "a\tb", "a\x00b", "a\x1b[31mb", "a\n", "a\r\nSet-Cookie: a=b"),
-        *("a%0d%0ab", "a\x7f", "a\u00e4", "a\u00a0b", "<script>", 'a"b', "a,b", "a;b", "x" * 129),
-        "x" * 60_000,
-    ],
+    "sent", ["", "a b", "a\x00b", "a\n", "a\r\nSet-Cookie: a=b", "a\u00e4", 'a"b', "x" * 129]
 )
 def test_any_other_request_id_is_replaced(client, sent):
-    response = client.get("/healthz", environ_overrides={"HTTP_X_REQUEST_ID": sent})
-    assert re.fullmatch(r"[0-9a-f]{32}", response.headers["X-Request-ID"])
-    assert "Set-Cookie" not in response.headers
+    made = set()
+    for _ in range(2):
+        response = client.get("/healthz", environ_overrides={"HTTP_X_REQUEST_ID": sent})
+        made.add(response.headers["X-Request-ID"])
+        assert "Set-Cookie" not in response.headers
+    assert len(made) == 2
+    assert all(re.fullmatch(r"[0-9a-f]{32}", found) for found in made)
 
 
-# Of each blueprint of the API one endpoint, and what is none: with and without a method, a body, a
-# token.
+# Of each prefix one endpoint with and without a token, and what is none.
 BOTH_FORMS = [
-    *("/auth/options", "/auth/login", "/auth/nothing", "/auth/login/", "/auth//login"),
-    *("/users", "/users/", "/users/profile", "/users/nothing", f"/users/{UNKNOWN_ID}"),
-    *(f"/users/{UNKNOWN_ID}/courses/a", f"/users/{UNKNOWN_ID}/courses/a%2Fb"),
-    *("/service-keys", f"/service-keys/{UNKNOWN_ID}", "/service-keys/a", "/users?role=none"),
+    *("/auth/login", "/auth/login/", "/users", "/users/", "/users?role=none", "/users/nothing"),
+    *(f"/users/{UNKNOWN_ID}/courses/a%2Fb", "/service-keys", "/service-keys/a"),
 ]
 
 
@@ -98,7 +62,7 @@ BOTH_FORMS = [
 def test_api_answers_the_same_without_its_prefix(client, make_user, log_in, path):
     admin = log_in(make_user("boss", role="admin"))
     log = Log()
-    for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+    for method in ("GET", "POST", "OPTIONS"):
         for headers in ({}, admin.headers):
             options = {"method": method, "data": b"{", "headers": headers}
             short, full = (client.open(prefix + path, **options) for prefix in ("", "/api"))
@@ -109,25 +73,6 @@ def test_api_answers_the_same_without_its_prefix(client, make_user, log_in, path
             # The log shows the path that was sent.
             lines = [line for line in log.lines() if "accounts.access" in line]
             assert [" path=/api/" in line for line in lines] == [False, True]
-
-
-def test_nothing_of_the_api_is_stored_or_run(client, auth):
-    answers = [
-        client.get("/api/auth/verify", headers=auth.headers),
-        client.get("/api/auth/verify"),
-        client.post("/api/auth/login", json={}),
-        client.get("/api/auth/login"),
-        client.get("/api/auth/nothing"),
-        client.options("/api/auth/login"),
-        client.head("/api/auth/sessions", headers=auth.headers),
-    ]
-    assert [answer.status_code for answer in answers] == [200, 401, 400, 405, 404, 200, 200]
-    for answer in answers:
-        assert answer.headers["Cache-Control"] == "no-store"
-        policy = answer.headers["Content-Security-Policy"]
-        assert policy == (
-            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
 
 
 def picture():
@@ -146,21 +91,6 @@ ANSWERS = {
     "success": (200, lambda client, auth: client.get("/api/auth/verify", headers=auth.headers)),
     "wrong role": (403, lambda client, auth: client.get("/api/users", headers=auth.headers)),
     "too large": (413, lambda client, _: client.post("/api/auth/login", data=b"x" * 70_000)),
-    "wrong type": (415, lambda client, _: client.post("/api/auth/login", data=b"x")),
-    "wrong body": (400, lambda client, _: client.post("/api/auth/login", json={})),
-    **{
-        kind: (status, lambda client, _, path=path: client.get(path))
-        for kind, status, path in (
-            *(("no token", 401, "/api/auth/verify"), ("nothing", 404, "/api/nothing")),
-            *(("no page", 404, "/nothing"), ("no picture", 404, "/avatars/nothing.webp")),
-            *(("no file", 404, "/static/nothing.css"), ("wrong method", 405, "/api/auth/login")),
-            *(("fault", 500, "/fails"), ("home", 302, "/"), ("reset page", 200, "/reset-password")),
-            *(("verification page", 200, "/verify-email"), ("docs", 200, "/docs")),
-            *(("document", 200, "/openapi.json"), ("style", 200, "/static/pages.css")),
-            ("icon", 200, "/static/icon.svg"),
-            ("library", 200, "/docs/assets/swagger-ui.css"),
-        )
-    },
     "picture": (200, lambda client, auth: client.get(avatar(client, auth.headers))),
     "same picture": (
         304,
@@ -169,18 +99,35 @@ ANSWERS = {
         ),
     ),
 }
-MAY_BE_KEPT = {
-    "style": "no-cache",
-    "icon": "no-cache",
-    "library": "public, max-age=31536000, immutable",
-    "picture": "public, max-age=31536000, immutable",
-    "same picture": "public, max-age=31536000, immutable",
+PATHS = {
+    "no token": (401, "/api/auth/verify"),
+    "nothing": (404, "/nothing"),
+    "no picture": (404, "/avatars/nothing.webp"),
+    "no file": (404, "/static/nothing.css"),
+    "wrong method": (405, "/api/auth/login"),
+    "fault": (500, "/fails"),
+    "home": (302, "/"),
+    "page": (200, "/reset-password"),
+    "docs": (200, "/docs"),
+    "document": (200, "/openapi.json"),
+    "style": (200, "/static/pages.css"),
+    "icon": (200, "/static/icon.svg"),
+    "library": (200, "/docs/assets/swagger-ui.css"),
 }
+ANSWERS |= {
+    kind: (status, lambda client, _, path=path: client.get(path))
+    for kind, (status, path) in PATHS.items()
+}
+FOREVER = "public, max-age=31536000, immutable"
+MAY_BE_KEPT = {"style": "no-cache", "icon": "no-cache"}
+MAY_BE_KEPT |= {"library": FOREVER, "picture": FOREVER, "same picture": FOREVER}
 
 
 def check_for_browsers(response, kept="no-store", origin="same-origin"):
     """Assert what keeps a browser from doing more with an answer than it is meant for."""
     headers = response.headers
+    assert re.fullmatch(r"[0-9a-f]{32}", headers["X-Request-ID"])
+    assert "Set-Cookie" not in headers
     rules = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
     assert rules["default-src"] == "'none'"  # and so object-src
     assert rules["base-uri"] == rules["form-action"] == rules["frame-ancestors"] == "'none'"
@@ -197,62 +144,43 @@ def check_for_browsers(response, kept="no-store", origin="same-origin"):
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_no_answer_can_be_framed_sniffed_run_or_kept_beyond_its_purpose(failing_app, auth, kind):
     status, ask = ANSWERS[kind]
-    with ask(failing_app().test_client(), auth) as response:
+    with ask(failing_app(cors_origins=(APP,)).test_client(), auth) as response:
         assert response.status_code == status
         # Pages of other origins may show pictures, and nothing else.
         origin = "cross-origin" if "picture" in kind and status < 400 else "same-origin"
         check_for_browsers(response, MAY_BE_KEPT.get(kind, "no-store"), origin)
-
-
-def test_answer_without_a_database_is_no_exception(make_app):
-    response = make_app(database_url=UNREACHABLE).test_client().get("/readyz")
-    failure(response, 503, "unavailable")
-    check_for_browsers(response)
+        assert "Origin" in response.vary
+        assert cors(response) == set()
 
 
 def test_strict_transport_security_only_where_the_service_is_reached_by_https(make_app):
-    secure = make_app(public_url="https://school.test").test_client()
-    plain = make_app(public_url="http://school.test").test_client()
-    shouted = make_app(public_url="HTTPS://school.test").test_client()
-    for path in ("/healthz", "/nothing", "/docs", "/"):
-        for client in (secure, shouted):
-            header = client.get(path).headers["Strict-Transport-Security"]
-            assert int(re.fullmatch(r"max-age=(\d+)", header)[1]) >= 365 * 24 * 3600
-        assert "Strict-Transport-Security" not in plain.get(path).headers
-        # What a client says of its scheme changes nothing.
-        answer = plain.get(path, headers={"X-Forwarded-Proto": "https"})
-        assert "Strict-Transport-Security" not in answer.headers
+    for public_url, sent in (("HTTPS://school.test", True), ("http://school.test", False)):
+        client = make_app(public_url=public_url).test_client()
+        for path in ("/healthz", "/docs"):
+            # What a client says of its scheme changes nothing.
+            response = client.get(path, headers={"X-Forwarded-Proto": "https"})
+            assert ("Strict-Transport-Security" in response.headers) == sent
 
 
 def cors(response):
     return {name for name in response.headers.keys() if name.startswith("Access-Control-")}  # noqa: SIM118
 
 
-def test_without_cors_origins_no_script_of_another_origin_reads_anything(client):
-    for method in ("GET", "OPTIONS"):
-        headers = {"Origin": APP, **PREFLIGHT}
-        response = client.open("/api/auth/login", method=method, headers=headers)
-        assert cors(response) == set()
-
-
 def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
     client = failing_app(cors_origins=(APP, "http://localhost:3000")).test_client()
     user = make_user()
     body = {"email": user.email, "password": user.password}
-    for origin in (APP, "http://localhost:3000"):
+    # Browsers compare the answer letter by letter with what they sent.
+    for origin in (APP, "HTTP://LocalHost:3000"):
         headers = {"Origin": origin}
         answers = [
-            client.post("/api/auth/login", json=body, headers=headers),
             client.post("/auth/login", json=body, headers=headers),
-            client.post("/api/auth/login", json={}, headers=headers),
             client.get("/api/auth/verify", headers=headers),
             client.get("/api/nothing", headers=headers),
-            client.get("/api/auth/login", headers=headers),
             client.post("/api/auth/login", data=b"x" * 70_000, headers=headers),
             client.get("/fails", headers=headers),
         ]
-        statuses = [answer.status_code for answer in answers]
-        assert statuses == [200, 200, 400, 401, 404, 405, 413, 500]
+        assert [answer.status_code for answer in answers] == [200, 401, 404, 413, 500]
         for answer in answers:
             assert answer.headers["Access-Control-Allow-Origin"] == origin
             exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
@@ -264,42 +192,25 @@ def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
 @pytest.mark.parametrize(
     "origin",
     [
-        OTHER,
-        *("null", "", "*", "https://app.example.org.evil.example", "https://evil-app.example.org"),
+        *("https://evil.example.org", "null", "", "*", "https://app.example.org.evil.example"),
         *("http://app.example.org", "https://app.example.org:8443", "https://app.example.org/"),
-        *("https://app.example.org, https://evil.example.org", "app.example.org"),
-        *("https://app.example.org\x00", "\u00e4"),
+        *("https://app.example.org, https://evil.example.org", "app.example.org", "\u00e4"),
     ],
 )
 def test_other_origin_reads_nothing(make_app, origin):
-    client = make_app(cors_origins=(APP,)).test_client()
-    for method in ("GET", "POST", "OPTIONS"):
-        headers = {"Origin": origin, **PREFLIGHT}
-        response = client.open("/api/auth/login", method=method, headers=headers)
-        assert cors(response) == set()
-        # A shared cache must not hand this answer to the allowed origin, nor the other way.
-        assert "Origin" in response.vary
-
-
-def test_answer_without_an_origin_varies_by_it_too(make_app):
-    client = make_app(cors_origins=(APP,)).test_client()
-    for path in PATHS:
-        with client.get(path) as response:
-            assert "Origin" in response.vary, path
+    for allowed in ((APP,), ()):
+        client = make_app(cors_origins=allowed).test_client()
+        for method in ("GET", "OPTIONS"):
+            headers = {"Origin": origin, **PREFLIGHT}
+            response = client.open("/api/auth/login", method=method, headers=headers)
             assert cors(response) == set()
+            # A shared cache must not hand this answer to the allowed origin, nor the other way.
+            assert ("Origin" in response.vary) == bool(allowed)
 
 
-def test_origin_has_no_case(make_app):
+def test_preflight_allows_what_the_api_needs(make_app):
     client = make_app(cors_origins=(APP,)).test_client()
-    response = client.get("/healthz", headers={"Origin": "HTTPS://App.Example.ORG"})
-    # Browsers compare letter by letter with what they sent.
-    assert response.headers["Access-Control-Allow-Origin"] == "HTTPS://App.Example.ORG"
-
-
-@pytest.mark.parametrize("path", ["/api/auth/login", "/auth/login", "/api/users/profile"])
-def test_preflight_allows_what_the_api_needs(make_app, path):
-    client = make_app(cors_origins=(APP,)).test_client()
-    response = client.options(path, headers={"Origin": APP, **PREFLIGHT})
+    response = client.options("/auth/login", headers={"Origin": APP, **PREFLIGHT})
     assert (response.status_code, response.data) == (200, b"")
     headers = response.headers
     assert headers["Access-Control-Allow-Origin"] == APP
@@ -310,33 +221,23 @@ def test_preflight_allows_what_the_api_needs(make_app, path):
     assert "*" not in headers["Access-Control-Allow-Headers"]
     assert int(headers["Access-Control-Max-Age"]) > 0
     assert "Access-Control-Allow-Credentials" not in headers
-
-
-def test_options_without_a_question_is_no_preflight(make_app):
-    client = make_app(cors_origins=(APP,)).test_client()
-    response = client.options("/api/auth/login", headers={"Origin": APP})
-    assert "Access-Control-Allow-Methods" not in response.headers
-    assert response.headers["Access-Control-Allow-Origin"] == APP
+    # OPTIONS without a question is no preflight.
+    headers = client.options("/api/auth/login", headers={"Origin": APP}).headers
+    assert "Access-Control-Allow-Methods" not in headers
+    assert headers["Access-Control-Allow-Origin"] == APP
 
 
 @pytest.fixture
-def address_of(make_app, make_user):
-    """Log in with some headers and return the address that the sessions list shows."""
+def address_of(make_app):
+    """Return the client IP that a view sees; the connection's is 192.0.2.1."""
 
-    user = make_user()
-
-    def address_of(trusted_proxies, forwarded, **overrides):
-        client = make_app(trusted_proxies=trusted_proxies).test_client()
-        headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
-        response = client.post(
-            "/api/auth/login",
-            json={"email": user.email, "password": user.password},
-            headers={**headers, "Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"},
-            environ_overrides={"REMOTE_ADDR": "192.0.2.1", **overrides},
-        )
-        token = success(response)["accessToken"]
-        response = client.get("/api/auth/sessions", headers=bearer(token))
-        return success(response)["sessions"][0]["ipAddress"]
+    def address_of(trusted_proxies, forwarded, connection="192.0.2.1"):
+        app = make_app(trusted_proxies=trusted_proxies)
+        app.add_url_rule("/address", view_func=caller.ip_address)
+        headers = {"Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"}
+        headers |= {} if forwarded is None else {"X-Forwarded-For": forwarded}
+        environ = {"REMOTE_ADDR": connection}
+        return app.test_client().get("/address", headers=headers, environ_overrides=environ).text
 
     return address_of
 
@@ -344,20 +245,21 @@ def address_of(make_app, make_user):
 @pytest.mark.parametrize(
     ("trusted_proxies", "forwarded", "address"),
     [
-        *((0, None, "192.0.2.1"), (0, "198.51.100.7", "192.0.2.1"), (1, None, "192.0.2.1")),
+        *((0, "198.51.100.7", "192.0.2.1"), (1, None, "192.0.2.1")),
         (1, "198.51.100.7", "198.51.100.7"),
         # What stands left of the proxy's own entry was sent by the client.
         (1, "203.0.113.5, 198.51.100.7", "198.51.100.7"),
-        (1, "127.0.0.1,198.51.100.7", "198.51.100.7"),
         (2, "198.51.100.7, 10.0.0.1", "198.51.100.7"),
         (2, "203.0.113.5, 198.51.100.7, 10.0.0.1", "198.51.100.7"),
         # Fewer entries than proxies: somebody came around one of them.
         (2, "198.51.100.7", ""),
         (1, "2001:DB8:0:0::7", "2001:db8::7"),
-        # What a client sends does not hide what the proxy adds, in a line of its own or not.
-        (1, '", 198.51.100.7', "198.51.100.7"),
+        # What a client sends does not hide what the proxy adds.
         (1, '"a, b",198.51.100.7', "198.51.100.7"),
         (1, "203.0.113.5, ", ""),
+        # The zone may be any text.
+        (1, "fe80::1%" + "<zone>" * 50, "fe80::1"),
+        (1, "::ffff:192.0.2.7", "192.0.2.7"),
     ],
 )
 def test_client_address_is_what_the_trusted_proxies_say(
@@ -366,26 +268,24 @@ def test_client_address_is_what_the_trusted_proxies_say(
     assert address_of(trusted_proxies, forwarded) == address
 
 
-@pytest.mark.parametrize(
-    "garbage", ["unknown", "<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4"]
-)
-def test_garbage_in_place_of_an_address_is_not_stored(address_of, garbage):
-    for trusted_proxies in (1, 2):
-        assert address_of(trusted_proxies, garbage) == ""
-        assert address_of(trusted_proxies, f"{garbage}, {garbage}") == ""
+def test_what_is_no_address_is_an_unknown_one(address_of):
+    for garbage in ("<script>", "a\x00b", "1.2.3.4.5", "1" * 5000, ",,,", "\u00e4"):
+        assert address_of(1, garbage) == ""
+        assert address_of(2, f"{garbage}, {garbage}") == ""
+    for odd in ("", "unix:"):  # a socket in the file system
+        assert address_of(0, "198.51.100.7", odd) == ""
 
 
 def test_clients_whose_address_is_unknown_count_as_one(make_app):
     client = make_app(ratelimit_enabled=True, trusted_proxies=2).test_client()
 
     def log_in(number):
-        body = {"email": "student@example.org", "password": "wrong"}
-        headers = {"X-Forwarded-For": f"198.51.100.{number}"}
-        proxy = {"REMOTE_ADDR": f"10.0.0.{number}"}
-        response = client.post(
-            "/api/auth/login", json=body, headers=headers, environ_overrides=proxy
-        )
-        return response.status_code
+        return client.post(
+            "/api/auth/login",
+            json={"email": "student@example.org", "password": "wrong"},
+            headers={"X-Forwarded-For": f"198.51.100.{number}"},
+            environ_overrides={"REMOTE_ADDR": f"10.0.0.{number}"},
+        ).status_code
 
     assert [log_in(number) for number in range(11)] == [401] * 10 + [429]
 
@@ -400,42 +300,15 @@ def test_a_proxy_that_nobody_has_set_is_a_warning_once(make_app):
     assert "TRUSTED_PROXIES" in line
 
 
-def test_address_is_stored_in_its_plain_form(address_of):
-    assert address_of(1, "fe80::1%" + "<zone>" * 50) == "fe80::1"
-    assert address_of(1, "::ffff:192.0.2.7") == "192.0.2.7"
-
-
-def test_connection_without_an_address_is_served(address_of):
-    for odd in ("", "unix:"):  # a socket in the file system
-        assert address_of(0, "198.51.100.7", REMOTE_ADDR=odd) == ""
-
-
-def test_other_forwarding_headers_change_nothing(make_app):
-    client = make_app(trusted_proxies=1).test_client()
-    headers = {
-        "X-Forwarded-Host": "evil.example",
-        "X-Forwarded-Proto": "https",
-        "X-Forwarded-Prefix": "/evil",
-        "X-Forwarded-Port": "1",
-        "X-Original-URL": "/openapi.json",
-        "X-Rewrite-URL": "/openapi.json",
-        "X-HTTP-Method-Override": "DELETE",
-        "Host": "evil.example",
-    }
-    plain, odd = client.get("/"), client.get("/", headers=headers)
-    assert odd.headers["Location"] == plain.headers["Location"]
-    assert "evil" not in odd.text
-    success(client.get("/healthz", headers=headers))
-    failure(client.get("/nothing", headers=headers), 404, "not_found")
-
-
 def test_no_path_leads_to_the_host_that_a_client_names(client, auth):
     rules = {rule.rule for rule in client.application.url_map.iter_rules()}
     paths = {re.sub(r"<[^>]+>", "a", rule) for rule in rules}
     assert len(paths) > 40
     # With a slash more, or twice the slash, some frameworks answer with a redirect.
     paths |= {f"{path}/" for path in paths} | {f"/{path}" for path in paths} | {""}
-    headers = {**auth.headers, "Host": "evil.example", "X-Forwarded-Host": "evil.example"}
+    other = {"Proto": "https", "Port": "1", "Prefix": "/evil", "Host": "evil.example"}
+    headers = {f"X-Forwarded-{name}": value for name, value in other.items()}
+    headers |= {"Host": "evil.example", "X-Original-URL": "/evil", **auth.headers}
     for path in sorted(paths):
         with client.get(headers=headers, environ_overrides={"PATH_INFO": path}) as response:
             assert "evil" not in str(response.headers), path
