@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from endpoints import API
+from endpoints import API, UNKNOWN_ID
 from helpers import PASSWORD, Log, bearer, failure, on_one_database, registration, success
 from sqlalchemy import make_url
 
@@ -286,7 +286,7 @@ def test_database_that_is_away_is_503(app, make_app, auth, endpoint):
     if endpoint.name in actions:
         end = clock.utcnow() + timedelta(minutes=1)
         with app.app_context():
-            made = links.make(actions[endpoint.name], auth.user.id, "x", expires_at=end)
+            made = links.make(actions[endpoint.name], auth.user.id, UNKNOWN_ID, expires_at=end)
         body["token"] = made.link.partition("#token=")[2]
     elif endpoint.name == "auth.refresh":
         body["refreshToken"] = auth.refresh
