@@ -1,7 +1,7 @@
 // The script of the pages that links open. A page shows one of its steps: check (the API is asked
-// for whom the link is), act (the form for users with a link), code (the form for those who have a
-// code), done, again (without a valid link), sent (a new one is on its way). The attributes of each
-// form name the URL that it is sent to and the next step.
+// for whom the link is), act (the form for users with a link or a code), done, again (without a valid
+// link), sent (a new one is on its way). The attributes of each form name the URL that it is sent to
+// and the next step.
 
 const TIMEOUT = 30000; // milliseconds
 
@@ -16,14 +16,17 @@ const textOf = (code) => texts.get(`error_${code}`) ?? texts.get("error_internal
 const problemOf = (name, word) =>
   texts.get(`field_${name}_${word}`) ?? texts.get(`field_${word}`) ?? texts.get("field_invalid");
 
-const main = document.querySelector("main");
 let token = null;
 
 function show(step, message) {
-  // What is below the card stays where it is when a shorter step follows.
-  main.style.minHeight = `${main.offsetHeight}px`;
   for (const section of document.querySelectorAll("main > section")) {
     section.hidden = section.id !== step;
+  }
+  for (const part of document.querySelectorAll("[data-without-token]")) {
+    part.hidden = part.disabled = token !== null; // the fields of a hidden fieldset are not sent
+  }
+  for (const place of document.querySelectorAll("[data-account]")) {
+    place.closest("p").hidden = token === null;
   }
   const section = document.getElementById(step);
   const heading = section.querySelector("h1");
@@ -34,15 +37,16 @@ function show(step, message) {
 
 // Removes the token from the URL, so that it is not shown and not kept in the history.
 function start() {
-  token = new URLSearchParams(location.hash.slice(1)).get("token");
+  token = new URLSearchParams(location.hash.slice(1)).get("token") || null;
   history.replaceState(null, "", location.pathname + location.search);
-  if (!token) {
-    if (document.getElementById("code")) show("code");
-    else show("again", textOf("no_link"));
-    return;
+  if (token) {
+    show("check");
+    document.querySelector("#check form").requestSubmit();
+  } else if (document.querySelector("[data-without-token]")) {
+    show("act");
+  } else {
+    show("again", textOf("no_link"));
   }
-  show("check");
-  document.querySelector("#check form").requestSubmit();
 }
 
 // Says for whom the link is, and whether the password is a new one or the first.
@@ -103,7 +107,7 @@ async function send(event) {
   // aria-disabled, since a disabled button would lose the keyboard focus.
   if (button.ariaDisabled === "true") return;
   const body = Object.fromEntries(new FormData(form));
-  const withToken = "withToken" in form.dataset;
+  const withToken = token !== null && "withToken" in form.dataset;
   if (withToken) body.token = token;
 
   showProblem(form, "", {});
@@ -142,7 +146,7 @@ for (const button of document.querySelectorAll("[data-show]")) {
   button.addEventListener("click", () => show(button.dataset.show).focus());
 }
 // A code is shown like on the sheet that it was printed on.
-document.getElementById("access-code")?.addEventListener("change", ({ target }) => {
+document.getElementById("code")?.addEventListener("change", ({ target }) => {
   const digits = target.value.toUpperCase().replace(/[\s-]/g, "");
   if (/^[0-9A-Z]{12}$/.test(digits)) target.value = digits.match(/.{4}/g).join("-");
 });

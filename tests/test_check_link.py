@@ -147,7 +147,9 @@ FORGERIES = {
     "another last character": lambda token: token[:-1] + ALPHABET[ALPHABET.index(token[-1]) + 1],
     "what base64 ignores": lambda token: f"{token[:-5]}!!!!{token[-5:]}",
     "another user": lambda token: f"BBBB{token[4:]}",
-    "another end": lambda token: f"{token[:45]}{ALPHABET[ALPHABET.index(token[45]) - 1]}{token[46:]}",
+    "another end": lambda token: (
+        f"{token[:45]}{ALPHABET[ALPHABET.index(token[45]) - 1]}{token[46:]}"
+    ),
     "no signature": lambda token: token.rpartition(".")[0],
     "letters that are none": lambda token: f"{token[:-1]}\u00e9",
 }

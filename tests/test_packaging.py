@@ -272,6 +272,8 @@ def test_the_first_screen_tells_how_to_register(monkeypatch, client):
     assert "E-mails are not sent but printed here." in screen
     screen = gunicorn_conf(monkeypatch, MAIL_URL="smtp://h:25")["first_screen"]("::1", 8000)
     assert "mails" not in screen
+    screen = gunicorn_conf(monkeypatch, DOCS="0")["first_screen"]("127.0.0.1", 8000)
+    assert "The service is at http://127.0.0.1:8000\n" in screen
 
 
 def test_the_first_screen_tells_where_the_service_listens(monkeypatch, capsys):
