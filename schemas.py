@@ -133,6 +133,9 @@ class CheckedLink(ResponseBody):
     action = ma.String(metadata={"enum": ["choose_password", "verify_email", "undo_email_change"]})
     username = ma.String(metadata={"description": "Empty for `verify_email`."})
     email = ma.String(metadata={"description": "For `undo_email_change`, the one that comes back."})
+    has_password = fields.HasPassword(
+        attribute="password_hash", metadata={"description": "False: none yet, or none any more."}
+    )
     expires_at = fields.Moment()
 
 

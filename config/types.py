@@ -185,6 +185,13 @@ def name(raw: str) -> str:
     return raw
 
 
+def imprint(raw: str) -> str:
+    with suppress(ValueError):
+        if len(raw) <= 200 and re.search(r"\w", raw):
+            return web_url(raw) if re.match(r"\S+://", raw) else raw
+    raise ValueError("must be a line of at most 200 characters, or an http or https URL")
+
+
 def language(raw: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", raw):
         raise ValueError("must be a language tag such as de or pt-BR")

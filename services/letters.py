@@ -97,7 +97,15 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
     language = mail.language or user.language or settings.default_language
     # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
     wanted = wanted and not mail.address.endswith(".invalid")
-    return templates.mail(kind, language, site=settings.site, **facts), wanted
+    written = templates.mail(
+        kind,
+        language,
+        site=settings.site,
+        app_url=settings.app_url,
+        imprint=settings.imprint,
+        **facts,
+    )
+    return written, wanted
 
 
 def _row(model: type[Base], condition: ColumnElement[bool]) -> Any:

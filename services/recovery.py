@@ -140,7 +140,8 @@ def check(token: str) -> dict[str, object]:
             found = find(action, token)
             # Somebody else may have registered this address, with an insult as the username.
             username = "" if action is Action.VERIFY_EMAIL else found.user.username
-            return {**found._asdict(), "action": action, "username": username}
+            says = {"action": action, "username": username}
+            return {**found._asdict(), **says, "password_hash": found.user.password_hash}
     raise errors.InvalidToken
 
 

@@ -43,7 +43,7 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     expect(field).to_have_attribute("aria-invalid", "true")
     field.fill(NEW_PASSWORD)
     save.click()
-    expect(page.get_by_role("heading", name="Your password is saved")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your new password is saved")).to_be_visible()
     assert page.url == f"{service.url}/reset-password"
 
     answer = service.call("GET", "/api/auth/verify", token=before["accessToken"])
@@ -56,7 +56,7 @@ def test_a_forgotten_password_is_replaced_in_the_browser(page, service, mail_ser
     page.goto("about:blank")
     page.goto(link)
     expect(page.get_by_role("heading", name="Get a new link")).to_be_visible()
-    page.get_by_label("E-mail address").fill(user["email"])
+    page.get_by_role("textbox", name="E-mail address").fill(user["email"])
     page.get_by_role("button", name="Send a new link").click()
     expect(page.get_by_role("heading", name="Check your e-mail")).to_be_visible()
     assert link_in(mail_server.wait_for(user["email"], "Choose a new password")) != link
@@ -83,7 +83,7 @@ def test_a_forgotten_password_is_replaced_in_german_on_a_phone(page, service, ma
 
     page.goto(link_in(mail))
     expect(page.locator("html")).to_have_attribute("lang", "de")
-    expect(page.get_by_role("heading", name="Passwort wählen")).to_be_visible()
+    expect(page.get_by_role("heading", name="Neues Passwort wählen")).to_be_visible()
     field = page.get_by_label("Neues Passwort")
     save = page.get_by_role("button", name="Passwort speichern")
     field.fill(user["username"])
@@ -92,7 +92,7 @@ def test_a_forgotten_password_is_replaced_in_german_on_a_phone(page, service, ma
     expect(field).to_have_accessible_description(re.compile("besteht aus Ihrem Benutzernamen"))
     field.fill(NEW_PASSWORD)
     save.click()
-    expect(page.get_by_role("heading", name="Ihr Passwort ist gespeichert")).to_be_focused()
+    expect(page.get_by_role("heading", name="Ihr neues Passwort ist gespeichert")).to_be_focused()
     # Nothing on the page is wider than the phone, or in another language.
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     text = page.locator("main").inner_text()
@@ -133,7 +133,7 @@ def test_a_stolen_account_is_taken_back_in_german(page, service, mail_server, us
     expect(page.get_by_label("E-Mail-Adresse")).to_have_count(0)
 
     page.goto(link_in(mail_server.wait_for(old, "Neues Passwort wählen")))
-    page.get_by_label("Neues Passwort").fill(NEW_PASSWORD)
+    page.get_by_role("textbox", name="Passwort").fill(NEW_PASSWORD)
     page.get_by_role("button", name="Passwort speichern").click()
     expect(page.get_by_role("heading", name="Ihr Passwort ist gespeichert")).to_be_focused()
     login["password"] = NEW_PASSWORD

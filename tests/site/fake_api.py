@@ -23,6 +23,8 @@ class FakeApi:
     def __init__(self):
         self.live_tokens = {}
         self.username = "newcomer"
+        self.has_password = True
+        self.code = "ABCD-EFGH-JKMN"
         self.password = None
         self.verified = False
         self.mailed = []
@@ -52,15 +54,17 @@ class FakeApi:
         action = self.live_tokens.get(body["token"])
         if action is None:
             return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
-        names = {"username": self.username, "email": "newcomer@example.org"}
-        return good("This link works.", action=action, expiresAt="2026-11-29T12:00:00Z", **names)
+        account = {"username": self.username, "email": "newcomer@example.org"}
+        account |= {"hasPassword": self.has_password, "expiresAt": "2026-11-29T12:00:00Z"}
+        return good("This link works.", action=action, **account)
 
     def _reset(self, body):
         if len(body["newPassword"]) < 8:
             return bad("weak_password", "This password is too easy.", newPassword=["too_short"])
-        if body["token"] not in self.live_tokens:
+        if "token" not in body and (body["account"], body["code"]) != (self.username, self.code):
+            return bad("invalid_token", "The account or the code is wrong.")
+        if "token" in body and not self.live_tokens.pop(body["token"], None):
             return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
-        del self.live_tokens[body["token"]]
         self.password = body["newPassword"]
         return good("The password is changed.")
 
