@@ -150,14 +150,14 @@ class ResetPassword(Shape):
     )
     new_password = fields.NewPassword(required=True)
 
-    @validates_schema(pass_original=True, skip_on_field_errors=False)
-    def has_one_proof(self, data: dict[str, str], sent: dict[str, object], **_: object) -> None:
+    @validates_schema
+    def has_one_proof(self, data: dict[str, str], **_: object) -> None:
         """Raise ValidationError unless there is a token, or an account with its code."""
         by_code = {"account", "code"}
         if "token" in data and data.keys() & by_code:
-            raise ValidationError({"token": [Reason("invalid", "Send a token or a code.")]})
-        needed = by_code if sent.keys() & by_code else {"token"}
-        if "token" not in sent and (missing := needed - sent.keys()):
+            raise ValidationError(Reason("invalid", "Send a token or a code."), "token")
+        needed = by_code if data.keys() & by_code else {"token"}
+        if "token" not in data and (missing := needed - data.keys()):
             raise ValidationError({name: [REQUIRED] for name in missing})
 
 
