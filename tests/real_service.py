@@ -235,6 +235,17 @@ class Service:
     def connect(self):
         return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
 
+    def register(self, name):
+        """Register; return what was sent."""
+        user = registration(name)
+        assert self.call("POST", "/api/auth/register", user).status == 201
+        return user
+
+    def log_in(self, user, **changes):
+        """Log a registered user in, by default with the right password."""
+        body = {"email": user["email"], "password": user["password"], **changes}
+        return self.call("POST", "/api/auth/login", body)
+
 
 class _Crowd(http.client.HTTPConnection):
     """A connection whose requests come from many addresses, if the service trusts this proxy."""
@@ -310,15 +321,6 @@ class MailServer:
             if mail["To"] == address and mail["Subject"] == subject:
                 return mail
         return None
-
-    def wait_for_addresses(self, addresses):
-        """Return when each of these has got a mail; it may be more than one."""
-        with self._arrived:
-            all_there = self._arrived.wait_for(lambda: addresses <= self._addresses(), PATIENCE)
-            assert all_there, f"no mail to {addresses - self._addresses()}"
-
-    def _addresses(self):
-        return {str(mail["To"]) for mail in self.mails}
 
 
 def link_in(mail):
