@@ -193,6 +193,7 @@ def test_a_failed_call_is_explained_and_can_be_repeated(page, base_url, fake_api
     page.get_by_role("button", name="Try again").click()
 
     button = page.get_by_role("button", name="Undo the change")
+    expect(button).to_be_visible()
     for fake_api.instead, sentence in FAILURES:
         button.click()
         expect(page.get_by_role("alert")).to_contain_text(sentence)
