@@ -1,9 +1,6 @@
 """Clients of the running service, many at once, and what they wait for."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http.client import HTTPException
 from itertools import count
 
@@ -182,25 +179,6 @@ class Writers:
     def mails(self):
         confirmations = {(user["email"], CONFIRM) for user in self.registered}
         return confirmations | {(address, RESET) for address in self.reset_asked}
-
-
-@contextmanager
-def meanwhile(acts):
-    """Do each of these again and again in a thread of its own; at the end raise what one raised."""
-    over = threading.Event()
-
-    def again(act):
-        while not over.is_set():
-            act()
-
-    with ThreadPoolExecutor(len(acts)) as threads:
-        running = [threads.submit(again, act) for act in acts]
-        try:
-            yield
-        finally:
-            over.set()
-    for done in running:
-        done.result()
 
 
 def wait_for_mails(mail_server, expected):

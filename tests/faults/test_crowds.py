@@ -2,7 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from clients import Client, Writers, meanwhile, newcomer
+from clients import Client, Writers, newcomer
+from helpers import meanwhile
 from real_service import registration
 from sqlalchemy import URL
 

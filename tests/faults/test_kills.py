@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from clients import Writers, meanwhile, wait_for_mails
-from helpers import soon
+from clients import Writers, wait_for_mails
+from helpers import meanwhile, soon
 
 pytestmark = pytest.mark.faults
 

@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from clients import meanwhile, newcomer
-from helpers import soon
+from clients import newcomer
+from helpers import meanwhile, soon
 
 pytestmark = pytest.mark.faults
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import psutil
 import pytest
-from clients import CONFIRM, RESET, Client, meanwhile, newcomer, wait_for_mails
+from clients import CONFIRM, RESET, Client, newcomer, wait_for_mails
+from helpers import meanwhile
 from real_service import registration
 from sqlalchemy import URL
 
