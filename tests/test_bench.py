@@ -18,7 +18,7 @@ FEW = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
         ("bench", [*SMALL, "--measures", "refresh"], "| refresh | this service, quiet |"),
         ("bench.plans", ["--users", "1000"], "SEARCH users USING INDEX"),
         ("bench.cost", ["--calls", "8", "--rounds", "1"], "no log line: "),
-        ("bench.timing", FEW, "noise"),
+        ("bench.timing", FEW, "right after it"),
     ],
 )
 def test_benchmark_runs(module, arguments, printed):
