@@ -1,21 +1,21 @@
 """The module of docs/browser.md runs in Chromium, on a page of another origin."""
 
 import re
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 import pytest
 from helpers import SECRET
-from real_service import deployed, registration
+from real_service import PATIENCE, deployed
 from sqlalchemy import URL
 
 from config import ROOT
 
 pytestmark = pytest.mark.browser
 
-PAGE = b"""<!doctype html><title>A front end</title><script type="module">
+# Playwright answers for it; browsers trust this address like https.
+FRONT_END = "http://127.0.0.1:1"
+PAGE = """<!doctype html><title>A front end</title><script type="module">
 import * as api from "/api.js";
 window.api = api;
 window.told = [];
@@ -27,53 +27,32 @@ HOLD_THE_LOCK = """() => new Promise((held) => navigator.locks.request("accounts
   new Promise((release) => { window.release = release; held(); })))"""
 
 
-class FrontEnd(BaseHTTPRequestHandler):
-    """Serves a page, and the module that it imports."""
-
-    files: dict[str, tuple[str, bytes]]
-
-    def do_GET(self):
-        kind, content = self.files.get(self.path, ("text/plain", b""))
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
-def front_end():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FrontEnd)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def service(front_end, mail_server, folder):
+def service(mail_server, folder):
     url = URL.create("sqlite", database=str(folder / "browser.db"))
     log = folder / "browser.log"
-    with deployed(url, mail_server.port, log, CORS_ORIGINS=front_end) as service:
+    with deployed(url, mail_server.port, log, CORS_ORIGINS=FRONT_END) as service:
         yield service
 
 
 @pytest.fixture
-def tabs(browser, front_end, service):
+def tabs(browser, service):
     """Two tabs of one browser, with the front end in them."""
     text = (ROOT / "docs/browser.md").read_text()
     (module,) = re.findall(r"^```js\n(// api\.js: .*?)^```$", text, re.M | re.S)
     assert module.count("https://accounts.example.org") == 1
     module = module.replace("https://accounts.example.org", service.url)
-    FrontEnd.files = {"/": ("text/html", PAGE), "/api.js": ("text/javascript", module.encode())}
     context = browser.new_context()
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE * 1000)
+    files = {"/": ("text/html", PAGE), "/api.js": ("text/javascript", module)}
+
+    def serve(route):
+        kind, content = files[route.request.url.removeprefix(FRONT_END)]
+        route.fulfill(content_type=kind, body=content)
+
+    context.route(f"{FRONT_END}/**", serve)
     one = context.new_page()
-    one.goto(front_end)
+    one.goto(FRONT_END)
     # Tabs that were opened otherwise may see what this one stores some milliseconds late.
     with one.expect_popup() as opened:
         one.evaluate("() => { window.open('/') }")
@@ -93,8 +72,7 @@ def expired(token):
 
 def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, service):
     one, two = tabs
-    someone = registration("someone")
-    assert service.call("POST", "/api/auth/register", someone).status == 201
+    someone = service.register("someone")
     login = [someone["email"], someone["password"]]
     wrong = "(login) => api.logIn(login[0], 'a wrong one').catch((error) => error.code)"
     assert one.evaluate(wrong, login) == "invalid_credentials"
