@@ -23,6 +23,7 @@ from aiosmtpd.controller import Controller
 from helpers import SECRET
 from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
+from werkzeug.serving import make_server
 
 import database
 from app import create_app
@@ -275,6 +276,20 @@ def deployed(url, mail_port, log, **more):
         yield service
     finally:
         service.stop()
+
+
+@contextmanager
+def serving(app):
+    """Serve an application in this process; lend its URL, with no slash at its end."""
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def read_answer(connection):

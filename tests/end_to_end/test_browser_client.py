@@ -5,17 +5,16 @@ import time
 
 import jwt
 import pytest
+from flask import Flask, Response
 from helpers import SECRET
-from real_service import PATIENCE, deployed
+from real_service import deployed, serving
 from sqlalchemy import URL
 
 from config import ROOT
 
 pytestmark = pytest.mark.browser
 
-# Playwright answers for it; browsers trust this address like https.
-FRONT_END = "http://127.0.0.1:1"
-PAGE = """<!doctype html><title>A front end</title><script type="module">
+PAGE = b"""<!doctype html><title>A front end</title><script type="module">
 import * as api from "/api.js";
 window.api = api;
 window.told = [];
@@ -28,31 +27,42 @@ HOLD_THE_LOCK = """() => new Promise((held) => navigator.locks.request("accounts
 
 
 @pytest.fixture(scope="module")
-def service(mail_server, folder):
+def module():
+    """The module, as the front end has it; `module["api.js"]` may be changed."""
+    (module,) = re.findall(
+        r"^```js\n(// api\.js: .*?)^```$", (ROOT / "docs/browser.md").read_text(), re.M | re.S
+    )
+    assert module.count("https://accounts.example.org") == 1
+    return {"api.js": module}
+
+
+@pytest.fixture(scope="module")
+def front_end(module):
+    app = Flask("front_end")
+    app.add_url_rule("/", "page", lambda: PAGE)
+    app.add_url_rule(
+        "/api.js", "module", lambda: Response(module["api.js"], mimetype="text/javascript")
+    )
+    with serving(app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def service(front_end, mail_server, folder):
     url = URL.create("sqlite", database=str(folder / "browser.db"))
     log = folder / "browser.log"
-    with deployed(url, mail_server.port, log, CORS_ORIGINS=FRONT_END) as service:
+    with deployed(url, mail_server.port, log, CORS_ORIGINS=front_end) as service:
         yield service
 
 
 @pytest.fixture
-def tabs(browser, service):
+def tabs(browser, front_end, module, service):
     """Two tabs of one browser, with the front end in them."""
-    text = (ROOT / "docs/browser.md").read_text()
-    (module,) = re.findall(r"^```js\n(// api\.js: .*?)^```$", text, re.M | re.S)
-    assert module.count("https://accounts.example.org") == 1
-    module = module.replace("https://accounts.example.org", service.url)
+    module["api.js"] = module["api.js"].replace("https://accounts.example.org", service.url)
     context = browser.new_context()
-    context.set_default_timeout(PATIENCE * 1000)
-    files = {"/": ("text/html", PAGE), "/api.js": ("text/javascript", module)}
-
-    def serve(route):
-        kind, content = files[route.request.url.removeprefix(FRONT_END)]
-        route.fulfill(content_type=kind, body=content)
-
-    context.route(f"{FRONT_END}/**", serve)
+    context.set_default_timeout(10_000)
     one = context.new_page()
-    one.goto(FRONT_END)
+    one.goto(front_end)
     # Tabs that were opened otherwise may see what this one stores some milliseconds late.
     with one.expect_popup() as opened:
         one.evaluate("() => { window.open('/') }")
