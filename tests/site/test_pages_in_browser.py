@@ -216,26 +216,6 @@ def test_no_text_of_an_answer_is_shown(page, base_url, fake_api):
     assert page.locator("img").count() == 1
 
 
-def test_a_screen_reader_finds_every_part_by_name(page, base_url, fake_api):
-    open_link(page, base_url, "reset-password", fake_api)
-    expect(page.locator("main")).to_match_aria_snapshot("""
-      - main:
-        - paragraph: school.test
-        - heading "Choose a password" [level=1]
-        - paragraph:
-          - text: "Account:"
-          - strong: newcomer
-        - text: New password
-        - paragraph: /At least 8 characters/
-        - textbox "New password"
-        - checkbox "Show password"
-        - text: Show password
-        - alert
-        - button "Save the password"
-        - status
-    """)
-
-
 @pytest.mark.parametrize("path", ["reset-password", "reset-password#token=T.1-x_y"])
 @pytest.mark.parametrize(("width", "text_size"), [(320, "100%"), (640, "200%")])
 @pytest.mark.parametrize("language", ["de", "fr"])  # which have the longest words and texts
