@@ -301,9 +301,8 @@ def test_lost_connections_are_replaced_by_no_more(make_app, auth, on_postgres):
             for _ in range(4):
                 own.execute(f"SELECT pg_terminate_backend(pid, 60000) {ours}").fetchall()
                 for _ in range(50):
-                    assert (
-                        own.execute(f"SELECT count(*) {ours}").fetchone()[0] <= database.POOL_SIZE
-                    )
+                    (count,) = own.execute(f"SELECT count(*) {ours}").fetchone()
+                    assert count <= database.POOL_SIZE
 
     with ThreadPoolExecutor(24) as threads:
         threads.map(verify_on, range(24))

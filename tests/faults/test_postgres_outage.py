@@ -59,9 +59,6 @@ def test_each_outage_of_postgres_is_a_503_until_it_is_back(own_postgres, run):
     # More than the pool has connections, so that some wait for others who wait for Postgres.
     with meanwhile(traffic.acts(threads=4)):
         traffic.wait_until_well()
-        for _ in range(10):
-            own_postgres.end_connections()
-        traffic.wait_until_well()
         for outage, end in (
             (own_postgres.stop, own_postgres.start),
             (own_postgres.crash, own_postgres.start),
