@@ -1,5 +1,6 @@
 """Postgres that is stopped, crashes, freezes and comes back under a running service."""
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -14,44 +15,43 @@ class Traffic:
 
     def __init__(self, service):
         self._service = service
-        self._right_since_refusal = {}
-        self._unavailable = 0
+        self._right, self._refused = Counter(), set()
 
     def acts(self, threads):
         """Return what so many threads of each kind do again and again."""
-        return [act for number in range(threads) for act in self._acts_of(f"user{number}")]
-
-    def _acts_of(self, name):
+        acts = []
         calls = {
             "verify": ("GET", "/api/auth/verify"),
             "read": ("GET", "/api/users/profile"),
             "write": ("PUT", "/api/users/profile", {"bio": "New"}),
         }
-        for kind, call in calls.items():
-            client = newcomer(self._service, f"{kind}-{name}")
-            yield partial(self._expect_right_or_503, kind, partial(client.call, *call))
-        for method in ("forget_password", "log_in", "move_on"):
-            client = newcomer(self._service, f"{method}-{name}")
-            yield partial(self._expect_right_or_503, method, getattr(client, method))
+        for kind in (*calls, "forget_password", "log_in", "move_on"):
+            for number in range(threads):
+                client = newcomer(self._service, f"{kind}-{number}")
+                act = partial(client.call, *calls[kind]) if kind in calls else getattr(client, kind)
+                acts.append(partial(self._expect_right_or_503, client.user["username"], act))
+        self._clients = len(acts)
+        return acts
 
-    def _expect_right_or_503(self, kind, call):
-        answer = call()
+    def _expect_right_or_503(self, name, act):
+        answer = act()
         if answer.status == 200:
-            self._right_since_refusal[kind] = self._right_since_refusal.get(kind, 0) + 1
+            self._right[name] += 1
         else:
-            assert (answer.status, answer.code) == (503, "unavailable"), kind
+            assert (answer.status, answer.code) == (503, "unavailable"), name
             assert int(answer.headers["Retry-After"]) > 0
-            self._right_since_refusal = {}
-            self._unavailable += 1
+            self._refused.add(name)
+            self._right.clear()
 
     def wait_until_well(self):
-        """Return when all kinds were answered some times and meanwhile none was refused."""
-        self._right_since_refusal = {}
-        soon(lambda: sum(count >= 10 for count in self._right_since_refusal.values()) == 6)
+        """Return when each client was answered some times and meanwhile none was refused."""
+        self._right.clear()
+        soon(lambda: sum(count >= 5 for count in self._right.copy().values()) == self._clients)
 
     def wait_until_refused(self):
-        wanted = self._unavailable + 20
-        soon(lambda: self._unavailable >= wanted)
+        """Return when none of the clients waits for the database any more."""
+        self._refused.clear()
+        soon(lambda: len(self._refused) == self._clients)
 
 
 def test_each_outage_of_postgres_is_a_503_until_it_is_back(own_postgres, run):
