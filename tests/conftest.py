@@ -330,29 +330,20 @@ def page(browser, base_url):
     context = browser.new_context(viewport={"width": 390, "height": 780})
     page = context.new_page()
     page.set_default_timeout(10_000)
-    troubles = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on(
-        "console",
-        lambda message: (
-            troubles.append(message.text)
-            # The browser notes each failed request as an error; a refusal of the API is none.
-            if message.type in ("error", "warning")
-            and not message.location["url"].startswith(f"{base_url}/api/")
-            else None
-        ),
-    )
-    page.on(
-        "request",
-        lambda asked: (
-            None
-            if asked.url.startswith((f"{base_url}/", "data:", "blob:"))
-            else troubles.append(f"asked {asked.url}")
-        ),
-    )
+    errors, messages, requests = [], [], []
+    # Not the lists' own methods, which Playwright cannot look into.
+    page.on("pageerror", lambda error: errors.append(error))
+    page.on("console", lambda message: messages.append(message))
+    page.on("request", lambda request: requests.append(request.url))
     yield page
     context.close()
-    assert troubles == []
+    assert errors == []
+    # The browser notes each failed request as an error; a refusal of the API is none.
+    api = f"{base_url}/api/"
+    others = [message for message in messages if not message.location["url"].startswith(api)]
+    assert [each.text for each in others if each.type in ("error", "warning")] == []
+    ours = (f"{base_url}/", "data:", "blob:")
+    assert [url for url in requests if not url.startswith(ours)] == []
 
 
 @pytest.fixture

@@ -197,6 +197,25 @@ def race(act, count=RACERS):
         return list(threads.map(run, range(count)))
 
 
+@contextmanager
+def meanwhile(acts):
+    """Do each of these again and again in a thread of its own; at the end raise what one raised."""
+    over = threading.Event()
+
+    def again(act):
+        while not over.is_set():
+            act()
+
+    with ThreadPoolExecutor(len(acts)) as threads:
+        running = [threads.submit(again, act) for act in acts]
+        try:
+            yield
+        finally:
+            over.set()
+    for done in running:
+        done.result()
+
+
 def connections_held(app, monkeypatch, owner, *methods):
     """Return the list that will tell, at each call of these methods, how many connections to the
     database were held."""

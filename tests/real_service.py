@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -20,9 +19,10 @@ from uuid import uuid4
 
 import psutil
 from aiosmtpd.controller import Controller
-from helpers import SECRET
+from helpers import SECRET, soon
 from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
+from werkzeug.serving import make_server
 
 import database
 from app import create_app
@@ -146,17 +146,13 @@ class Service:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + PATIENCE
-        while not self._well(until):
-            assert self._process.poll() is None, f"it ended:\n{self.log()}"
-            assert time.monotonic() < deadline, f"it is not ready:\n{self.log()}"
-            time.sleep(0.05)
 
-    def _well(self, path):
-        try:
-            return self.call("GET", path).status == 200
-        except OSError:
-            return False
+        def is_well():
+            assert self._process.poll() is None, f"it ended:\n{self.log()}"
+            with suppress(OSError):
+                return self.call("GET", until).status == 200
+
+        soon(is_well)
 
     def stop(self, how=signal.SIGTERM):
         """End it as a supervisor does: by asking, and by force if that does not help."""
@@ -194,21 +190,18 @@ class Service:
 
     def workers(self, count=2):
         """Return the workers' process ids, as soon as there are so many."""
-        assert self._process is not None
         master = psutil.Process(self._process.pid)
-        deadline = time.monotonic() + PATIENCE
-        while True:
+
+        def alive():
             children = master.children()
-            alive = [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
-            if len(alive) == count:
-                return alive
-            assert time.monotonic() < deadline, f"there are no {count} workers:\n{self.log()}"
-            time.sleep(0.05)
+            return [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
+
+        soon(lambda: len(alive()) == count)
+        return alive()
 
     @contextmanager
     def answered_by(self, worker):
         """Stop the other workers for a while, so that this one answers."""
-        assert self._process is not None
         children = psutil.Process(self._process.pid).children()
         others = [child.pid for child in children if child.pid != worker]
         for pid in others:
@@ -234,6 +227,17 @@ class Service:
 
     def connect(self):
         return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def register(self, name):
+        """Register; return what was sent."""
+        user = registration(name)
+        assert self.call("POST", "/api/auth/register", user).status == 201
+        return user
+
+    def log_in(self, user, **changes):
+        """Log a registered user in, by default with the right password."""
+        body = {"email": user["email"], "password": user["password"], **changes}
+        return self.call("POST", "/api/auth/login", body)
 
 
 class _Crowd(http.client.HTTPConnection):
@@ -266,6 +270,20 @@ def deployed(url, mail_port, log, **more):
         service.stop()
 
 
+@contextmanager
+def serving(app):
+    """Serve an application in this process; lend its URL, with no slash at its end."""
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def read_answer(connection):
     response = connection.getresponse()
     return Answer(response.status, response.headers, json.loads(response.read()))
@@ -291,7 +309,6 @@ class MailServer:
 
     async def handle_DATA(self, server, session, envelope):
         mail = message_from_bytes(envelope.content, policy=policy.default)
-        assert isinstance(mail, EmailMessage)
         with self._arrived:
             self.mails.append(mail)
             self._arrived.notify_all()
@@ -311,19 +328,8 @@ class MailServer:
                 return mail
         return None
 
-    def wait_for_addresses(self, addresses):
-        """Return when each of these has got a mail; it may be more than one."""
-        with self._arrived:
-            all_there = self._arrived.wait_for(lambda: addresses <= self._addresses(), PATIENCE)
-            assert all_there, f"no mail to {addresses - self._addresses()}"
-
-    def _addresses(self):
-        return {str(mail["To"]) for mail in self.mails}
-
 
 def link_in(mail):
     """Return the link of a mail."""
-    body = mail.get_body(("plain",))
-    assert body is not None
-    (link,) = re.findall(r"https?://\S+#token=\S+", body.get_content())
-    return str(link)
+    (link,) = re.findall(r"https?://\S+#token=\S+", mail.get_body(("plain",)).get_content())
+    return link

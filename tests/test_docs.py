@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from endpoints import API
-from helpers import on_one_database, success
+from helpers import on_one_database, success, verify
 
 import errors
 from core.reasons import WORDS
@@ -30,13 +30,9 @@ def test_every_word_about_a_field_is_in_the_docs():
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_leads_somewhere(path):
+def test_every_link_leads_somewhere_and_every_module_that_is_named_is_there(path):
     for target in LINK.findall(path.read_text()):
         assert (path.parent / target).exists(), target
-
-
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_that_is_named_is_there(path):
     example = "tests/test_email_confirmation.py"  # CONTRIBUTING.md creates it
     for module in set(re.findall(r"`(\w+(?:/\w+)*\.py)`", path.read_text())) - {example}:
         assert (ROOT / module).exists(), module
@@ -60,9 +56,7 @@ def test_the_readme_leads_to_a_logged_in_user(client):
         assert given["-H"] == "Content-Type: application/json"
         response = client.post(urlsplit(address).path, json=json.loads(given["-d"]))
         data = success(response, status)
-    headers = {"Authorization": f"Bearer {data['accessToken']}"}
-    user = success(client.get("/api/auth/verify", headers=headers))["user"]
-    assert user["username"] == "newcomer"
+    assert success(verify(client, data["accessToken"]))["user"]["username"] == "newcomer"
 
 
 def test_every_security_event_is_in_the_docs():

@@ -6,16 +6,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from real_service import SECRET
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Integer,
-    MetaData,
-    create_engine,
-    insert,
-    inspect,
-    select,
-)
+from sqlalchemy import CheckConstraint, create_engine, insert, inspect, select
 from sqlalchemy.exc import DataError, IntegrityError
 
 import database
@@ -61,18 +52,9 @@ def engine(new_database):
     engine.dispose()
 
 
-def differences(connection, metadata=Base.metadata):
+def differences(connection):
     context = MigrationContext.configure(connection, opts={"compare_type": True})
-    return list(compare_metadata(context, metadata))
-
-
-def checks_in(metadata):
-    return {
-        (table.name, str(constraint.name))
-        for table in metadata.tables.values()
-        for constraint in table.constraints
-        if isinstance(constraint, CheckConstraint)
-    }
+    return list(compare_metadata(context, Base.metadata))
 
 
 def test_migrations_make_what_the_models_say(app, engine):
@@ -93,23 +75,17 @@ def test_migrations_make_what_the_models_say(app, engine):
             for table in Base.metadata.tables
             for key in found.get_foreign_keys(table)
         }
-    assert checks == checks_in(Base.metadata)
+    assert checks == {
+        (table.name, str(constraint.name))
+        for table in Base.metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
     assert keys == {
         str(key.name): {"ondelete": key.ondelete}
         for table in Base.metadata.tables.values()
         for key in table.foreign_key_constraints
     }
-
-
-def test_a_column_without_a_migration_is_found(app, engine):
-    database.upgrade(app)
-    drifted = MetaData(naming_convention=Base.metadata.naming_convention)
-    for table in Base.metadata.tables.values():
-        table.to_metadata(drifted)
-    drifted.tables["users"].append_column(Column("age", Integer))
-    with engine.connect() as connection:
-        ((kind, _schema, table_name, column),) = differences(connection, drifted)
-    assert (kind, table_name, column.name) == ("add_column", "users", "age")
 
 
 def test_migrations_can_be_taken_back_and_run_again(app, engine):
@@ -171,53 +147,18 @@ def test_there_is_one_newest_revision_and_the_code_names_it(app):
     assert len(scripts.get_bases()) == 1
 
 
-def test_service_is_ready_once_its_schema_is_current(app):
-    client = app.test_client()
-    before = client.get("/readyz")
-    assert (before.status_code, before.get_json()["error"]["code"]) == (503, "unavailable")
-    database.upgrade(app)
-    assert client.get("/readyz").status_code == 200
-
-
-def test_upgrade_of_a_current_schema_changes_nothing(app, engine):
-    database.upgrade(app)
-    with engine.begin() as connection:
-        connection.execute(insert(User), USER)
-    database.upgrade(app)
-    with engine.connect() as connection:
-        assert connection.scalar(select(User.email)) == USER["email"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "constraint"),
-    [
-        ({"username": "ab", "username_key": "ab"}, "username_length"),
-        ({"username_key": "Student"}, "username_key"),
-        ({"username_key": "other"}, "username_key"),
-        ({"email": "Student@example.org"}, "email_lower_case"),
-        ({"first_name": ""}, "first_name_length"),
-        ({"last_name": ""}, "last_name_length"),
-        ({"role": "root"}, "role"),
-        ({"role": "Admin"}, "role"),
-        ({"bio": "b" * 501}, "bio_length"),
-        ({"location": "l" * 101}, "location_length"),
-        ({"website": "w" * 201}, "website_length"),
-        ({"theme": "blue"}, "theme"),
-    ],
-)
-def test_database_refuses_a_bad_account(app, engine, changes, constraint):
-    database.upgrade(app)
-    with (
-        engine.begin() as connection,
-        # Postgres knows how long a text may be by its type alone.
-        pytest.raises(
-            (IntegrityError, DataError), match=f"ck_users_{constraint}|character varying"
-        ),
-    ):
-        connection.execute(insert(User), USER | changes)
-
-
-BAD_RECORDS = [
+BAD_ROWS = [
+    (User, {"username": "ab", "username_key": "ab"}, "ck_users_username_length"),
+    (User, {"username_key": "Student"}, "ck_users_username_key"),
+    (User, {"username_key": "other"}, "ck_users_username_key"),
+    (User, {"email": "Student@example.org"}, "ck_users_email_lower_case"),
+    (User, {"first_name": ""}, "ck_users_first_name_length"),
+    (User, {"last_name": ""}, "ck_users_last_name_length"),
+    (User, {"role": "root"}, "ck_users_role"),
+    (User, {"bio": "b" * 501}, "ck_users_bio_length|character varying"),
+    (User, {"location": "l" * 101}, "ck_users_location_length|character varying"),
+    (User, {"website": "w" * 201}, "ck_users_website_length|character varying"),
+    (User, {"theme": "blue"}, "ck_users_theme"),
     (Course, {"lessons": 0}, "ck_courses_lessons"),
     (Course, {"lessons": 10_001}, "ck_courses_lessons"),
     (Course, {"name": ""}, "ck_courses_name_length"),
@@ -235,33 +176,43 @@ BAD_RECORDS = [
 ]
 
 
-def test_database_refuses_a_bad_record(app):
+def test_database_refuses_a_bad_row(app):
     database.upgrade(app)
     moment = clock.utcnow()
     good = {
-        Course: {"id": "c", "name": "C", "lessons": 1},
-        Lesson: {"id": "l", "course_id": "c", "completed_at": moment, "minutes": 0},
-        Achievement: {"id": "a", "name": "A", "earned_at": moment},
+        User: USER | {"id": "u"},
+        Course: {"id": "c", "user_id": "u", "name": "C", "lessons": 1},
+        Lesson: {
+            "id": "l",
+            "user_id": "u",
+            "course_id": "c",
+            "completed_at": moment,
+            "minutes": 0,
+        },
+        Achievement: {"id": "a", "user_id": "u", "name": "A", "earned_at": moment},
         Certificate: {
             "id": "d",
+            "user_id": "u",
             "course_id": "c",
             "course_name": "C",
             "issued_at": moment,
             "credential_url": "",
         },
-        Avatar: {"picture": b"x"},
+        Avatar: {"user_id": "u", "picture": b"x"},
     }
+    others = {"id": "other", "username": "New", "username_key": "new", "email": "o@example.org"}
     with app.app_context():
         with database.transaction() as work:
-            work.execute(insert(User), USER | {"id": "u"})
-            for kind, values in good.items():
-                work.execute(insert(kind), {"user_id": "u", **values})
-        for table, changes, constraint in BAD_RECORDS:
-            bad = {"user_id": "u", **good[table], **changes}
-            if table is not Avatar:
-                bad["id"] = changes.get("id", "other")
-            with pytest.raises(IntegrityError, match=constraint), database.transaction() as work:
-                work.execute(insert(table), bad)
+            for table, values in good.items():
+                work.execute(insert(table), values)
+        for table, changes, constraint in BAD_ROWS:
+            bad = good[table] | {name: others[name] for name in others if name in good[table]}
+            with (
+                # Postgres knows how long a text may be by its type alone.
+                pytest.raises((IntegrityError, DataError), match=constraint),
+                database.transaction() as work,
+            ):
+                work.execute(insert(table), bad | changes)
 
 
 def test_no_migration_copies_a_table():

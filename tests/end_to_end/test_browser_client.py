@@ -1,14 +1,13 @@
 """The module of docs/browser.md runs in Chromium, on a page of another origin."""
 
 import re
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 import pytest
+from flask import Flask, Response
 from helpers import SECRET
-from real_service import deployed, registration
+from real_service import deployed, serving
 from sqlalchemy import URL
 
 from config import ROOT
@@ -27,31 +26,25 @@ HOLD_THE_LOCK = """() => new Promise((held) => navigator.locks.request("accounts
   new Promise((release) => { window.release = release; held(); })))"""
 
 
-class FrontEnd(BaseHTTPRequestHandler):
-    """Serves a page, and the module that it imports."""
-
-    files: dict[str, tuple[str, bytes]]
-
-    def do_GET(self):
-        kind, content = self.files.get(self.path, ("text/plain", b""))
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
+@pytest.fixture(scope="module")
+def module():
+    """The module, as the front end has it; `module["api.js"]` may be changed."""
+    (module,) = re.findall(
+        r"^```js\n(// api\.js: .*?)^```$", (ROOT / "docs/browser.md").read_text(), re.M | re.S
+    )
+    assert module.count("https://accounts.example.org") == 1
+    return {"api.js": module}
 
 
 @pytest.fixture(scope="module")
-def front_end():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FrontEnd)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def front_end(module):
+    app = Flask("front_end")
+    app.add_url_rule("/", "page", lambda: PAGE)
+    app.add_url_rule(
+        "/api.js", "module", lambda: Response(module["api.js"], mimetype="text/javascript")
+    )
+    with serving(app) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +56,9 @@ def service(front_end, mail_server, folder):
 
 
 @pytest.fixture
-def tabs(browser, front_end, service):
+def tabs(browser, front_end, module, service):
     """Two tabs of one browser, with the front end in them."""
-    text = (ROOT / "docs/browser.md").read_text()
-    (module,) = re.findall(r"^```js\n(// api\.js: .*?)^```$", text, re.M | re.S)
-    assert module.count("https://accounts.example.org") == 1
-    module = module.replace("https://accounts.example.org", service.url)
-    FrontEnd.files = {"/": ("text/html", PAGE), "/api.js": ("text/javascript", module.encode())}
+    module["api.js"] = module["api.js"].replace("https://accounts.example.org", service.url)
     context = browser.new_context()
     context.set_default_timeout(10_000)
     one = context.new_page()
@@ -93,8 +82,7 @@ def expired(token):
 
 def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, service):
     one, two = tabs
-    someone = registration("someone")
-    assert service.call("POST", "/api/auth/register", someone).status == 201
+    someone = service.register("someone")
     login = [someone["email"], someone["password"]]
     wrong = "(login) => api.logIn(login[0], 'a wrong one').catch((error) => error.code)"
     assert one.evaluate(wrong, login) == "invalid_credentials"

