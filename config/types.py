@@ -126,7 +126,7 @@ def web_url(raw: str) -> str:
             raise ValueError("not a plain URL")
     except ValueError:
         raise ValueError("must be an http or https URL, in ASCII, without user or #") from None
-    return raw
+    return parts.scheme + raw[len(parts.scheme) :]  # templates ask for the lower case
 
 
 def base_url(raw: str) -> str:

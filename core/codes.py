@@ -37,7 +37,9 @@ class Access(NamedTuple):
 
 def make_access_code(secret: str, access: Access, hour: int) -> str:
     """Return a code to choose a password, such as `ABCD-EFGH-JKMN`; `hour` is since 1970."""
-    return _shown(_access_bits(secret, access, hour), _ACCESS_DIGITS)
+    user_id, *others = access
+    digest = _digest(secret, "access-code", user_id, f"{hour}", *map(str, others))
+    return _shown(int.from_bytes(digest[:8]) >> (64 - 5 * _ACCESS_DIGITS), _ACCESS_DIGITS)
 
 
 def hours_of_access_code(
@@ -46,24 +48,9 @@ def hours_of_access_code(
     """Return in which of these hours the code was made, with any of these secrets; [] for a wrong
     one. Takes the same time for every code and account.
     """
-    read, number = _read(typed).decode(), -1
-    if len(read) == _ACCESS_DIGITS and all(digit in _DIGITS for digit in read):
-        number = 0
-        for digit in read:
-            number = number << 5 | _DIGITS.index(digit)
-    # Eight bytes with a sign: a code has 60 bits, and -1 is none.
-    wanted, found = number.to_bytes(8, signed=True), []
-    for secret in secrets:
-        for hour in hours:
-            if hmac.compare_digest(wanted, _access_bits(secret, access, hour).to_bytes(8)):
-                found.append(hour)
-    return found
-
-
-def _access_bits(secret: str, access: Access, hour: int) -> int:
-    user_id, *others = access
-    digest = _digest(secret, "access-code", user_id, f"{hour}", *map(str, others))
-    return int.from_bytes(digest[:8]) >> (64 - 5 * _ACCESS_DIGITS)
+    read = _read(typed)
+    made = ((hour, make_access_code(secret, access, hour)) for secret in secrets for hour in hours)
+    return [hour for hour, code in made if hmac.compare_digest(read, _read(code))]
 
 
 def _digest(secret: str, *parts: str) -> bytes:

@@ -78,6 +78,13 @@ def alter(
         raise errors.LastAdmin
     if shuts_out:
         values["password_version"] = before.password_version + 1
+    # Asked before the changes, so that the error names both; the constraints decide.
+    if "username" in values or email:
+        error = accounts.taken(changes.get("username", ""), email or "", but=user_id)
+        if error:
+            raise error
+    if "username" in values:
+        profiles.rename(before, values.pop("username"))
     now = clock.utcnow()
     if email in (None, before.email):
         if email_verified and before.email_verified_at is None:
@@ -86,8 +93,6 @@ def alter(
         email_change.replace(before, email, verified_at=now if email_verified else None)
         if before.email_verified_at:
             outbox.queue(MailKind.EMAIL_REPLACED, before.email, language=before.language)
-    if "username" in values:
-        profiles.rename(before, values.pop("username"))
     after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)

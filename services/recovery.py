@@ -25,6 +25,10 @@ from services.links import Action
 SECOND_WAY_IN = timedelta(hours=1)
 
 
+# What takes as long as an account.
+_NOBODY = codes.Access("0" * 36, "x" * 75, "x" * 24, 1)
+
+
 class Handout(NamedTuple):
     """A link to hand over, and a code that can be typed in its place; none for an admin."""
 
@@ -46,9 +50,9 @@ class Found(NamedTuple):
 
     user: UserRow
     email: str
-    change: str  # the id of the change of the address that it undoes
-    by_mail: bool
-    expires_at: datetime
+    by_mail: bool = False
+    expires_at: datetime | None = None  # None for a code
+    change: str = ""  # the id of the change of the address that it undoes
 
 
 def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
@@ -111,7 +115,7 @@ def find(action: Action, token: str) -> Found:
         or (action is Action.VERIFY_EMAIL and user.email_verified_at)
     ):
         raise errors.InvalidToken
-    return Found(user, email, bound, by_mail, expires_at)
+    return Found(user, email, by_mail, expires_at, change=bound)
 
 
 def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
@@ -123,14 +127,14 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
     longest = max(SECOND_WAY_IN, timedelta(days=settings.invitation_days))
     # A code lives as long as its link, to the full hour; other machines' clocks may be ahead.
     hours = range(_hour(now - longest), _hour(now) + 2)
-    access = _access(user) if user else codes.Access("", "", "", 0)
+    access = _access(user) if user else _NOBODY
     made = codes.hours_of_access_code(typed, settings.secret_keys, access, hours)
     if not (user and user.is_active and user.role != Role.ADMIN):
         made = []
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
         raise errors.WrongAccessCode
-    return Found(user, user.email, "", False, now)
+    return Found(user, user.email)
 
 
 def check(token: str) -> dict[str, object]:
@@ -163,7 +167,7 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
     )
     if not changed:
-        raise errors.InvalidToken
+        raise errors.InvalidToken if found.expires_at else errors.WrongAccessCode
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

@@ -79,9 +79,12 @@ def test_code_is_read_as_it_was_meant(pupil, choose, name, typed):
 
 
 def test_code_works_once_also_against_concurrent_use(pupil, choose):
-    statuses = [each.status_code for each in race(lambda _: choose("pupil", pupil.code), count=8)]
-    assert sorted(statuses) == [200] + 7 * [400]
-    failure(choose("pupil", pupil.code), 400, "invalid_token")
+    answers = race(lambda _: choose("pupil", pupil.code), count=16)
+    assert sorted(each.status_code for each in answers) == [200] + 15 * [400]
+    late = choose("pupil", pupil.code)
+    failure(late, 400, "invalid_token")
+    losers = {each.get_json()["message"] for each in answers if each.status_code == 400}
+    assert losers == {late.get_json()["message"]}
 
 
 @pytest.mark.parametrize(

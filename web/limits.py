@@ -54,8 +54,9 @@ class By(Flag):
     """Whose calls are counted together."""
 
     IP = auto()  # the client IP
-    ACCOUNT = auto()  # the address or username in the body, whether or not it has an account, or
-    # the caller's address; nothing is counted where neither is there
+    # The address or username in the body, whether or not it has an account, else the caller's
+    # address. Where there is none of these, nothing is counted.
+    ACCOUNT = auto()
     NEW_EMAIL = auto()  # the new e-mail address in the body
     CALLER = auto()  # a user, or a service key
 
@@ -277,6 +278,8 @@ def unlock(user: Person) -> None:
 
 def locked_until(user: Person) -> datetime | None:
     """Return when the last limit that refuses logins to an account ends; None if none does."""
+    if not settings.ratelimit_enabled:
+        return None
     allowed = {limit.name: limit.allowed for limit in GUESSES}
     query = select(Counter.__table__).where(_of_account(user), _OPEN)
     with reading() as connection:
