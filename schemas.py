@@ -325,7 +325,11 @@ class CourseWithLessons(CourseProgress):
 
 class DaysQuery(Shape):
     from_ = fields.Day(metadata={"description": "The first day, in the user's time zone."})
-    to = fields.Day(metadata={"description": "The last day; by default today."})
+    to = fields.Day(
+        metadata={
+            "description": "The last day; by default the last of 366 days from `from`, or today."
+        }
+    )
 
     @validates_schema
     def has_bounds(self, data: dict[str, date], **_: object) -> None:

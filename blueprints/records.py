@@ -1,8 +1,8 @@
 """Learning records of a user, for the course system (with a service key) and for instructors.
 
 The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
-schema, because a 404 would mean that the course does not exist. The one that reads a course does
-not: it would take the URLs of lessons too, which cannot be read.
+schema, because a 404 would mean that the course does not exist. The rule that reads a course does
+not use it: it would match the URLs of lessons too, and no call reads a single lesson.
 """
 
 import functools

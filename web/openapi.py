@@ -38,8 +38,8 @@ an `X-Request-ID`. The same API is also available without the prefix `/api`.
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "users": "What a user sees and sets, and what others see of a user",
-    "records": "Learning records, as the course system delivers them",
-    "admin": "The accounts, for admins",
+    "records": "Learning records of a user: reading, delivering, removing",
+    "admin": "The accounts, for admins and service keys; some calls also for teachers",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",
 }
