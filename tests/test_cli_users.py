@@ -7,15 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    PASSWORD,
-    Log,
-    crowd,
-    login,
-    on_one_database,
-    rows,
-    success,
-)
+from helpers import PASSWORD, Log, crowd, login, on_one_database, rows, success
 
 import cli
 import errors

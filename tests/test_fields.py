@@ -12,11 +12,7 @@ from core.reasons import Reason
 SHAPES = {
     shape
     for endpoint in API
-    for shape in (
-        endpoint.operation.body,
-        endpoint.operation.query,
-        endpoint.operation.path_shape,
-    )
+    for shape in (endpoint.operation.body, endpoint.operation.query, endpoint.operation.path_shape)
     if shape
 }
 BODIES = sorted({endpoint.operation.body for endpoint in WITH_BODY}, key=str)

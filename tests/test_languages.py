@@ -85,10 +85,7 @@ def test_accounts_that_the_machine_makes_have_the_default_language(make_app, app
 # Mails
 
 
-@pytest.mark.parametrize(
-    ("language", "written"),
-    [("de-AT", "de"), ("fr-CA", "fr"), ("ja", "en")],
-)
+@pytest.mark.parametrize(("language", "written"), [("de-AT", "de"), ("fr-CA", "fr"), ("ja", "en")])
 def test_a_mail_is_in_the_language_of_its_user(client, outbox, make_user, language, written):
     user = make_user(language=language)
     ask(client, user.email)

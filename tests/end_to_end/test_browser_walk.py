@@ -7,10 +7,7 @@ from helpers import token_in
 from playwright.sync_api import expect
 from real_service import link_in
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.parametrize("service", ["sqlite"], indirect=True),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.parametrize("service", ["sqlite"], indirect=True)]
 
 NEW_PASSWORD = "seven green lamps by the door"
 

@@ -4,15 +4,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 
 from helpers import soon
-from real_service import (
-    MailServer,
-    deployed,
-    environment,
-    finish,
-    free_port,
-    production,
-    python,
-)
+from real_service import MailServer, deployed, environment, finish, free_port, production, python
 from sqlalchemy import URL, create_engine, text
 
 import database
