@@ -106,13 +106,20 @@ def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
     assert server.box.mail_commands == 0
 
 
-def test_mail_says_how_long_its_link_lives(app, make_user):
+@pytest.mark.parametrize(
+    ("setting", "kind", "words"),
+    [
+        ({"reset_token_minutes": 120}, "password_reset", "for 2 hours."),
+        ({"registration": "open"}, "account_deleted", "create a new account"),
+    ],
+)
+def test_mail_says_what_the_settings_say(app, make_user, setting, kind, words):
     make_user(email=STUDENT)
-    components(app).settings = replace(components(app).settings, reset_token_minutes=120)
-    row = OutboxMail(kind="password_reset", address=STUDENT, created_at=core_clock.utcnow())
-    mail, _ = letters.compose(row)
-    assert "for 2 hours." in mail.text
-    assert "for 2 hours." in mail.html
+    row = OutboxMail(kind=kind, address=STUDENT, created_at=core_clock.utcnow())
+    others = replace(components(app).settings, registration="closed")
+    for components(app).settings in (others, replace(others, **setting)):
+        mail, _ = letters.compose(row)
+        assert (words in mail.text) == (words in mail.html) == (components(app).settings != others)
 
 
 def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, outbox_rows):
