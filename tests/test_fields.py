@@ -24,8 +24,9 @@ VALUES = [
 ]
 
 
+TWO_LINES = "a@b.org\nBcc: a@b.org"
 # Among them are digits of other scripts: an Arabic one and a superscript.
-NO_NUMBERS = ["+1", "1.5", "1_0", "", "one", " 1", "1\0", "\u0661", "\u00b9"]
+NO_NUMBERS = ["+1", "1.5", "1_0", "", "one", " 1", "9" * 5000, "1\0", "\u0661", "\u00b9"]
 
 
 def kept(shape, field, sent):
@@ -136,10 +137,7 @@ def test_number_has_its_bounds(shape, field, least, most):
         ("Register", "password", "long and fine, but\0", "invalid"),
         ("Register", "username", 7, "type"),
         ("Register", "surprise", 1, "unknown"),
-        *(
-            ("Register", "email", email, "invalid")
-            for email in ("a@b", "\u00e4@b.org", "a@b.org\nBcc: a@b.org")
-        ),
+        *(("Register", "email", email, "invalid") for email in ("a@b", "\u00e4@b.org", TWO_LINES)),
         ("Register", "email", f"me@{'example.' * 40}org", "too_long"),
         ("Register", "firstName", None, "type"),
         ("Register", "firstName", " \u3000\n\t", "too_short"),
@@ -169,7 +167,7 @@ def test_number_has_its_bounds(shape, field, least, most):
         ),
         ("CoursePath", "courseId", "a\n", "invalid"),
         *(("AccountQuery", "page", text, "too_small") for text in ("0", "-1")),
-        *(("AccountQuery", "page", text, "too_large") for text in ("1000000001", "9" * 5000)),
+        *(("AccountQuery", "page", text, "too_large") for text in ("1000000001", "9" * 20)),
         ("AccountQuery", "perPage", "0", "too_small"),
         ("AccountQuery", "perPage", "one", "type"),
         *(("AccountQuery", "page", text, "type") for text in NO_NUMBERS),
