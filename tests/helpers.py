@@ -363,7 +363,5 @@ def picture(colour="red", size=(40, 30), form="PNG"):
     return file.getvalue()
 
 
-def upload(client, session, content=None):
-    """Upload a picture, by default a good one."""
-    data = {"avatar": (io.BytesIO(content or picture()), "me.png")}
-    return client.post("/api/users/avatar", data=data, headers=bearer(session))
+def picture_form(content, name="avatar", filename="me.png", content_type="image/png"):
+    return {name: (io.BytesIO(content), filename, content_type)}
