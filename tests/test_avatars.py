@@ -214,9 +214,8 @@ def test_file_of_the_largest_size_is_taken_and_a_byte_more_is_not(make_app, auth
     content = picture()
     for limit, status in ((len(content), 200), (len(content) - 1, 413)):
         client = make_app(max_avatar_bytes=limit).test_client()
-        response = client.post(
-            "/api/users/avatar", data=picture_form(content), headers=auth.headers
-        )
+        data = picture_form(content)
+        response = client.post("/api/users/avatar", data=data, headers=auth.headers)
         assert response.status_code == status
     failure(response, 413, "too_large")
 

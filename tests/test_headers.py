@@ -14,18 +14,6 @@ APP = "https://app.example.org"
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
 
 
-@pytest.fixture
-def failing_app(make_app):
-    """An application with a view that fails in a way nobody expects."""
-
-    def make(**settings):
-        app = make_app(**settings)
-        app.add_url_rule("/fails", view_func=lambda: {}["a secret detail"])
-        return app
-
-    return make
-
-
 def test_no_session_can_be_opened(app):
     assert app.secret_key is None  # so Flask neither signs a cookie nor believes one
 
@@ -96,7 +84,7 @@ PATHS = {
     "no picture": (404, "/avatars/nothing.webp"),
     "no file": (404, "/static/nothing.css"),
     "wrong method": (405, "/api/auth/login"),
-    "fault": (500, "/fails"),
+    "fault": (500, "/api/fails"),
     "home": (302, "/"),
     "page": (200, "/reset-password"),
     "docs": (200, "/docs"),
@@ -169,7 +157,7 @@ def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
             client.get("/api/auth/verify", headers=headers),
             client.get("/api/nothing", headers=headers),
             client.post("/api/auth/login", data=b"x" * 70_000, headers=headers),
-            client.get("/fails", headers=headers),
+            client.get("/api/fails", headers=headers),
         ]
         assert [answer.status_code for answer in answers] == [200, 401, 404, 413, 500]
         for answer in answers:

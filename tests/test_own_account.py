@@ -18,6 +18,7 @@ from helpers import (
     rows,
     set_user,
     success,
+    verify,
 )
 from sqlalchemy import String, Text, cast, select
 
@@ -39,10 +40,6 @@ def remove(client, auth):
     return functools.partial(delete_account, client, auth)
 
 
-def profile(client, tokens):
-    return client.get("/api/users/profile", headers=tokens.headers)
-
-
 def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
     assert success(change()) == {}
     failure(login(client, auth.user), 401, "invalid_credentials")
@@ -56,9 +53,9 @@ def test_change_ends_all_sessions_but_the_current_one(client, auth, change, log_
     other, stranger = log_in(auth.user), log_in(make_user("stranger"))
     success(change())
     assert_ended(client, other)
-    success(profile(client, auth))
+    success(verify(client, auth))
     success(refresh(client, auth))
-    success(profile(client, stranger))
+    success(verify(client, stranger))
 
 
 def test_wrong_current_password_is_a_400_and_changes_nothing(client, auth, change, outbox):
@@ -132,7 +129,7 @@ def test_deletion_takes_the_password_and_the_literal_confirmation(client, auth, 
     response = client.delete("/api/users/account", json={}, headers=auth.headers)
     missing = failure(response, 400, "invalid_request")
     assert missing.keys() == {"password", "confirmation"}
-    success(profile(client, auth))
+    success(verify(client, auth))
     assert success(remove()) == {}
 
 
