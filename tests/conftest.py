@@ -351,3 +351,18 @@ def admin(make_user, log_in):
     """An admin, logged in, and the oldest account: `admin.id`, `admin.headers`, …"""
     user = make_user("headmaster", role="admin")
     return SimpleNamespace(**vars(user), **vars(log_in(user)))
+
+
+@pytest.fixture
+def failing_app(make_app):
+    """Make applications with a view that fails in a way nobody expects."""
+
+    def make(**settings):
+        def fail():
+            raise RuntimeError("a secret detail\n2026-11-20T09:31:00Z INFO accounts.security login")
+
+        app = make_app(**settings)
+        app.add_url_rule("/api/fails", view_func=fail)
+        return app
+
+    return make

@@ -1,5 +1,6 @@
 """What the stories in this folder say again and again."""
 
+import io
 import json
 import logging
 import threading
@@ -9,7 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import event, insert, make_url, select, text
+from PIL import Image
+from sqlalchemy import event, insert, make_url, select, text, update
 from werkzeug.exceptions import HTTPException
 
 from core.reasons import WORDS
@@ -25,6 +27,7 @@ PASSWORD = "Tr4vel-Mug-Blue-42"
 RACERS = 16
 # For what does not depend on the database.
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 # Nothing listens there.
 UNREACHABLE = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
 
@@ -148,9 +151,21 @@ def rows(app, model, **columns):
         return list(connection.execute(query.order_by(*model.__table__.primary_key)))
 
 
-def stored(app, user):
-    """Return the row of a user, or None."""
-    return next(iter(rows(app, User, id=user.id)), None)
+def stored(app, user=None, **columns):
+    """Return the row of a user, or of the only user with these values, or None."""
+    found = rows(app, User, **({"id": user.id} if user else columns))
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def execute(app, statement):
+    """Change rows past the services."""
+    with app.app_context(), transaction() as session:
+        session.execute(statement)
+
+
+def set_user(app, user, **values):
+    execute(app, update(User).where(User.id == user.id).values(**values))
 
 
 # What an admin does to keep somebody out, change by change.
@@ -177,12 +192,20 @@ def soon(condition, patience=60):
         time.sleep(0.02)
 
 
-def wait_for_a_lock(request):
-    """Return when a connection to Postgres waits for a lock; fail if the request ends before."""
-    query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    with reading() as connection:
-        while not connection.scalar(query):
-            assert not request.done(), "it did not wait"
+def while_changing(app, user, values, act):
+    """Do this while another transaction changes an account; it must wait for the commit.
+
+    On Postgres only: SQLite has one writer at a time.
+    """
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction() as other:
+            other.execute(update(User).where(User.id == user.id).values(**values))
+            done = thread.submit(act)
+            with reading() as connection:
+                while not connection.scalar(waiting):
+                    assert not done.done(), "it did not wait"
+        return done.result()
 
 
 def race(act, count=RACERS):
@@ -318,3 +341,27 @@ def choose(client, token, password=NEW_PASSWORD):
     """Choose a password with the token of a link."""
     body = {"token": token, "newPassword": password}
     return client.post("/api/auth/reset-password", json=body)
+
+
+def register(client, username="newcomer", **changes):
+    return client.post("/api/auth/register", json=registration(username, **changes))
+
+
+def change_password(client, session, current=PASSWORD, new=NEW_PASSWORD):
+    body = {"currentPassword": current, "newPassword": new}
+    return client.put("/api/users/password", json=body, headers=bearer(session))
+
+
+def delete_account(client, session, **changes):
+    body = {"password": PASSWORD, "confirmation": "DELETE_MY_ACCOUNT", **changes}
+    return client.delete("/api/users/account", json=body, headers=bearer(session))
+
+
+def picture(colour="red", size=(40, 30), form="PNG"):
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, form)
+    return file.getvalue()
+
+
+def picture_form(content, name="avatar", filename="me.png", content_type="image/png"):
+    return {name: (io.BytesIO(content), filename, content_type)}

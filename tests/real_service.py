@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import psutil
 from aiosmtpd.controller import Controller
-from helpers import SECRET, soon
+from helpers import SECRET, bearer, soon
 from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
 from werkzeug.serving import make_server
@@ -214,16 +214,8 @@ class Service:
 
     def call(self, method, path, body=None, *, token=None):
         """Ask on a connection of its own."""
-        connection = self.connect()
-        try:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            if body is not None:
-                headers["Content-Type"] = "application/json"
-            payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, payload, headers)
-            return read_answer(connection)
-        finally:
-            connection.close()
+        with closing(self.connect()) as connection:
+            return ask(connection, method, path, body, token)
 
     def connect(self):
         return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
@@ -284,6 +276,15 @@ def serving(app):
         server.server_close()
 
 
+def ask(connection, method, path, body=None, token=None):
+    """Send a call of the API on an open connection; return the answer."""
+    headers = bearer(token) if token else {}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    return read_answer(connection)
+
+
 def read_answer(connection):
     response = connection.getresponse()
     return Answer(response.status, response.headers, json.loads(response.read()))
@@ -295,6 +296,7 @@ class MailServer:
 
     port: int = field(default_factory=free_port)
     mails: list[EmailMessage] = field(default_factory=list)
+    drops: int = 0  # how many mails it breaks off with
     _arrived: threading.Condition = field(default_factory=threading.Condition)
     _controller: Controller | None = None
 
@@ -308,6 +310,10 @@ class MailServer:
             self._controller = None
 
     async def handle_DATA(self, server, session, envelope):
+        if self.drops:
+            self.drops -= 1
+            server.transport.abort()
+            return "250 never said"
         mail = message_from_bytes(envelope.content, policy=policy.default)
         with self._arrived:
             self.mails.append(mail)

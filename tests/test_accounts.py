@@ -13,32 +13,29 @@ from helpers import (
     login,
     on_one_database,
     race,
-    registration,
+    register,
     rows,
+    stored,
     success,
 )
 
 from core.passwords import Hasher
 from models import User
 
-REGISTRATION = registration("Ada.L-1", email="Ada@Example.org", firstName=" Ada ", lastName="L")
+ADA = {"email": "Ada@Example.org", "firstName": " Ada ", "lastName": "L"}
 
 
-def register(client, **changes):
-    return client.post("/api/auth/register", json=REGISTRATION | changes)
-
-
-def stored(app, **columns):
-    (row,) = rows(app, User, **columns)
-    return row
+def register_ada(client, username="Ada.L-1", **changes):
+    return register(client, username, **{**ADA, **changes})
 
 
 def test_registered_user_can_log_in(app, client, outbox):
-    response = register(client)
+    response = register_ada(client)
     data = success(response, 201)
     assert data.keys() == {"userId", "username", "email"}
     assert (data["username"], data["email"]) == ("Ada.L-1", "ada@example.org")
     user = stored(app, id=data["userId"])
+    assert user.password_hash.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
     assert (user.first_name, user.role, user.is_active) == ("Ada", "student", True)
     assert outbox.waiting() == [("email_verification", "ada@example.org")]
 
@@ -47,11 +44,6 @@ def test_registered_user_can_log_in(app, client, outbox):
     assert data["user"] == {"id": user.id, **names, "role": "student"}
     assert data["expiresIn"] == 900
     assert stored(app, id=user.id).last_login_at is not None
-
-
-def test_password_is_stored_as_a_hash_that_names_its_scheme(app, client):
-    register(client)
-    assert stored(app).password_hash.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
 
 
 @pytest.mark.parametrize(
@@ -63,13 +55,13 @@ def test_password_is_stored_as_a_hash_that_names_its_scheme(app, client):
     ],
 )
 def test_taken_name_or_address_is_refused(client, changes, code, fields):
-    success(register(client), 201)
-    assert failure(register(client, **changes), 409, code).keys() == fields
+    success(register_ada(client), 201)
+    assert failure(register_ada(client, **changes), 409, code).keys() == fields
 
 
 def test_address_is_one_in_all_its_forms(client):
-    success(register(client, email="ada@Bücher.example"), 201)
-    other = register(client, username="other", email="ADA@xn--bcher-kva.example")
+    success(register_ada(client, email="ada@Bücher.example"), 201)
+    other = register_ada(client, username="other", email="ADA@xn--bcher-kva.example")
     failure(other, 409, "email_taken")
     success(login(client, "ada@bücher.EXAMPLE", PASSWORD))
 
@@ -78,55 +70,23 @@ def test_address_is_one_in_all_its_forms(client):
 def test_race_for_one_name_has_one_winner(app, outbox, free):
     def act(number):
         own = {"username": f"racer{number}", "email": f"racer{number}@example.org"}[free]
-        return register(app.test_client(), **{free: own}).status_code
+        return register_ada(app.test_client(), **{free: own}).status_code
 
     answers = race(act)
     assert sorted(answers) == [201] + [409] * (len(answers) - 1)
     assert len(rows(app, User)) == len(outbox.waiting()) == 1
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("username", name) for name in ("ab", "a" * 33, "-ada", "adä")),
-        *(("email", email) for email in ("ada@example", "adä@e.org", "a@b.org\nBcc: all@b.org")),
-        ("email", f"ada@{'a.' * 124}org"),
-        *(("firstName", name) for name in ("   ", "a" * 65, "a\x00b")),
-        *(("password", password) for password in ("long and fine, but\x00", "ab" * 64 + "c")),
-    ],
-)
-@on_one_database
-def test_field_out_of_bounds_is_refused(client, field, value):
-    assert failure(register(client, **{field: value}), 400, "invalid_request").keys() == {field}
-
-
-def test_white_space_around_a_value_is_no_fault(client):
-    assert success(register(client, username=" ada\n"), 201)["username"] == "ada"
-
-
 @pytest.mark.parametrize("password", ["short", "P@ssw0rd!", "ada.l-1-2024"])
 @on_one_database
 def test_guessable_password_is_refused_with_the_reason(client, password):
-    (reason,) = failure(register(client, password=password), 400, "weak_password")["password"]
+    (reason,) = failure(register_ada(client, password=password), 400, "weak_password")["password"]
     assert reason.startswith("This password ")
 
 
 def test_shortest_password_is_a_setting(make_app):
     client = make_app(password_min_length=20).test_client()
-    failure(register(client, password=PASSWORD), 400, "weak_password")
-
-
-def test_longest_password_works_to_its_last_character(client):
-    password = ("Blue mugs travel. " * 8)[:128]
-    success(register(client, password=password), 201)
-    success(login(client, "ada@example.org", password))
-    failure(login(client, "ada@example.org", password[:127] + "!"), 401, "invalid_credentials")
-
-
-def test_password_is_not_trimmed_but_normalised(client):
-    success(register(client, password=" \ufb01nd the caf\u00e9 "), 201)
-    success(login(client, "ada@example.org", " find the cafe\u0301 "))
-    failure(login(client, "ada@example.org", "find the caf\u00e9"), 401, "invalid_credentials")
+    failure(register_ada(client, password=PASSWORD), 400, "weak_password")
 
 
 @pytest.mark.parametrize(
@@ -173,13 +133,14 @@ def test_log_says_why_a_login_failed_and_not_what_was_typed(make_app, make_user)
 
 def test_login_work_is_the_same_for_known_and_unknown_accounts(app, client, make_user, monkeypatch):
     make_user()
+    make_user("invited", password_hash="!marker")
     asked = []
     verify = Hasher.verify
     watch = lambda self, raw, stored: asked.append(stored) or verify(self, raw, stored)  # noqa: E731
     monkeypatch.setattr(Hasher, "verify", watch)
-    for email in ("student@example.org", "nobody@example.org", "not an address"):
+    for email in ("student@example.org", "invited@example.org", "nobody@example.org", "no address"):
         login(client, email, "wrong")
-    assert [bool(stored) for stored in asked] == [True, False, False]
+    assert [bool(stored) for stored in asked] == [True, True, False, False]
 
 
 def test_inactive_account_is_told_only_after_the_right_password(client, make_user):
@@ -211,5 +172,5 @@ def test_no_connection_is_held_while_a_password_is_hashed(app, client, make_user
     user = make_user()
     held = connections_held(app, monkeypatch, Hasher, "hash", "verify")
     success(login(client, user))
-    success(register(client), 201)
+    success(register_ada(client), 201)
     assert held == [0, 0]

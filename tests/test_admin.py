@@ -1,7 +1,6 @@
 """The accounts, as admins list, change and delete them; and that one admin always stays."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -11,22 +10,23 @@ from helpers import (
     bearer,
     choose,
     crowd,
+    delete_account,
     failure,
+    forgot,
     login,
     on_one_database,
+    on_postgres,
     refresh,
     registration,
     rows,
     stored,
     success,
     verify,
-    wait_for_a_lock,
+    while_changing,
 )
-from sqlalchemy import update
 
 import errors
 from core.clock import rfc3339
-from database import transaction
 from models import Course, DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
@@ -138,41 +138,13 @@ def assert_refused(response, *names):
 
 
 @on_one_database
-def test_number_that_is_none_is_refused(ask):
-    for name in ("page", "perPage"):
-        for value in (
-            *("0", "-1", "+1", "1.5", "1_0", "", "abc", "%201", "1%00", "9" * 5000, "1000000001"),
-            # Digits, but not those of a URL: an Arabic one and a superscript.
-            *("%D9%A1", "%C2%B9"),
-        ):
-            assert_refused(ask(f"{name}={value}"), name)
-
-
-@on_one_database
-def test_filter_takes_its_values_and_no_others(ask):
-    for name, values in {
-        "isActive": ["True", "1", "", "null", "true%20"],
-        "role": ["", "Admin", "teacher", "admin,student"],
-    }.items():
-        for value in values:
-            assert_refused(ask(f"{name}={value}"), name)
-
-
-@on_one_database
-def test_repeated_parameter_is_refused(ask):
+def test_parameter_that_is_unknown_or_repeated_is_refused_by_name(ask):
     good = {"search": "a", "role": "admin", "isActive": "true", "page": "1", "perPage": "1"}
     for name, value in good.items():
         success(ask(f"{name}={value}"))
         assert_refused(ask(f"{name}={value}&{name}={value}"), name)
-
-
-@on_one_database
-def test_unknown_parameter_is_refused_by_name(client, admin):
-    for name in ("per_page", "is_active", "Page", "sort", "id", "search[]", "", "\0", "\u00e9"):
-        for value in ("1", ["1", "2"]):
-            query = {"page": "1", name: value}
-            response = client.get("/api/users", query_string=query, headers=admin.headers)
-            assert failure(response, 400, "invalid_request") == {name: ["Unknown field."]}
+    for name in ("per_page", "Page", "id", "search[]", ""):
+        assert_refused(ask(f"page=1&{name}=1&{name}=2"), name)
 
 
 # Filters and search
@@ -250,13 +222,6 @@ def test_longest_search_is_as_long_as_the_longest_address(ask, make_user):
         quoted = "".join(f"%{byte:02x}" for byte in char.encode())
         assert success(ask(f"search={quoted * 254}"))["total"] == 0
         assert_refused(ask(f"search={quoted * 255}"), "search")
-
-
-@on_one_database
-def test_control_characters_in_a_search_are_refused(ask):
-    for char in ("%00", "%01", "%09", "%0a", "%0d", "%1b", "%7f", "%c2%85", "%c2%9f"):
-        fields = failure(ask(f"search=a{char}b"), 400, "invalid_request")
-        assert fields == {"search": ["Control characters are not allowed."]}
 
 
 def test_changed_name_is_found_and_the_old_one_is_not(client, find, auth):
@@ -373,7 +338,7 @@ def test_events_of_a_link_to_hand_over_do_not_hold_it(client, admin, events, cap
 
 
 def test_deleted_account_is_gone_and_its_owner_told(app, client, auth, remove, outbox):
-    success(client.post("/api/auth/forgot-password", json={"email": auth.user.email}))
+    success(forgot(client, auth.user.email))
     response = remove(auth.user)
     assert response.get_json()["message"] == "The account is deleted."
     assert success(response) == {}
@@ -390,14 +355,13 @@ def test_deleted_account_is_gone_and_its_owner_told(app, client, auth, remove, o
 # The last admin
 
 
-def delete_own(client, user, headers):
-    body = {"password": user.password, "confirmation": "DELETE_MY_ACCOUNT"}
-    return client.delete("/api/users/account", json=body, headers=headers)
+def delete_own(client, _user, session):
+    return delete_account(client, session)
 
 
 def patch(**changes):
-    def act(client, user, headers):
-        return client.patch(f"/api/users/{user.id}", json=changes, headers=headers)
+    def act(client, user, session):
+        return client.patch(f"/api/users/{user.id}", json=changes, headers=session.headers)
 
     return act
 
@@ -405,7 +369,9 @@ def patch(**changes):
 ACTS = {
     "demote": patch(role="student"),
     "deactivate": patch(isActive=False),
-    "delete": lambda client, user, headers: client.delete(f"/api/users/{user.id}", headers=headers),
+    "delete": lambda client, user, session: client.delete(
+        f"/api/users/{user.id}", headers=session.headers
+    ),
     "delete own": delete_own,
 }
 
@@ -423,7 +389,7 @@ def test_last_active_admin_stays(app, client, admin, alter, remove, make_user, o
         {"role": "admin", "isActive": False},
     ):
         assert failure(alter(admin, **changes), 409, "last_admin") == {}
-    for response in (remove(admin), delete_own(client, admin, admin.headers)):
+    for response in (remove(admin), delete_account(client, admin)):
         assert failure(response, 409, "last_admin") == {}
         assert response.get_json()["message"] == errors.LastAdmin.message
     assert stored(app, admin) == before
@@ -435,70 +401,51 @@ def test_last_active_admin_stays(app, client, admin, alter, remove, make_user, o
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_one_of_two_admins_may_go(app, client, admin, make_user, log_in, act):
     second = make_user("second", role="admin")
-    success(act(client, admin, admin.headers))
+    success(act(client, admin, admin))
     failure(verify(client, admin), 401, "token_revoked")
-    failure(act(client, second, log_in(second).headers), 409, "last_admin")
+    failure(act(client, second, log_in(second)), 409, "last_admin")
     assert active_admins(app) == {second.id}
-
-
-on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-
-
-@pytest.fixture
-def meanwhile(app):
-    """Send a request while another transaction, not committed yet, changes an account."""
-
-    def meanwhile(user, values, act):
-        with ThreadPoolExecutor(1) as thread, app.app_context():
-            with transaction() as other:
-                other.execute(update(User).where(User.id == user.id).values(**values))
-                response = thread.submit(act)
-                wait_for_a_lock(response)
-            return response.result()
-
-    return meanwhile
 
 
 @on_postgres
 @pytest.mark.parametrize("act", ["patch", "delete"])
 def test_service_key_waits_for_a_promotion_and_then_leaves_the_admin_alone(
-    app, make_user, make_key, meanwhile, act
+    app, make_user, make_key, act
 ):
     user, headers = make_user(), bearer(make_key("users:write"))
     options = {"json": {"isActive": False}} if act == "patch" else {}
-    call = functools.partial(getattr(app.test_client(), act), f"/api/users/{user.id}")
-    response = meanwhile(user, {"role": "admin"}, lambda: call(headers=headers, **options))
-    failure(response, 403, "forbidden")
+    call = getattr(app.test_client(), act)
+    call = functools.partial(call, f"/api/users/{user.id}", headers=headers, **options)
+    failure(while_changing(app, user, {"role": "admin"}, call), 403, "forbidden")
     assert stored(app, user).is_active
 
 
 @on_postgres
-def test_delivery_of_a_service_key_waits_for_a_promotion_and_is_refused(
-    app, make_user, make_key, meanwhile
-):
+def test_delivery_of_a_service_key_waits_for_a_promotion_and_is_refused(app, make_user, make_key):
     user, headers = make_user(), bearer(make_key("learning:write"))
     url, course = f"/api/users/{user.id}/courses/python", {"name": "Python", "lessons": 2}
     put = functools.partial(app.test_client().put, url, json=course, headers=headers)
-    failure(meanwhile(user, {"role": "admin"}, put), 403, "forbidden")
+    failure(while_changing(app, user, {"role": "admin"}, put), 403, "forbidden")
     assert rows(app, Course) == []
 
 
 @on_postgres
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_who_removes_an_admin_waits_for_the_removal_of_the_other(
-    app, admin, make_user, log_in, meanwhile, act
+    app, admin, make_user, log_in, act
 ):
     """Both would see two admins, and leave none."""
     second = make_user("second", role="admin")
     caller = admin if act is delete_own else log_in(second)
-    remove = functools.partial(act, app.test_client(), admin, caller.headers)
-    failure(meanwhile(second, {"role": "student"}, remove), 409, "last_admin")
+    remove = functools.partial(act, app.test_client(), admin, caller)
+    failure(while_changing(app, second, {"role": "student"}, remove), 409, "last_admin")
     assert active_admins(app) == {admin.id}
 
 
 @on_postgres
-def test_activation_waits_for_a_deactivation_on_its_way(app, alter, make_user, meanwhile):
+def test_activation_waits_for_a_deactivation_on_its_way(app, alter, make_user):
     """Else it would see an active account, and change nothing."""
     user = make_user()
-    success(meanwhile(user, {"is_active": False}, lambda: alter(user, isActive=True)))
+    act = functools.partial(alter, user, isActive=True)
+    success(while_changing(app, user, {"is_active": False}, act))
     assert stored(app, user).is_active

@@ -80,13 +80,7 @@ def stream(client, endpoint, body, length="", content_type="application/json", h
 
 
 @pytest.fixture
-def headers(make_user, log_in):
-    """What an admin's calls carry, so that no role is in the way."""
-    return log_in(make_user("headmaster", role="admin")).headers
-
-
-@pytest.fixture
-def send(client, headers):
+def send(client, admin):
     """Send a body to an endpoint, with a token where it needs one."""
 
     def send(endpoint, body, content_type="application/json"):
@@ -96,7 +90,7 @@ def send(client, headers):
             method=endpoint.method,
             data=raw,
             content_type=content_type,
-            headers=headers if endpoint.operation.role else {},
+            headers=admin.headers if endpoint.operation.role else {},
         )
 
     return send
@@ -146,13 +140,13 @@ def test_control_characters_never_get_through(endpoint, send):
 
 @each_of_two
 @on_one_database
-def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, send, headers):
+def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, send, admin):
     fine = b'{"surprise": 1}'
     fits = fine + b" " * (MAX_BODY - len(fine))
     assert (MAX_BODY, len(fits)) == (65536, 65536)
 
     def send_chunked(body):
-        return stream(client, endpoint, body, headers=headers)
+        return stream(client, endpoint, body, headers=admin.headers)
 
     for response in (send(endpoint, fits), send_chunked(fine), send_chunked(fits)):
         assert "surprise" in failure(response, 400, "invalid_request")
@@ -164,29 +158,29 @@ def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, s
 
 @each_of_two
 @on_one_database
-def test_body_that_breaks_off_is_refused(endpoint, client, headers):
+def test_body_that_breaks_off_is_refused(endpoint, client, admin):
     whole = json.dumps(endpoint.example).encode()  # and yet it is not all that was announced
     for body, length in ((Broken(), ""), (Broken(), "100"), (whole, "1000")):
-        response = stream(client, endpoint, body, length, headers=headers)
+        response = stream(client, endpoint, body, length, headers=admin.headers)
         failure(response, 400, "invalid_request")
 
 
 @each_of_two
 @on_one_database
-def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, client, headers):
-    response = stream(client, endpoint, Untouched(), "9" * 20, headers=headers)
+def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, client, admin):
+    response = stream(client, endpoint, Untouched(), "9" * 20, headers=admin.headers)
     failure(response, 413, "too_large")
     for length in ("-1", "abc", "1e3", "\u0663"):
-        response = stream(client, endpoint, b"", length, headers=headers)
+        response = stream(client, endpoint, b"", length, headers=admin.headers)
         failure(response, 400, "invalid_request")
 
 
 @each_of_two
 @on_one_database
-def test_query_is_no_body(endpoint, client, headers):
+def test_query_is_no_body(endpoint, client, admin):
     query = "?email=me@example.org&email=x&password=y&%00=%ff&" + "&".join(endpoint.example)
     response = client.open(
-        endpoint.path + query, method=endpoint.method, json={"surprise": 1}, headers=headers
+        endpoint.path + query, method=endpoint.method, json={"surprise": 1}, headers=admin.headers
     )
     assert failure(response, 400, "invalid_request").keys() == {"surprise", *endpoint.required}
 
@@ -243,7 +237,7 @@ def test_odd_host_header_is_answered_in_json(client):
 
 
 @pytest.mark.parametrize("endpoint", [e for e in API if "<" in e.rule], ids=str)
-def test_odd_path_parameter_is_refused(endpoint, client, headers):
+def test_odd_path_parameter_is_refused(endpoint, client, admin):
     odd = ["%00", "a%00b", "not-a-uuid", "%F0%9F%98%80", "%ff", "%20", "..%5c", "%27--", "%25s"]
     odd += ["x" * 3000, UNKNOWN_ID.upper(), f"%7B{UNKNOWN_ID}%7D", UNKNOWN_ID + "%0a", "%e2%80%ae"]
     for value in odd:
@@ -251,7 +245,7 @@ def test_odd_path_parameter_is_refused(endpoint, client, headers):
             endpoint.path.replace(UNKNOWN_ID, value),
             method=endpoint.method,
             json=endpoint.example if endpoint.operation.body else None,
-            headers=headers,
+            headers=admin.headers,
         )
         assert response.status_code in (400, 404), (value, response.text)
         failure(response, response.status_code, response.get_json()["error"]["code"])

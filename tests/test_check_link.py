@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from helpers import failure, on_one_database, refresh, rows, success, verify
+from helpers import NEW_PASSWORD, execute, failure, on_one_database, refresh, rows, success, verify
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
@@ -32,11 +32,12 @@ CHANGES = {
     "inactive": update(User).values(is_active=False),
     "verified": update(User).values(email_verified_at=core_clock.utcnow()),
     "void": delete(EmailChange),
+    "deleted": delete(User),
 }
 ENDED_BY = {
-    Action.CHOOSE_PASSWORD: {"password", "version", "address", "inactive"},
-    Action.VERIFY_EMAIL: {"address", "inactive", "verified"},
-    Action.UNDO: {"void"},
+    Action.CHOOSE_PASSWORD: {"password", "version", "address", "inactive", "deleted"},
+    Action.VERIFY_EMAIL: {"address", "inactive", "verified", "deleted"},
+    Action.UNDO: {"void", "deleted"},
 }
 
 
@@ -74,7 +75,7 @@ def use(client):
     def use(action, token):
         body = {"token": token}
         if action is Action.CHOOSE_PASSWORD:
-            body["newPassword"] = "Kettle-Purple-Rain-19"
+            body["newPassword"] = NEW_PASSWORD
         return client.post(f"/api/auth/{CALLS[action]}", json=body)
 
     return use
@@ -106,8 +107,7 @@ def test_check_refuses_what_the_call_refuses_and_nothing_else(
     app, make, check, use, action, change
 ):
     token, _ = make(action)
-    with app.app_context(), transaction() as session:
-        session.execute(CHANGES[change])
+    execute(app, CHANGES[change])
     for answer in (check(token), use(action, token)):
         if change in ENDED_BY[action]:
             failure(answer, 400, "invalid_token")

@@ -7,15 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    PASSWORD,
-    Log,
-    crowd,
-    login,
-    on_one_database,
-    rows,
-    success,
-)
+from helpers import PASSWORD, Log, crowd, login, on_one_database, rows, stored, success
 
 import cli
 import errors
@@ -37,12 +29,6 @@ def create(run, *more, password=PASSWORD, **changes):
     given = NAMED | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     options = [text for option in given.items() for text in option]
     return run("create", *options, *more, typed=f"{password}\n")
-
-
-def stored(app, **columns):
-    found = rows(app, User, **columns)
-    assert len(found) < 2
-    return found[0] if found else None
 
 
 # users create

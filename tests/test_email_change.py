@@ -12,13 +12,17 @@ from helpers import (
     Log,
     alter,
     assert_ended,
+    change_password,
     choose,
+    delete_account,
+    execute,
     failure,
     forgot,
     login,
     race,
-    registration,
+    register,
     rows,
+    set_user,
     stored,
     success,
     token_in,
@@ -27,7 +31,6 @@ from helpers import (
 from sqlalchemy import update
 
 from core.clock import parse_rfc3339
-from database import transaction
 from extensions import components
 from models import EmailChange, OutboxMail, PendingEmail, User
 from services import links
@@ -123,11 +126,6 @@ def wrong(code):
     return code[:-1] + ("0" if code[-1] != "0" else "2")
 
 
-def set_user(app, user, **values):
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).where(User.id == user.id).values(**values))
-
-
 def kinds(mails):
     return [(str(mail["Subject"]), str(mail["To"])) for mail in mails]
 
@@ -136,9 +134,9 @@ def kinds(mails):
 
 
 def test_address_changes_with_the_code_that_was_sent_to_it(
-    app, client, auth, log_in, ask, confirm, state, outbox, clock, make_user
+    app, client, auth, log_in, ask, confirm, state, outbox, clock, admin
 ):
-    other, admin = log_in(auth.user), log_in(make_user("head", role="admin"))
+    other = log_in(auth.user)
     data = success(ask("New@Example.org"))
     left = parse_rfc3339(data["pendingUntil"]) - clock.utcnow()
     assert timedelta(hours=23, minutes=59) < left <= timedelta(hours=24)
@@ -158,7 +156,6 @@ def test_address_changes_with_the_code_that_was_sent_to_it(
     assert (profile["email"], profile["emailVerified"]) == (NEW, True)
     failure(login(client, OLD), 401, "invalid_credentials")
     success(login(client, NEW))
-    admin = log_in(SimpleNamespace(email="head@example.org", password=PASSWORD))
     for search, total in ((NEW, 1), (OLD, 0)):
         found = client.get(f"/api/users?search={search}", headers=admin.headers)
         assert success(found)["total"] == total
@@ -227,8 +224,7 @@ def test_new_password_allows_no_address_that_the_old_one_asked_for(
 ):
     code = ask_code()
     if way == "change":
-        body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
-        success(client.put("/api/users/password", json=body, headers=auth.headers))
+        success(change_password(client, auth))
     else:
         success(forgot(client, OLD))
         success(choose(client, outbox.deliver_token()))
@@ -286,9 +282,8 @@ def test_links_for_the_old_address_die_with_it(app, client, move, outbox, clock)
     token = outbox.deliver_token()
     success(forgot(client, OLD))
     success(client.post("/api/auth/resend-verification", json={"email": OLD}))
-    with app.app_context(), transaction() as session:  # they wait until after the change
-        later = clock.utcnow() + timedelta(hours=1)
-        session.execute(update(OutboxMail).values(due_at=later))
+    later = clock.utcnow() + timedelta(hours=1)
+    execute(app, update(OutboxMail).values(due_at=later))  # they wait until after the change
     move()
     assert outbox.waiting() == []
     failure(choose(client, token), 400, "invalid_token")
@@ -355,7 +350,7 @@ def test_address_that_is_taken_meanwhile_stays_with_its_account(
     app, client, auth, ask_code, confirm, outbox
 ):
     code = ask_code()
-    success(client.post("/api/auth/register", json=registration(email=NEW)), 201)
+    success(register(client, email=NEW), 201)
     waiting = outbox.waiting()
     assert failure(confirm(code), 409, "email_taken").keys() == {"code"}
     assert stored(app, auth.user).email == OLD
@@ -387,9 +382,8 @@ def test_of_two_users_who_prove_one_address_one_gets_it(app, make_user, log_in, 
 
 
 def test_old_address_gets_the_account_back(
-    app, client, auth, ask, move, undo, log_in, outbox, make_user, user
+    app, client, auth, ask, move, undo, log_in, outbox, user, admin
 ):
-    admin = log_in(make_user("head", role="admin")).headers
     token = move()
     hijacker = log_in(SimpleNamespace(email=NEW, password=PASSWORD))
     success(ask("next@example.org"))
@@ -404,7 +398,7 @@ def test_old_address_gets_the_account_back(
     assert row.password_version == 2
     for email in (OLD, NEW):
         failure(login(client, email), 401, "invalid_credentials")
-    assert success(client.get(f"/api/users?search={OLD}", headers=admin))["total"] == 1
+    assert success(client.get(f"/api/users?search={OLD}", headers=admin.headers))["total"] == 1
     assert rows(app, PendingEmail) == rows(app, EmailChange) == []
     # The codes and links of the hijacker are gone, and asking for one gains nothing.
     success(forgot(client, NEW))
@@ -430,8 +424,7 @@ def test_undo_voids_later_changes_and_leaves_earlier_ones(app, client, auth, mov
 def test_change_by_a_process_of_the_version_before_has_its_place(app, move, undo, old_one):
     tokens = [move("b@example.org"), move("c@example.org")]
     change_id = rows(app, EmailChange)[old_one].id
-    with app.app_context(), transaction() as session:
-        session.execute(update(EmailChange).where(EmailChange.id == change_id).values(number=0))
+    execute(app, update(EmailChange).where(EmailChange.id == change_id).values(number=0))
     success(undo(tokens[0]))
     failure(undo(tokens[1]), 400, "invalid_token")
 
@@ -471,12 +464,11 @@ def test_undo_when_somebody_else_has_the_old_address_closes_the_account(
 ):
     token = move()
     hijacker = log_in(SimpleNamespace(email=NEW, password=PASSWORD))
-    success(client.post("/api/auth/register", json=registration(email=OLD)), 201)
+    success(register(client, email=OLD), 201)
     outbox.deliver()
     success(forgot(client, NEW))
     # The hijacker cannot take what the account will get, to be in the way.
-    body = registration("other", email=f"{auth.user.id}@undone.invalid")
-    refused = client.post("/api/auth/register", json=body)
+    refused = register(client, "other", email=f"{auth.user.id}@undone.invalid")
     assert failure(refused, 400, "invalid_request").keys() == {"email"}
     failure(undo(token), 409, "email_taken")
     row = stored(app, auth.user)
@@ -496,7 +488,7 @@ def test_undo_when_somebody_else_has_the_old_address_closes_the_account(
 def test_undo_closes_even_the_account_of_the_last_admin(app, client, auth, move, undo, run):
     set_user(app, auth.user, role="admin")
     token = move()
-    success(client.post("/api/auth/register", json=registration(email=OLD)), 201)
+    success(register(client, email=OLD), 201)
     failure(undo(token), 409, "email_taken")
     assert not stored(app, auth.user).is_active
     # The operator helps.
@@ -539,8 +531,7 @@ def test_changes_deletion_and_undo_at_once_are_no_server_error(
     def act(number):
         caller = app.test_client()
         if number == 0:
-            body = {"password": PASSWORD, "confirmation": "DELETE_MY_ACCOUNT"}
-            return caller.delete("/api/users/account", json=body, headers=auth.headers)
+            return delete_account(caller, auth)
         if number == 1:
             return undo(token)
         if number % 4 == 0:
@@ -557,18 +548,16 @@ def test_changes_deletion_and_undo_at_once_are_no_server_error(
 # The username
 
 
-def test_new_username_shows_everywhere_at_once(client, auth, rename, make_user, log_in, outbox):
-    other = log_in(make_user("head", role="admin")).headers
+def test_new_username_shows_everywhere_at_once(client, auth, rename, outbox, admin):
     data = success(rename("Renamed"))
     assert data == success(client.get("/api/users/profile", headers=auth.headers))
     assert (data["username"], data["email"]) == ("Renamed", OLD)
-    public = success(client.get(f"/api/users/{auth.user.id}", headers=other))
+    public = success(client.get(f"/api/users/{auth.user.id}", headers=admin.headers))
     assert public["username"] == "Renamed"
     for query, total in (("search=renamed", 1), ("username=RENAMED", 1), ("username=student", 0)):
-        assert success(client.get(f"/api/users?{query}", headers=other))["total"] == total
+        assert success(client.get(f"/api/users?{query}", headers=admin.headers))["total"] == total
     assert kinds(outbox.deliver()) == [("Your username was changed", OLD)]
-    body = registration("student", email="second@example.org")
-    success(client.post("/api/auth/register", json=body), 201)
+    success(register(client, "student", email="second@example.org"), 201)
 
 
 def test_taken_username_is_refused_in_any_case(client, auth, rename, make_user, outbox):

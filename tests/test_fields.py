@@ -12,11 +12,7 @@ from core.reasons import Reason
 SHAPES = {
     shape
     for endpoint in API
-    for shape in (
-        endpoint.operation.body,
-        endpoint.operation.query,
-        endpoint.operation.path_shape,
-    )
+    for shape in (endpoint.operation.body, endpoint.operation.query, endpoint.operation.path_shape)
     if shape
 }
 BODIES = sorted({endpoint.operation.body for endpoint in WITH_BODY}, key=str)
@@ -26,6 +22,11 @@ VALUES = [
     *("", " ", "a", "a b", "-1", "0", "9" * 20, "x" * 5000, "\x00", "\u202ea", "\u3164"),
     *("9999-01-01T00:00:00Z", "http://a b.cd", "me@example", "@" * 300 + ".org", "no zone"),
 ]
+
+
+TWO_LINES = "a@b.org\nBcc: a@b.org"
+# Among them are digits of other scripts: an Arabic one and a superscript.
+NO_NUMBERS = ["+1", "1.5", "1_0", "", "one", " 1", "9" * 5000, "1\0", "\u0661", "\u00b9"]
 
 
 def kept(shape, field, sent):
@@ -132,10 +133,11 @@ def test_number_has_its_bounds(shape, field, least, most):
 @pytest.mark.parametrize(
     ("shape", "field", "sent", "word"),
     [
-        *(("Register", "username", name, "invalid") for name in ("Ann Lee", "_ann", "ad\u00e4")),
+        *(("Register", "username", name, "invalid") for name in ("Ann Lee", "-ann", "ad\u00e4")),
+        ("Register", "password", "long and fine, but\0", "invalid"),
         ("Register", "username", 7, "type"),
         ("Register", "surprise", 1, "unknown"),
-        *(("Register", "email", email, "invalid") for email in ("nobody", "a@b.org\nBcc: a@b.org")),
+        *(("Register", "email", email, "invalid") for email in ("a@b", "\u00e4@b.org", TWO_LINES)),
         ("Register", "email", f"me@{'example.' * 40}org", "too_long"),
         ("Register", "firstName", None, "type"),
         ("Register", "firstName", " \u3000\n\t", "too_short"),
@@ -164,10 +166,14 @@ def test_number_has_its_bounds(shape, field, least, most):
             for text in ("a b", "a\x00", "a/b", "a%", "a:b", "a+b", "\u00e4", "\uff21", "\u0661")
         ),
         ("CoursePath", "courseId", "a\n", "invalid"),
-        ("AccountQuery", "page", "0", "too_small"),
-        ("AccountQuery", "page", "9" * 20, "too_large"),
-        ("AccountQuery", "page", "one", "type"),
-        ("AccountQuery", "isActive", "maybe", "type"),
+        *(("AccountQuery", "page", text, "too_small") for text in ("0", "-1")),
+        *(("AccountQuery", "page", text, "too_large") for text in ("1000000001", "9" * 20)),
+        ("AccountQuery", "perPage", "0", "too_small"),
+        ("AccountQuery", "perPage", "one", "type"),
+        *(("AccountQuery", "page", text, "type") for text in NO_NUMBERS),
+        *(("AccountQuery", "isActive", text, "type") for text in ("True", "1", "", "true ")),
+        *(("AccountQuery", "role", role, "invalid") for role in ("", "Admin", "teacher")),
+        *(("AccountQuery", "search", f"a{char}b", "invalid") for char in "\0\t\n\x1b\x7f\x85\x9f"),
         ("AccountChanges", "emailVerified", False, "invalid"),
     ],
 )
@@ -180,6 +186,7 @@ def test_each_mistake_has_its_word(shape, field, sent, word):
     [
         ("Register", "username", " 0a_.-\n", "0a_.-"),
         ("ProfileChanges", "firstName", " \u3000Ada\u2003 ", "Ada"),
+        *((shape, "password", " a ", " a ") for shape in ("Register", "Login")),
         ("ProfileChanges", "bio", "one\ntwo\r\n", "one\ntwo"),
         ("CertificateDelivery", "courseId", " a ", "a"),
         ("CertificateDelivery", "credentialUrl", "   ", ""),

@@ -1,10 +1,9 @@
 """Who may open an account, accounts made for others, and links to hand over."""
 
-from concurrent.futures import ThreadPoolExecutor
+import functools
 from datetime import timedelta
 from types import SimpleNamespace
 
-import bcrypt
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
@@ -17,19 +16,20 @@ from helpers import (
     forgot,
     login,
     on_one_database,
+    on_postgres,
+    register,
     registration,
     rows,
+    set_user,
     stored,
     success,
-    wait_for_a_lock,
+    while_changing,
 )
-from sqlalchemy import update
 
 from core.clock import parse_rfc3339
 from core.passwords import Hasher
 from core.roles import Role
 from core.scopes import Scope
-from database import transaction
 from models import User
 
 
@@ -67,11 +67,6 @@ def token_of(link):
     return token
 
 
-def set_pupil(app, **values):
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).where(User.username == "pupil").values(**values))
-
-
 # Who may register
 
 
@@ -81,8 +76,7 @@ def test_closed_registration_is_refused_before_any_hashing(make_app, monkeypatch
 
     monkeypatch.setattr(Hasher, "hash", hash_nothing)
     app = make_app(registration="closed")
-    response = app.test_client().post("/api/auth/register", json=registration())
-    failure(response, 403, "registration_closed")
+    failure(register(app.test_client()), 403, "registration_closed")
     assert rows(app, User) == []
 
 
@@ -99,9 +93,8 @@ def test_closed_registration_is_refused_before_any_hashing(make_app, monkeypatch
 def test_only_listed_domains_may_register(make_app, domains, allowed, refused):
     client = make_app(registration_domains=tuple(domains.split(","))).test_client()
     for number, email in enumerate(allowed):
-        response = client.post("/api/auth/register", json=registration(f"one{number}", email=email))
-        success(response, 201)
-    response = client.post("/api/auth/register", json=registration("other", email=refused))
+        success(register(client, f"one{number}", email=email), 201)
+    response = register(client, "other", email=refused)
     (reason,) = failure(response, 400, "invalid_request")["email"]
     assert all(domain in reason for domain in domains.split(","))
 
@@ -131,19 +124,6 @@ def test_options_tell_what_a_form_must_know(client, make_app):
     }
 
 
-@pytest.mark.parametrize("registration", ["open", "closed"])
-@on_one_database
-def test_notice_of_a_deletion_does_not_invite_where_registration_is_closed(
-    make_app, make_user, run, outbox, registration
-):
-    make_user("leaver")
-    assert run("users", "delete", "leaver", "--yes")[1] == 0
-    outbox._app = make_app(registration=registration)
-    (mail,) = outbox.deliver()
-    text = mail.get_body(("plain",)).get_content()
-    assert ("create a new account" in text) == (registration == "open")
-
-
 # Accounts for others
 
 
@@ -162,29 +142,6 @@ def test_invited_user_chooses_a_password_and_is_verified(app, client, create, ou
     success(login(client, "pupil@example.org", NEW_PASSWORD))
     (shown,) = success(client.get("/api/users?search=pupil", headers=admin.headers))["users"]
     assert (shown["emailVerified"], shown["hasPassword"]) == (True, True)
-
-
-def test_account_without_a_password_looks_like_any_other(client, create, outbox, monkeypatch):
-    costs = []
-    real = bcrypt.hashpw
-
-    def hashpw(password, salt):
-        costs.append(salt[:7])
-        return real(password, salt)
-
-    monkeypatch.setattr(bcrypt, "hashpw", hashpw)
-    success(create(deliver="link"), 201)
-    answers = []
-    for name in ("pupil", "nobody"):
-        email = f"{name}@example.org"
-        denied = login(client, email, NEW_PASSWORD)
-        failure(denied, 401, "invalid_credentials")
-        asked = forgot(client, email)
-        answers.append((denied.get_json(), asked.get_json(), tuple(costs)))
-        costs.clear()
-    assert answers[0] == answers[1]
-    assert len(answers[0][2]) == 1
-    success(choose(client, outbox.deliver_token()))
 
 
 def test_link_is_handed_over_once_and_proves_no_address(app, client, create, outbox, clock):
@@ -248,15 +205,11 @@ def test_new_link_replaces_all_earlier_ones_of_an_account_without_a_password(
     success(choose(client, second))
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@on_postgres
 def test_new_link_waits_for_a_password_that_is_being_stored(app, pupil, ask_link, clock):
-    with ThreadPoolExecutor(1) as thread, app.app_context():
-        with transaction() as session:
-            chosen = update(User).where(User.id == pupil.id)
-            session.execute(chosen.values(password_hash="a hash"))
-            response = thread.submit(ask_link, pupil.id)
-            wait_for_a_lock(response)
-        left = parse_rfc3339(success(response.result())["expiresAt"]) - clock.utcnow()
+    ask = functools.partial(ask_link, pupil.id)
+    data = success(while_changing(app, pupil, {"password_hash": "a hash"}, ask))
+    left = parse_rfc3339(data["expiresAt"]) - clock.utcnow()
     assert left <= timedelta(minutes=60)
     assert stored(app, pupil).password_hash == "a hash"
 
@@ -358,22 +311,11 @@ def test_unknown_and_inactive_users_get_no_link(make_user, ask_link, outbox, run
     assert run("users", "access-link", "gone")[1] == 1
 
 
-def test_links_die_with_the_address_that_they_were_made_for(app, client, pupil, outbox, ask_link):
-    tokens = [outbox.deliver_token()]
-    success(choose(client, tokens[0]))
-    outbox.deliver()
-    success(forgot(client, pupil.email))
-    tokens += [outbox.deliver_token(), token_of(success(ask_link(pupil.id))["link"])]
-    set_pupil(app, email="moved@example.org")
-    for token in tokens:
-        failure(choose(client, token), 400, "invalid_token")
-
-
 def test_link_changes_nothing_if_the_address_changes_during_the_hash(
     app, client, pupil, outbox, during_the_hash
 ):
     token = outbox.deliver_token()
-    during_the_hash(lambda: set_pupil(app, email="moved@example.org"), "hash")
+    during_the_hash(lambda: set_user(app, pupil, email="moved@example.org"), "hash")
     failure(choose(client, token), 400, "invalid_token")
     assert stored(app, pupil).password_hash.startswith("!")
 

@@ -3,9 +3,14 @@
 import jinja2
 import pytest
 from helpers import (
+    NEW_PASSWORD,
     PASSWORD,
     SECRET,
+    change_password,
+    choose,
+    delete_account,
     failure,
+    forgot,
     on_one_database,
     registration,
     rows,
@@ -35,10 +40,6 @@ def register(app, client):
         return row.language, row.timezone
 
     return register
-
-
-def ask(client, email):
-    success(client.post("/api/auth/forgot-password", json={"email": email}))
 
 
 # Registration
@@ -85,20 +86,17 @@ def test_accounts_that_the_machine_makes_have_the_default_language(make_app, app
 # Mails
 
 
-@pytest.mark.parametrize(
-    ("language", "written"),
-    [("de-AT", "de"), ("fr-CA", "fr"), ("ja", "en")],
-)
+@pytest.mark.parametrize(("language", "written"), [("de-AT", "de"), ("fr-CA", "fr"), ("ja", "en")])
 def test_a_mail_is_in_the_language_of_its_user(client, outbox, make_user, language, written):
     user = make_user(language=language)
-    ask(client, user.email)
+    forgot(client, user.email)
     (mail,) = outbox.deliver()
     assert mail["Subject"] == SUBJECTS[written]
     assert f'<html lang="{written}">' in mail.get_body(("html",)).get_content()
 
 
 def test_a_change_of_the_language_holds_for_mails_that_wait(client, outbox, auth):
-    ask(client, auth.user.email)
+    forgot(client, auth.user.email)
     success(client.put("/api/users/settings", json={"language": "fr"}, headers=auth.headers))
     (mail,) = outbox.deliver()
     assert mail["Subject"] == SUBJECTS["fr"]
@@ -106,8 +104,7 @@ def test_a_change_of_the_language_holds_for_mails_that_wait(client, outbox, auth
 
 def test_the_mail_about_a_deleted_account_is_in_its_language(client, outbox, make_user, log_in):
     user = make_user(language="de-CH")
-    body = {"password": user.password, "confirmation": "DELETE_MY_ACCOUNT"}
-    success(client.delete("/api/users/account", json=body, headers=log_in(user).headers))
+    success(delete_account(client, log_in(user)))
     # Somebody else may have the address by the time that the mail goes out.
     make_user("other", email=user.email, language="es")
     (mail,) = outbox.deliver()
@@ -118,13 +115,12 @@ def test_mails_to_an_address_without_an_account_are_in_the_language_of_their_use
     app, client, make_user, log_in, run, outbox, clock
 ):
     user = make_user(language="de-AT", email_verified_at=clock.utcnow())
-    ask(client, user.email)
-    body = {"token": outbox.deliver_token(), "newPassword": "Kettle-Purple-Rain-19"}
-    success(client.post("/api/auth/reset-password", json=body))
-    user.password = body["newPassword"]
-    headers = log_in(user).headers
-    body = {"currentPassword": user.password, "newPassword": PASSWORD}
-    success(client.put("/api/users/password", json=body, headers=headers))
+    forgot(client, user.email)
+    success(choose(client, outbox.deliver_token()))
+    user.password = NEW_PASSWORD
+    session = log_in(user)
+    success(change_password(client, session, NEW_PASSWORD, PASSWORD))
+    headers = session.headers
     body = {"username": "other", "password": PASSWORD}
     success(client.put("/api/users/username", json=body, headers=headers))
     assert run("users", "access-link", user.id)[1] == 0
@@ -162,7 +158,7 @@ def test_an_address_without_an_account_costs_the_same(
         monkeypatch.setattr(jinja2.Template, name, count)
 
     def cost(email):
-        ask(client, email)
+        forgot(client, email)
         with statements_of(app) as sent:
             mails = outbox.deliver()
         done = (list(sent), list(written))
@@ -184,7 +180,7 @@ def test_own_words_and_the_name_of_the_service_reach_mails(make_app, outbox, mak
     (tmp_path / "de/mail/password_reset.txt").write_text(own)
     make_user(language="de")
     app = make_app(templates_dir=tmp_path, site_name="Lee & Jo's School")
-    ask(app.test_client(), "student@example.org")
+    forgot(app.test_client(), "student@example.org")
     outbox._app = app
     (mail,) = outbox.deliver()
     assert mail["Subject"] == "Passwort weg?"

@@ -14,16 +14,7 @@ from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import (
-    Achievement,
-    Avatar,
-    Certificate,
-    Course,
-    EmailChange,
-    Lesson,
-    User,
-    UserSession,
-)
+from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, User, UserSession
 
 USER = {
     "username": "Student",
@@ -182,13 +173,7 @@ def test_database_refuses_a_bad_row(app):
     good = {
         User: USER | {"id": "u"},
         Course: {"id": "c", "user_id": "u", "name": "C", "lessons": 1},
-        Lesson: {
-            "id": "l",
-            "user_id": "u",
-            "course_id": "c",
-            "completed_at": moment,
-            "minutes": 0,
-        },
+        Lesson: {"id": "l", "user_id": "u", "course_id": "c", "completed_at": moment, "minutes": 0},
         Achievement: {"id": "a", "user_id": "u", "name": "A", "earned_at": moment},
         Certificate: {
             "id": "d",

@@ -1,19 +1,26 @@
 """The change of a password and the deletion of an account, by their owner."""
 
+import functools
+
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
+    NEW_PASSWORD,
     assert_ended,
+    change_password,
     connections_held,
+    delete_account,
     failure,
+    forgot,
     login,
     race,
     refresh,
-    registration,
     rows,
+    set_user,
     success,
+    verify,
 )
-from sqlalchemy import String, Text, cast, select, update
+from sqlalchemy import String, Text, cast, select
 
 from core import clock
 from core.passwords import Hasher
@@ -22,26 +29,15 @@ from extensions import db
 from models import Avatar, Course, EmailChange, OutboxMail, User, UserSession
 from services import sessions
 
-NEW_PASSWORD = "seven green lamps by the door"
-CONFIRMED = {"confirmation": "DELETE_MY_ACCOUNT"}
-
 
 @pytest.fixture
 def change(client, auth):
-    def change(current=auth.user.password, new=NEW_PASSWORD, headers=auth.headers):
-        body = {"currentPassword": current, "newPassword": new}
-        return client.put("/api/users/password", json=body, headers=headers)
-
-    return change
+    return functools.partial(change_password, client, auth)
 
 
 @pytest.fixture
 def remove(client, auth):
-    def remove(headers=auth.headers, **changes):
-        body = {"password": auth.user.password, **CONFIRMED, **changes}
-        return client.delete("/api/users/account", json=body, headers=headers)
-
-    return remove
+    return functools.partial(delete_account, client, auth)
 
 
 @pytest.fixture
@@ -51,10 +47,6 @@ def rename(client, auth):
         return client.put("/api/users/username", json=body, headers=auth.headers)
 
     return rename
-
-
-def profile(client, tokens):
-    return client.get("/api/users/profile", headers=tokens.headers)
 
 
 def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
@@ -70,9 +62,9 @@ def test_change_ends_all_sessions_but_the_current_one(client, auth, change, log_
     other, stranger = log_in(auth.user), log_in(make_user("stranger"))
     success(change())
     assert_ended(client, other)
-    success(profile(client, auth))
+    success(verify(client, auth))
     success(refresh(client, auth))
-    success(profile(client, stranger))
+    success(verify(client, stranger))
 
 
 def test_wrong_current_password_is_a_400_and_changes_nothing(client, auth, change, outbox):
@@ -91,19 +83,10 @@ def test_new_password_is_judged_as_at_registration(client, auth, change):
     success(login(client, auth.user))
 
 
-def test_change_kills_reset_links_that_are_out(client, auth, change, outbox):
-    client.post("/api/auth/forgot-password", json={"email": auth.user.email})
-    token = outbox.deliver_token()
-    success(change())
-    body = {"token": token, "newPassword": "eight blue chairs in a row"}
-    failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
-
-
 def test_of_changes_at_once_one_wins(app, client, auth, change):
     def attempt(number):
         new = f"{NEW_PASSWORD} and window {number}"
-        body = {"currentPassword": auth.user.password, "newPassword": new}
-        response = app.test_client().put("/api/users/password", json=body, headers=auth.headers)
+        response = change_password(app.test_client(), auth, new=new)
         return response.status_code, response.get_json().get("error", {}).get("code")
 
     answers = race(attempt)
@@ -131,8 +114,8 @@ def test_change_begun_before_the_account_changed_comes_too_late(
     app, auth, change, during_the_hash, values
 ):
     def alter():
-        with app.app_context(), transaction() as session:
-            session.execute(update(User).where(User.id == auth.user.id).values(**values))
+        set_user(app, auth.user, **values)
+        with app.app_context(), transaction():
             sessions.end_all(auth.user.id)
 
     during_the_hash(alter)
@@ -152,24 +135,11 @@ def test_deletion_takes_the_password_and_the_literal_confirmation(client, auth, 
     for wrong in ("delete_my_account", "", "DELETE_MY_ACCOUNT!"):
         fields = failure(remove(confirmation=wrong), 400, "invalid_request")
         assert fields.keys() == {"confirmation"}
-    body = {"password": auth.user.password, **CONFIRMED}
-    for name in body:
-        less = {other: value for other, value in body.items() if other != name}
-        response = client.delete("/api/users/account", json=less, headers=auth.headers)
-        assert failure(response, 400, "invalid_request").keys() == {name}
-    success(profile(client, auth))
+    response = client.delete("/api/users/account", json={}, headers=auth.headers)
+    missing = failure(response, 400, "invalid_request")
+    assert missing.keys() == {"password", "confirmation"}
+    success(verify(client, auth))
     assert success(remove()) == {}
-
-
-def test_deleted_account_is_gone_at_once(client, auth, remove, log_in, make_user):
-    other, stranger = log_in(auth.user), log_in(make_user("stranger"))
-    success(remove())
-    for tokens in (auth, other):
-        assert_ended(client, tokens)
-    failure(login(client, auth.user), 401, "invalid_credentials")
-    path = f"/api/users/{auth.user.id}"
-    failure(client.get(path, headers=stranger.headers), 404, "user_not_found")
-    success(profile(client, stranger))
 
 
 def cells(app):
@@ -209,15 +179,14 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
     body = {"newEmail": "new-vanishing@example.org", "password": user.password}
     success(client.post("/api/users/email", json=body, headers=tokens.headers))
     client.put("/api/users/password", json={}, headers=tokens.headers)
-    client.post("/api/auth/forgot-password", json={"email": user.email})
+    forgot(client, user.email)
     client.post("/api/auth/resend-verification", json={"email": user.email})
     client.post("/api/auth/logout", headers=log_in(user).headers)
     filled = {column.partition(".")[0] for column in traces(app, user)}
     # These never name a user.
     nobodys = {"denylist", "counters", "service_keys"}
     assert filled == {table.name for table in db.metadata.sorted_tables} - nobodys
-    body = {"password": user.password, **CONFIRMED}
-    success(client.delete("/api/users/account", json=body, headers=tokens.headers))
+    success(delete_account(client, tokens))
     assert traces(app, user) == {"outbox.address"}
     assert outbox.waiting() == [("account_deleted", user.email)]
     (notice,) = outbox.deliver()
@@ -234,18 +203,9 @@ def test_notice_of_a_changed_password_outlives_the_account(change, remove, outbo
     assert outbox.waiting() == [(kind, auth.user.email) for kind in kinds]
 
 
-def test_name_and_address_are_free_again(client, auth, remove):
-    success(remove())
-    body = registration(auth.user.username, email=auth.user.email)
-    data = success(client.post("/api/auth/register", json=body), 201)
-    assert data["userId"] != auth.user.id
-
-
 def test_of_deletions_at_once_one_wins(app, auth):
     def attempt(_number):
-        body = {"password": auth.user.password, **CONFIRMED}
-        client = app.test_client()
-        return client.delete("/api/users/account", json=body, headers=auth.headers).status_code
+        return delete_account(app.test_client(), auth).status_code
 
     assert sorted(race(attempt)) == [200] + [401] * 15
 
@@ -261,8 +221,7 @@ def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
     def act(number):
         client = app.test_client()
         if number == 0:
-            body = {"password": auth.user.password, **CONFIRMED}
-            return client.delete("/api/users/account", json=body, headers=auth.headers)
+            return delete_account(client, auth)
         if number % 4 == 1:
             body = {"minutes": number}
             return client.put(f"{base}/courses/c/lessons/{number}", json=body, headers=teacher)

@@ -3,14 +3,13 @@
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from forgeries import BROKEN, JWK, KID_OF, OTHER_KEY, claims_of
 from helpers import SECRET, UNREACHABLE, failure, login, on_one_database, refresh, success, verify
-from werkzeug.serving import make_server
+from real_service import serving
 
 from core import clock, signing_keys
 from core.tokens import Purpose, TokenCodec
@@ -116,21 +115,11 @@ def test_verifier_of_the_docs_knows_nothing_but_the_url(make_app, make_user):
     (sample,) = re.findall(r"```python\n(import jwt\n.*?)```", text, re.S)
     app = make_app(token_algorithm="ES256")
     token = success(login(app.test_client(), make_user()))["accessToken"]
-    server = make_server("127.0.0.1", 0, app)
-    url = f"http://127.0.0.1:{server.port}"
-    script = sample.replace("https://accounts.example.org", url)
-    script += "import sys\nfor token in sys.stdin.read().split():\n"
-    script += "    try: print(verify(token)['sub'])\n    except jwt.PyJWTError: print('refused')\n"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        sent = "\n".join([token, *(forge(token) for forge in BROKEN.values())])
-        command = [sys.executable, "-c", script]
-        done = subprocess.run(
-            command, input=sent, capture_output=True, text=True, check=True, cwd="/"
-        )
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    sample += "import sys\nfor token in sys.stdin.read().split():\n"
+    sample += "    try: print(verify(token)['sub'])\n    except jwt.PyJWTError: print('refused')\n"
+    sent = "\n".join([token, *(forge(token) for forge in BROKEN.values())])
+    options = {"input": sent, "capture_output": True, "text": True, "check": True, "cwd": "/"}
+    with serving(app) as url:
+        script = sample.replace("https://accounts.example.org", url)
+        done = subprocess.run([sys.executable, "-c", script], **options)
     assert done.stdout.split() == [claims_of(token)["sub"], *["refused"] * len(BROKEN)]

@@ -5,15 +5,12 @@ from datetime import timedelta
 
 import pytest
 from endpoints import ENDPOINTS, GUARDED, UNKNOWN_ID
-from helpers import bearer, failure, on_one_database, success
-from sqlalchemy import update
+from helpers import bearer, failure, on_one_database, set_user, success
 
 from core import clock, ids
 from core.scopes import Scope
 from core.tokens import Purpose
-from database import transaction
 from extensions import components
-from models import User
 
 # Nobody, and the roles; each may do what those before may, too.
 CALLERS = [None, "student", "instructor", "admin"]
@@ -225,8 +222,7 @@ def test_new_role_is_there_at_once_and_a_lost_one_is_lost(app, client, auth, mak
     learner = make_user("learner")
     url = f"/api/users/{learner.id}/courses/python-101"
     for role in (*CALLERS[1:], "instructor", "student", "admin"):
-        with app.app_context(), transaction() as session:
-            session.execute(update(User).where(User.id == auth.user.id).values(role=role))
+        set_user(app, auth.user, role=role)
         deliver = client.put(url, json=COURSE, headers=auth.headers)
         list_accounts = client.get("/api/users", headers=auth.headers)
         assert (deliver.status_code == 403, list_accounts.status_code == 403) == (

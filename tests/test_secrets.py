@@ -6,21 +6,30 @@ log, and every mail.
 
 import base64
 import hashlib
-import io
 import logging
 import re
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
-from helpers import PASSWORD, SECRET, Log, failure, on_one_database, registration, success, token_in
-from PIL import Image
-from sqlalchemy import MetaData, select, update
+from helpers import (
+    PASSWORD,
+    SECRET,
+    Log,
+    failure,
+    on_one_database,
+    picture,
+    picture_form,
+    registration,
+    set_user,
+    success,
+    token_in,
+)
+from sqlalchemy import MetaData, select
 
 from core.roles import Role
-from database import reading, transaction
+from database import reading
 from extensions import db
-from models import User
 
 NEW_PASSWORD = "seven green lamps by the door"
 LAST_PASSWORD = "a kettle, purple as the rain"
@@ -146,12 +155,6 @@ def watch(request, make_app, outbox):
     return Watch(make_app(log_format=request.param, log_level="DEBUG"), outbox)
 
 
-def picture():
-    file = io.BytesIO()
-    Image.new("RGB", (8, 8), "red").save(file, "PNG")
-    return {"avatar": (io.BytesIO(file.getvalue()), "me.png")}
-
-
 def joined(watch, name, password):
     """Register and confirm the address; return the user, who is not logged in yet."""
     user = SimpleNamespace(email=f"{name}@example.org", password=password, access=None)
@@ -227,7 +230,7 @@ def own_record_is_read_and_changed(watch, user):
     success(watch.call("PUT", "/api/users/profile", {"bio": "I learn."}, of=user))
     wrong = {"website": f"https://user:{PASSWORD}@example.org"}
     failure(watch.call("PUT", "/api/users/profile", wrong, of=user), 400, "invalid_request")
-    answer = success(watch.post("/api/users/avatar", data=picture(), of=user))
+    answer = success(watch.post("/api/users/avatar", data=picture_form(picture()), of=user))
     shown = watch.get(answer["avatar"].removeprefix("https://school.test"))
     assert shown.mimetype == "image/webp"
     for path in ("profile", "settings", "progress", "certificates", "email", "export"):
@@ -312,8 +315,7 @@ def planted(make_app, make_user, outbox):
 
     def say(place, text):
         if place == "cell":
-            with app.app_context(), transaction() as session:
-                session.execute(update(User).values(bio=text))
+            set_user(app, made, bio=text)
         elif place == "log":
             logging.getLogger("accounts").info(text)
         else:

@@ -16,7 +16,6 @@ from helpers import (
     statements_of,
     stored,
     success,
-    verify,
 )
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
@@ -176,16 +175,12 @@ def test_key_works_until_it_expires(client, make_key, clock):
     assert response.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
 
 
-def test_key_is_checked_by_one_query(app, client, make_key, clock):
+def test_key_is_checked_by_one_query(app, client, make_key):
     key = make_key("users:read")
     success(list_users(client, key))
     with statements_of(app) as sent:
         failure(client.get("/api/users/profile", headers=bearer(key)), 403, "forbidden")
     assert len(sent) == 1, sent
-    clock.move(minutes=61)
-    with statements_of(app) as sent:
-        failure(client.get("/api/users/profile", headers=bearer(key)), 403, "forbidden")
-    assert [statement.split()[0] for statement in sent] == ["SELECT", "UPDATE"]
 
 
 def test_use_is_written_once_an_hour(app, client, make_key, clock):
@@ -282,17 +277,6 @@ def test_key_makes_no_admin(app, client, make_user, make_key):
     url = f"/api/users/{user.id}"
     changed = client.patch(url, json={"role": "instructor"}, headers=headers)
     assert success(changed)["role"] == "instructor"
-
-
-def test_key_deactivates_and_deletes_users(app, client, make_key, make_user, log_in, outbox):
-    user, headers = make_user(), bearer(make_key("users:write"))
-    session, url = log_in(user), f"/api/users/{user.id}"
-    success(client.patch(url, json={"isActive": False}, headers=headers))
-    failure(verify(client, session.access), 401, "token_revoked")
-    success(client.delete(url, headers=headers))
-    assert outbox.waiting() == [("account_deleted", user.email)]
-    failure(client.delete(url, headers=headers), 404, "user_not_found")
-    failure(client.patch(url, json={"isActive": True}, headers=headers), 404, "user_not_found")
 
 
 def test_admins_are_not_in_the_lists_of_a_key(client, admin, make_user, make_key):

@@ -1,29 +1,30 @@
 """Access and refresh tokens, rotation, reuse, revocation, own sessions."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
-import jwt
 import pytest
+from forgeries import claims_of
 from helpers import (
     RACERS,
     Log,
     assert_ended,
     bearer,
+    execute,
     failure,
     login,
     on_one_database,
+    on_postgres,
     race,
     refresh,
     rows,
+    set_user,
     success,
     verify,
-    wait_for_a_lock,
+    while_changing,
 )
 from sqlalchemy import delete, update
 
 from core import clock as real_clock
-from database import transaction
 from models import DeniedSession, User, UserSession
 from services import pruning, sessions
 
@@ -31,10 +32,6 @@ from services import pruning, sessions
 def prune(app):
     with app.app_context():
         pruning.prune(real_clock.utcnow())
-
-
-def claims_of(token):
-    return jwt.decode(token, options={"verify_signature": False})
 
 
 def test_verify_tells_whose_the_token_is(client, auth, clock):
@@ -173,14 +170,12 @@ def test_ended_session_is_denied_for_longer_than_any_access_token_lives(
 
 @pytest.mark.parametrize("change", [update(User).values(is_active=False), delete(User)])
 def test_tokens_of_a_user_who_is_gone_stop_at_once(app, client, auth, change):
-    with app.app_context(), transaction() as session:
-        session.execute(change)
+    execute(app, change)
     assert_ended(client, auth)
 
 
 def test_role_is_the_databases_and_not_the_tokens(app, client, auth):
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(role="admin"))
+    set_user(app, auth.user, role="admin")
     assert success(verify(client, auth))["user"]["role"] == "admin"
     assert claims_of(success(refresh(client, auth))["accessToken"])["role"] == "admin"
 
@@ -252,20 +247,14 @@ def test_ending_all_sessions_from_all_sides_at_once_goes_well(app, make_user, lo
     assert len(rows(app, DeniedSession)) == RACERS - left
 
 
+@on_postgres
 def test_ending_all_sessions_waits_for_a_login_on_its_way(app, auth):
     """Else the login's session, not committed yet, would be overlooked and live on."""
-    if "sqlite" in str(app.config["SQLALCHEMY_DATABASE_URI"]):
-        pytest.skip("SQLite has one writer at a time")
 
     def end_all():
         return app.test_client().delete("/api/auth/sessions", headers=auth.headers)
 
-    with ThreadPoolExecutor(1) as thread, app.app_context():
-        with transaction() as login:
-            login.execute(update(User).values(last_login_at=real_clock.utcnow()))
-            answer = thread.submit(end_all)
-            wait_for_a_lock(answer)
-        success(answer.result())
+    success(while_changing(app, auth.user, {"last_login_at": real_clock.utcnow()}, end_all))
 
 
 def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log_in):

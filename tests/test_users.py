@@ -4,12 +4,12 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import failure, on_one_database, race, statements_of, stored, success
-from sqlalchemy import select, update
+from helpers import failure, on_one_database, race, set_user, statements_of, stored, success
+from sqlalchemy import select
 
 from core.addresses import search_key
 from core.roles import Role
-from database import reading, transaction
+from database import reading
 from models import User, UserSession
 
 PROFILE = {
@@ -187,12 +187,6 @@ def test_nothing_changes_where_one_setting_is_refused(client, auth, put):
     assert success(client.get("/api/users/settings", headers=auth.headers)) == DEFAULTS
 
 
-def set_all(app, **values):
-    """Change all accounts, past the service."""
-    with app.app_context(), transaction() as session:
-        session.execute(update(User).values(**values))
-
-
 def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch):
     """The account goes between the check of the token and the change."""
     client = app.test_client()
@@ -200,8 +194,8 @@ def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch
         ("profile", {"bio": "x"}),
         ("settings", {"theme": "dark"}),
     ):
-        set_all(app, is_active=True)
-        late = lambda body=body: set_all(app, is_active=False) or body  # noqa: E731
+        set_user(app, auth.user, is_active=True)
+        late = lambda body=body: set_user(app, auth.user, is_active=False) or body  # noqa: E731
         monkeypatch.setattr("web.api.bodies.json_object", late)
         response = client.put(f"/api/users/{path}", json={}, headers=auth.headers)
         failure(response, 401, "token_revoked")
@@ -218,11 +212,15 @@ def test_body_that_came_late_is_not_acted_on_with_rights_that_are_gone(
     app, client, make_user, log_in, monkeypatch, values, status, code
 ):
     """An admin sends the headers, is thrown out, and then sends the body."""
-    rogue, late = make_user("rogue", role="admin"), {"role": "admin", "isActive": True}
+    rogue = make_user("rogue", role="admin")
     headers = log_in(rogue).headers
 
+    def arrive_late():
+        set_user(app, rogue, **values)
+        return {"role": "admin", "isActive": True}
+
     monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
-    monkeypatch.setattr("web.api.bodies.json_object", lambda: set_all(app, **values) or late)
+    monkeypatch.setattr("web.api.bodies.json_object", arrive_late)
     response = client.patch(f"/api/users/{rogue.id}", json={}, headers=headers)
     failure(response, status, code)
     user = stored(app, rogue)

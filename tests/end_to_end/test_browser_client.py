@@ -3,10 +3,9 @@
 import re
 import time
 
-import jwt
 import pytest
 from flask import Flask, Response
-from helpers import SECRET
+from forgeries import forge
 from real_service import deployed, serving
 from sqlalchemy import URL
 
@@ -74,10 +73,8 @@ def tabs(browser, front_end, module, service):
 
 def expired(token):
     """Return the access token of the same session as it is after its life."""
-    claims = jwt.decode(token, options={"verify_signature": False})
     past = int(time.time()) - 3600
-    claims.update(iat=past, nbf=past, exp=past + 900)
-    return jwt.encode(claims, SECRET, "HS256", headers=jwt.get_unverified_header(token))
+    return forge(token, iat=past, nbf=past, exp=past + 900)
 
 
 def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, service):

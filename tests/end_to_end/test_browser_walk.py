@@ -3,16 +3,11 @@
 import re
 
 import pytest
-from helpers import token_in
+from helpers import NEW_PASSWORD, token_in
 from playwright.sync_api import expect
 from real_service import link_in
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.parametrize("service", ["sqlite"], indirect=True),
-]
-
-NEW_PASSWORD = "seven green lamps by the door"
+pytestmark = [pytest.mark.browser, pytest.mark.parametrize("service", ["sqlite"], indirect=True)]
 
 
 @pytest.fixture

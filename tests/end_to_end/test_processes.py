@@ -1,19 +1,11 @@
-"""Processes that are killed, and that start all at once."""
+"""Processes that start all at once."""
 
 import sqlite3
 from contextlib import closing, contextmanager
 
 from helpers import soon
-from real_service import (
-    MailServer,
-    deployed,
-    environment,
-    finish,
-    free_port,
-    production,
-    python,
-)
-from sqlalchemy import URL, create_engine, text
+from real_service import environment, finish, free_port, production, python
+from sqlalchemy import create_engine, text
 
 import database
 
@@ -27,23 +19,6 @@ print("imported", flush=True)
 sys.stdin.readline()
 create_app(instance_path=sys.argv[1])
 """
-
-
-def test_mails_outlive_the_service_and_an_outage_of_the_mail_server(tmp_path):
-    mail_server = MailServer()  # not started, so nobody listens there
-    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
-    with deployed(url, mail_server.port, tmp_path / "service.log") as service:
-        users = [service.register(f"user{number}") for number in range(5)]
-        service.kill()
-        service.end_leases()
-        mail_server.start()
-        try:
-            service.start()
-            for user in users:
-                mail_server.wait_for(user["email"], "Confirm your e-mail address")
-        finally:
-            mail_server.stop()
-        assert mail_server.mails == []
 
 
 @contextmanager

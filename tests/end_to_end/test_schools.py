@@ -5,12 +5,11 @@ import re
 import shutil
 
 import pytest
+from helpers import NEW_PASSWORD
 from real_service import PATIENCE
 from test_readme_walk import paste
 
 from config import ROOT, load
-
-NEW_PASSWORD = "seven green lamps by the door"
 
 
 def blocks():

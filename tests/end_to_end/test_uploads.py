@@ -2,23 +2,17 @@
 
 import io
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from helpers import bearer, race
 from PIL import Image
-from real_service import read_answer, registration
+from real_service import read_answer
 
 MEGABYTE = 1024 * 1024
 AT_ONCE = 8
 BOUNDARY = "a-boundary"
-
-
-def logged_in(service):
-    user = registration("painter")
-    assert service.call("POST", "/api/auth/register", user).status == 201
-    login = {"email": user["email"], "password": user["password"]}
-    return str(service.call("POST", "/api/auth/login", login).data["accessToken"])
 
 
 def upload(service, picture, token):
@@ -28,12 +22,9 @@ def upload(service, picture, token):
     )
     body = head.encode() + picture + f"\r\n--{BOUNDARY}--\r\n".encode()
     headers = bearer(token) | {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-    connection = service.connect()
-    try:
+    with closing(service.connect()) as connection:
         connection.request("POST", "/api/users/avatar", body, headers)
         return read_answer(connection)
-    finally:
-        connection.close()
 
 
 def memory(worker, what):
@@ -54,7 +45,7 @@ def picture(kind, side, **options):
 
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_a_worker_grows_by_less_than_200_mb_however_many_pictures_come(service):
-    token = logged_in(service)
+    token = service.log_in(service.register("painter")).data["accessToken"]
     largest = [
         picture("JPEG", 5000, progressive=True, subsampling=0, quality=80),
         picture("WEBP", 2828, quality=60, method=0),

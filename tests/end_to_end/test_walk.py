@@ -3,10 +3,9 @@
 from contextlib import closing
 
 import pytest
-from helpers import token_in
+from helpers import NEW_PASSWORD, token_in
 from real_service import link_in, read_answer
 
-NEW_PASSWORD = "seven green lamps by the door"
 MEGABYTE = 1024 * 1024
 
 

@@ -1,11 +1,10 @@
 """Clients of the running service, many at once, and what they wait for."""
 
-import json
 from http.client import HTTPException
 from itertools import count
 
 from helpers import soon
-from real_service import finish, python, read_answer, registration
+from real_service import ask, finish, python, registration
 
 # What a client sees when the process that it talks to is killed. Nothing was promised then.
 LOST = (OSError, EOFError, HTTPException)
@@ -23,13 +22,8 @@ class Client:
 
     def call(self, method, path, body=None):
         """Ask on the connection; one that broke is opened anew by the next call."""
-        headers = {"Authorization": f"Bearer {self.access}"} if self.access else {}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        payload = None if body is None else json.dumps(body).encode()
         try:
-            self._connection.request(method, path, payload, headers)
-            return read_answer(self._connection)
+            return ask(self._connection, method, path, body, self.access)
         except BaseException:
             self.hang_up()
             raise

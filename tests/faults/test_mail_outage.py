@@ -13,16 +13,12 @@ class BusyMailServer(MailServer):
     """It takes no mail before it is free, and breaks off with the first one then."""
 
     def __init__(self):
-        super().__init__()
-        self.busy, self.free, self.drops = threading.Event(), threading.Event(), 1
+        super().__init__(drops=1)
+        self.busy, self.free = threading.Event(), threading.Event()
 
     async def handle_DATA(self, server, session, envelope):
         self.busy.set()
         await asyncio.to_thread(self.free.wait, PATIENCE)
-        if self.drops:
-            self.drops -= 1
-            server.transport.abort()
-            return "250 never said"
         return await super().handle_DATA(server, session, envelope)
 
 

@@ -13,12 +13,9 @@ import pytest
 import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
-from sqlalchemy import select
 
 from core import smtp
-from database import reading
 from extensions import components
-from models import OutboxMail
 
 PATIENCE = 20  # seconds; only a hang takes so long
 
@@ -164,12 +161,3 @@ def server(serve, use_server):
     running = serve()
     use_server(running.at())
     return running
-
-
-@pytest.fixture
-def outbox_rows(app):
-    def rows():
-        with reading() as connection:
-            return list(connection.execute(select(OutboxMail.__table__).order_by(OutboxMail.id)))
-
-    return rows

@@ -12,15 +12,7 @@ from sqlalchemy.exc import OperationalError
 from core import clock as core_clock
 from database import transaction
 from extensions import components
-from models import (
-    Counter,
-    DeniedSession,
-    EmailChange,
-    OutboxMail,
-    PendingEmail,
-    User,
-    UserSession,
-)
+from models import Counter, DeniedSession, EmailChange, OutboxMail, PendingEmail, User, UserSession
 from services import background, outbox, pruning
 from services.letters import MailKind
 

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import connections_held, race, statements_of
-from sqlalchemy import delete, select, update
+from flask import current_app
+from helpers import connections_held, race, rows, statements_of
+from sqlalchemy import delete, update
 
 from core import clock as core_clock
 from core import passwords, smtp
-from database import reading, transaction
+from database import transaction
 from extensions import components, db
 from models import EmailChange, OutboxMail, PendingEmail, User
 from services import letters, outbox
@@ -54,8 +55,7 @@ def deliver():
     """Deliver what is due; return how many mails left the outbox, and how many are tried again."""
 
     def attempts():
-        with reading() as connection:
-            return dict(connection.execute(select(OutboxMail.id, OutboxMail.attempts)).all())
+        return {row.id: row.attempts for row in rows(current_app, OutboxMail)}
 
     before = attempts()
     outbox.deliver_due()
@@ -95,27 +95,34 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
     ],
 )
 def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
-    server, make_user, outbox_rows, kind, user
+    server, make_user, app, kind, user
 ):
     address = STUDENT
     if user is not None:
         address = make_user(**{"email": STUDENT, **user}).email
     queue((kind, address))
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
     assert server.box.mail_commands == 0
 
 
-def test_mail_says_how_long_its_link_lives(app, make_user):
+@pytest.mark.parametrize(
+    ("setting", "kind", "words"),
+    [
+        ({"reset_token_minutes": 120}, "password_reset", "for 2 hours."),
+        ({"registration": "open"}, "account_deleted", "create a new account"),
+    ],
+)
+def test_mail_says_what_the_settings_say(app, make_user, setting, kind, words):
     make_user(email=STUDENT)
-    components(app).settings = replace(components(app).settings, reset_token_minutes=120)
-    row = OutboxMail(kind="password_reset", address=STUDENT, created_at=core_clock.utcnow())
-    mail, _ = letters.compose(row)
-    assert "for 2 hours." in mail.text
-    assert "for 2 hours." in mail.html
+    row = OutboxMail(kind=kind, address=STUDENT, created_at=core_clock.utcnow())
+    others = replace(components(app).settings, registration="closed")
+    for components(app).settings in (others, replace(others, **setting)):
+        mail, _ = letters.compose(row)
+        assert (words in mail.text) == (words in mail.html) == (components(app).settings != others)
 
 
-def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, outbox_rows):
+def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, app):
     use_server(None)
     make_user(email=STUDENT)
     queue((MailKind.PASSWORD_RESET, STUDENT))
@@ -125,18 +132,18 @@ def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, out
     assert f"To: {STUDENT}\nSubject: Choose a new password\n" in printed
     # The link stands on a line of its own, whole, to be copied.
     assert re.search(r"^https?://\S+#token=[\w.-]{94}$", printed, re.M)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
 
 
 # Transactions
 
 
-def test_rolled_back_transaction_sends_nothing(server, outbox_rows):
+def test_rolled_back_transaction_sends_nothing(server, app):
     with suppress(RuntimeError), transaction():
         outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
         db.session.flush()
         raise RuntimeError
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
     assert deliver() == (0, 0)
 
 
@@ -161,52 +168,46 @@ def test_no_connection_is_held_while_a_mail_is_sent(app, server, monkeypatch, ma
 
 
 def wait_of(row):
-    return (
-        row.due_at.replace(tzinfo=None) - core_clock.utcnow().replace(tzinfo=None)
-    ).total_seconds()
+    return (row.due_at - core_clock.utcnow()).total_seconds()
 
 
-def test_mail_refused_for_now_is_tried_again(server, outbox_rows, clock):
+def test_mail_refused_for_now_is_tried_again(server, app, clock):
     server.box.to_recipient.append("451 Try later")
     queue()
     assert deliver() == (0, 1)
-    (row,) = outbox_rows()
+    (row,) = rows(app, OutboxMail)
     assert 0 < wait_of(row) <= 30
     assert deliver() == (0, 0)
     clock.move(seconds=30)
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
 
 
-def test_mail_that_the_server_broke_off_is_sent_again_as_the_same_message(
-    server, outbox_rows, clock
-):
+def test_mail_that_the_server_broke_off_is_sent_again_as_the_same_message(server, app, clock):
     created = core_clock.utcnow()
     server.box.drops = 1
     queue()
     assert deliver() == (0, 1)
     clock.move(seconds=30)
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
     (mail,) = server.box.mails
     assert abs(mail["Date"].datetime - created) < timedelta(seconds=20)
     assert re.fullmatch(r"<[0-9a-f-]{36}@[a-z0-9.]+>", mail["Message-ID"])
 
 
-def test_one_mail_refused_for_now_does_not_stop_the_others(server, outbox_rows):
+def test_one_mail_refused_for_now_does_not_stop_the_others(server, app):
     server.box.to_recipient.append("450 Mailbox busy")
     queue(*numbered(3))
     assert outbox.deliver_due() is False
-    assert (len(server.box.mails), len(outbox_rows())) == (2, 1)
+    assert (len(server.box.mails), len(rows(app, OutboxMail))) == (2, 1)
 
 
-def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(
-    server, outbox_rows, caplog
-):
+def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(server, app, caplog):
     server.box.to_recipient.append(f"550 5.1.1 No {STUDENT} here")
     queue()
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
     (record,) = [r for r in caplog.records if r.name == "accounts.mail"]
     assert record.levelno == logging.ERROR
     assert "550 5.1.1" in record.getMessage()
@@ -214,10 +215,10 @@ def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(
 
 
 @pytest.mark.parametrize("address", ["a@example.org\r\nBcc: b@example.org", "a@b.org, c@d.org"])
-def test_address_that_would_inject_is_dropped(server, outbox_rows, address):
+def test_address_that_would_inject_is_dropped(server, app, address):
     queue((MailKind.PASSWORD_CHANGED, address))
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
     assert server.box.mail_commands == 0
 
 
@@ -230,15 +231,15 @@ def dead_server(use_server):
 
 
 @pytest.mark.usefixtures("dead_server")
-def test_waits_grow_while_the_server_is_dead_and_end_after_a_day(clock, outbox_rows, caplog):
+def test_waits_grow_while_the_server_is_dead_and_end_after_a_day(clock, app, caplog):
     queue()
     begun = core_clock.utcnow()
     waits = []
     while True:
         assert outbox.deliver_due()
-        if not (rows := outbox_rows()):
+        if not (left := rows(app, OutboxMail)):
             break
-        waits.append(wait_of(rows[0]))
+        waits.append(wait_of(left[0]))
         clock.move(seconds=waits[-1] + 0.1)
     assert 0 < waits[0] <= 30
     assert waits[:8] == sorted(waits[:8])
@@ -251,11 +252,11 @@ def test_waits_grow_while_the_server_is_dead_and_end_after_a_day(clock, outbox_r
 
 
 @pytest.mark.usefixtures("dead_server")
-def test_dead_server_is_tried_once_in_a_run_and_the_log_says_why(outbox_rows, caplog):
+def test_dead_server_is_tried_once_in_a_run_and_the_log_says_why(app, caplog):
     queue(*numbered(5))
     assert deliver() == (0, 1)
-    assert sorted(row.attempts for row in outbox_rows()) == [0, 0, 0, 0, 1]
-    assert sum(wait_of(row) > 0 for row in outbox_rows()) == 1
+    assert sorted(row.attempts for row in rows(app, OutboxMail)) == [0, 0, 0, 0, 1]
+    assert sum(wait_of(row) > 0 for row in rows(app, OutboxMail)) == 1
     (record,) = [r for r in caplog.records if r.name == "accounts.mail"]
     assert "ConnectionRefusedError" in record.getMessage()
     assert "example.org" not in record.getMessage()
@@ -292,48 +293,48 @@ def test_mail_that_somebody_waits_for_goes_first_also_during_a_run(server, make_
     assert subjects == [changed, "Choose a new password", changed, changed]
 
 
-def test_mail_that_cannot_be_written_waits_and_does_not_stop_the_others(server, outbox_rows):
+def test_mail_that_cannot_be_written_waits_and_does_not_stop_the_others(server, app):
     """Of a newer version of the service, say, that runs beside this one on the same database."""
     queue()
     with transaction() as session:
         session.execute(update(OutboxMail).values(kind="from_the_future"))
     queue()
     assert deliver() == (1, 1)
-    (row,) = outbox_rows()
+    (row,) = rows(app, OutboxMail)
     assert 0 < wait_of(row) <= 30
 
 
-def test_run_that_is_told_to_stop_takes_no_further_mail(server, outbox_rows):
+def test_run_that_is_told_to_stop_takes_no_further_mail(server, app):
     queue(*numbered(3))
     outbox.deliver_due(stopping=lambda: len(server.box.mails) == 1)
     assert len(server.box.mails) == 1
-    assert [row.claimed for row in outbox_rows()] == [False, False]
+    assert [row.claimed for row in rows(app, OutboxMail)] == [False, False]
 
 
 # Claims
 
 
-def test_claim_of_a_crashed_worker_is_taken_after_its_lease(server, clock, outbox_rows):
+def test_claim_of_a_crashed_worker_is_taken_after_its_lease(server, clock, app):
     queue()
     assert outbox._claim() is not None
     assert deliver() == (0, 0)
     clock.move(seconds=outbox.LEASE.total_seconds() + 1)
     assert deliver() == (1, 0)
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
 
 
-def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, outbox_rows):
+def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, app):
     queue()
     late = outbox._claim()
     clock.move(seconds=outbox.LEASE.total_seconds() + 1)
     other = outbox._claim()
     assert other.id == late.id
-    before = outbox_rows()
+    before = rows(app, OutboxMail)
     outbox._postpone(late, "slow")
     outbox._settle(late, delete(OutboxMail))
-    assert outbox_rows() == before
+    assert rows(app, OutboxMail) == before
     outbox._settle(other, delete(OutboxMail))
-    assert outbox_rows() == []
+    assert rows(app, OutboxMail) == []
 
 
 def test_a_lease_outlasts_a_delivery():
@@ -341,12 +342,12 @@ def test_a_lease_outlasts_a_delivery():
     assert outbox.LEASE.total_seconds() >= 12 * smtp.TIMEOUT
 
 
-def test_three_workers_deliver_each_mail_exactly_once(app, server, outbox_rows):
+def test_three_workers_deliver_each_mail_exactly_once(app, server):
     queue(*numbered(60))
 
     def work(_):
         with app.app_context():
-            while outbox_rows():
+            while rows(app, OutboxMail):
                 outbox.deliver_due()
 
     race(work, 3)

@@ -9,18 +9,12 @@ from contextlib import suppress
 import psutil
 import pytest
 from helpers import soon
-from real_service import Service, deployed, finish, free_port, production, python, registration
+from real_service import Service, deployed, finish, free_port, production, python
 from sqlalchemy import URL
 
 from config import ROOT
 
 SUBJECT = "Confirm your e-mail address"
-
-
-def register(service, name):
-    user = registration(name)
-    assert service.call("POST", "/api/auth/register", user).status == 201
-    return user["email"]
 
 
 def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(mail_server, tmp_path):
@@ -29,7 +23,7 @@ def test_a_worker_of_gunicorn_delivers_and_its_master_does_not(mail_server, tmp_
     settings = {"GUNICORN_CMD_ARGS": "--preload", "WEB_CONCURRENCY": "1"}
     url = URL.create("sqlite", database=str(tmp_path / "service.db"))
     with deployed(url, mail_server.port, log, **settings) as service:
-        mail_server.wait_for(register(service, "first"), SUBJECT)
+        mail_server.wait_for(service.register("first")["email"], SUBJECT)
         (worker,) = service.workers(1)
         assert psutil.Process(worker).parent().num_threads() == 1
     assert "Traceback" not in log.read_text()
@@ -65,7 +59,7 @@ def test_flask_run_delivers_and_the_parent_of_its_reloader_does_not(
         soon(is_up)
         assert f"The service is at {service.url}\n" in service.log()
         assert "in-the-query" not in service.log()
-        mail_server.wait_for(register(service, "user"), SUBJECT)
+        mail_server.wait_for(service.register("user")["email"], SUBJECT)
         if reloads:
             assert psutil.Process(process.pid).num_threads() == 1
     finally:
