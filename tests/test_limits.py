@@ -516,14 +516,15 @@ def test_right_passwords_are_taken_back_where_the_database_is_busy_but_not_where
 
 @pytest.mark.parametrize("way", ["command", "call", "link", "link by command"])
 def test_an_unlocked_account_can_try_again_from_everywhere(
-    client, make_user, log_in_with, admin, run, way
+    limited, client, make_user, log_in_with, admin, run, way
 ):
     user = make_user()
     for options in ({}, {"environ_overrides": OTHER_IP}):
         for _ in range(10):
             log_in_with("wrong", **options)
             log_in_with("wrong", "other@example.org", **options)
-    assert "can log in: no: too many failed logins, until 2" in run("users", "show", "student")[0]
+    shown = limited.test_cli_runner().invoke(args=["users", "show", "student"]).output
+    assert "can log in: no: too many failed logins, until 2" in shown
     if way == "command":
         assert run("users", "unlock", "student") == ("student can try again.\n", 0)
     elif way == "call":
