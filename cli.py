@@ -22,7 +22,7 @@ from marshmallow import Schema, ValidationError
 import errors
 import schemas
 from core import audit, clock, passwords
-from core.roles import Role
+from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import is_unavailable, transaction
 from extensions import settings
@@ -100,7 +100,7 @@ _replace_password = click.option(
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
 @click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
-@click.option("--link", is_flag=True, help="Print a link to choose a password instead.")
+@click.option("--link", is_flag=True, help="Print a link and a code to choose one.")
 def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> None:
     """Create an account and prompt for missing options.
 
@@ -125,12 +125,18 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         user = accounts.add(**person, role=role, **proof)
     audit.log("registered" if by_password else "account_created", user.id)
     if link:
-        limits.unlock(user.email)
-        click.echo(recovery.access_link(user, now=now).link)
+        limits.unlock(user)
+        _hand_over(recovery.hand_over(user, now=now))
     elif invite:
         click.echo(f"{user.email} gets an invitation.")
     else:
         click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
+
+
+def _hand_over(made: recovery.Handout) -> None:
+    click.echo(made.link)
+    if made.code:
+        click.echo(made.code)
 
 
 def _load(schema: Schema, **body: str) -> Any:
@@ -145,16 +151,17 @@ def _load(schema: Schema, **body: str) -> Any:
 @_account
 @_replace_password
 def make_access_link(user: UserRow, replace_password: bool) -> None:
-    """Print a link with which the user of ACCOUNT chooses a password, also for an admin."""
+    """Print a link with which the user of ACCOUNT chooses a password, also for an admin, and a code
+    to be typed in its place, for all others."""
     with transaction():
         made = recovery.make_link(
-            user.id, except_admins=False, replace_password=replace_password, now=clock.utcnow()
+            user.id, EVERYBODY, replace_password=replace_password, now=clock.utcnow()
         )
     if replace_password:
         audit.log("password_removed", user.id)
     audit.log("access_link_made", user.id)
-    limits.unlock(user.email)
-    click.echo(made.link)
+    limits.unlock(user)
+    _hand_over(made)
 
 
 @users.command("set-email")
@@ -199,7 +206,7 @@ def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
     now = clock.utcnow()
     why_not = [str(hindrance) for hindrance in login.hindrances(user)]
-    if until := limits.locked_until(user.email):
+    if until := limits.locked_until(user):
         why_not.append(f"too many failed logins, until {_time(until)}")
     lines = {
         "id": user.id,
@@ -260,7 +267,7 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 @_account
 def unlock_user(user: UserRow) -> None:
     """Clear the failed logins that were counted against ACCOUNT, from everywhere."""
-    limits.unlock(user.email)
+    limits.unlock(user)
     audit.log("account_unlocked", user.id)
     click.echo(f"{user.username} can try again.")
 

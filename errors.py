@@ -56,6 +56,11 @@ class InvalidToken(ApiError):
     message = "This link is not valid any more. Ask for a new one."
 
 
+class WrongAccessCode(InvalidToken):
+    message = "The account or the code is wrong, or the code is not valid any more."
+    right_password = False
+
+
 class WrongCode(ApiError):
     status, code, message = 400, "wrong_code", "This is not the code of our e-mail."
 
@@ -67,7 +72,7 @@ class InvalidImage(ApiError):
 
 class InvalidCredentials(ApiError):
     status, code = 401, "invalid_credentials"
-    message = "The e-mail address or the password is wrong."
+    message = "The e-mail address, the username or the password is wrong."
     right_password = False
 
 

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from marshmallow import ValidationError, validate
@@ -205,6 +205,20 @@ class Time(Text):
         if self._past and moment > clock.utcnow() + CLOCK_TOLERANCE:
             raise ValidationError(Reason("future", "This is in the future."))
         return moment
+
+
+class Day(Text):
+    """A date of the calendar, such as 2026-11-20."""
+
+    longest = 10
+    invalid = Reason("invalid", "Not a date such as 2026-11-20.")
+    described = {"format": "date", **example("2026-11-20")}
+
+    def converted(self, text: str) -> date | None:
+        try:  # Python's own parser accepts more formats
+            return date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else None
+        except ValueError:
+            return None
 
 
 class Moment(ma.Field[str]):

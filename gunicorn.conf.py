@@ -99,12 +99,13 @@ def post_worker_init(worker: Any) -> None:
 
 def first_screen(host: str, port: int) -> str:
     url, reach, mails = local_url(host, port), "", ""
+    docs = f", its documentation at {url}/docs" if settings.docs else ""
     if host in EVERYWHERE:
         reach = "\n  It listens on all network interfaces, so other machines can reach it too.\n"
     if not settings.mail_url:
         mails = "\n  E-mails are not sent but printed here.\n"
     return f"""
-  The service is at {url}, its documentation at {url}/docs
+  The service is at {url}{docs}
 {reach}
   Register an account:
 

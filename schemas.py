@@ -4,14 +4,16 @@ The bounds of what is stored stand in models.py too: here for a helpful error, t
 or lengths of columns.
 """
 
+from datetime import date
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_schema
 from marshmallow import fields as ma
 
 import fields
-from core.reasons import UNKNOWN, Reason
+from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
+from core.streaks import MOST_DAYS
 from fields import example
 
 # Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
@@ -101,7 +103,9 @@ class Registered(ResponseBody):
 
 class Login(Shape):
     email = ma.String(
-        required=True, validate=fields.Length(max=LOGIN_LENGTH), metadata=example("me@example.org")
+        required=True,
+        validate=fields.Length(max=LOGIN_LENGTH),
+        metadata={"description": "Or the username.", **example("me@example.org")},
     )
     password = ma.String(**A_PASSWORD)
 
@@ -129,11 +133,32 @@ class CheckedLink(ResponseBody):
     action = ma.String(metadata={"enum": ["choose_password", "verify_email", "undo_email_change"]})
     username = ma.String(metadata={"description": "Empty for `verify_email`."})
     email = ma.String(metadata={"description": "For `undo_email_change`, the one that comes back."})
+    has_password = fields.HasPassword(
+        attribute="password_hash", metadata={"description": "False: none yet, or none any more."}
+    )
     expires_at = fields.Moment()
 
 
-class ResetPassword(MailToken):
+class ResetPassword(Shape):
+    token = fields.Text(**{**A_TOKEN, "required": False}, metadata=example("TOKEN_OF_THE_MAIL"))
+    account = ma.String(
+        validate=fields.Length(1, LOGIN_LENGTH),
+        metadata={"description": "Username or e-mail address; with `code`, in place of `token`."},
+    )
+    code = fields.Text(
+        validate=fields.Length(1, 64), metadata={"description": "Such as `ABCD-EFGH-JKMN`."}
+    )
     new_password = fields.NewPassword(required=True)
+
+    @validates_schema
+    def has_one_proof(self, data: dict[str, str], **_: object) -> None:
+        """Raise ValidationError unless there is a token, or an account with its code."""
+        by_code = {"account", "code"}
+        if "token" in data and data.keys() & by_code:
+            raise ValidationError(Reason("invalid", "Send a token or a code."), "token")
+        needed = by_code if data.keys() & by_code else {"token"}
+        if "token" not in data and (missing := needed - data.keys()):
+            raise ValidationError({name: [REQUIRED] for name in missing})
 
 
 class Identity(ResponseBody):
@@ -195,6 +220,10 @@ class ProfileChanges(Shape):
     bio = fields.Prose(validate=fields.Length(max=500), metadata=example("I learn\nby doing."))
     location = fields.Text(validate=fields.Length(max=100), metadata=example("Lisbon"))
     website = fields.Link()
+
+
+class Rename(Username):
+    password = ma.String(**A_PASSWORD)
 
 
 class EmailRequest(Shape):
@@ -268,6 +297,59 @@ class Progress(ResponseBody):
             "ending today or yesterday."
         }
     )
+
+
+class CourseProgress(ResponseBody):
+    id = ma.String()
+    name = ma.String()
+    lessons = ma.Integer(metadata={"description": "How many the course has."})
+    completed_lessons = ma.Integer()
+    minutes = ma.Integer()
+    completed_at = fields.Moment(allow_none=True)  # null while lessons are missing
+    last_activity_at = fields.Moment(allow_none=True)
+
+
+class Courses(ResponseBody):
+    courses = ma.List(ma.Nested(CourseProgress))
+
+
+class CompletedLesson(ResponseBody):
+    id = ma.String()
+    completed_at = fields.Moment()
+    minutes = ma.Integer()
+
+
+class CourseWithLessons(CourseProgress):
+    completed = ma.List(ma.Nested(CompletedLesson))
+
+
+class DaysQuery(Shape):
+    from_ = fields.Day(metadata={"description": "The first day, in the user's time zone."})
+    to = fields.Day(
+        metadata={
+            "description": "The last day; by default the last of 366 days from `from`, or today."
+        }
+    )
+
+    @validates_schema
+    def has_bounds(self, data: dict[str, date], **_: object) -> None:
+        """Raise ValidationError for more than 366 days, and for the last one before the first."""
+        days = (data["to"] - data["from_"]).days if data.keys() == {"to", "from_"} else 0
+        if days < 0:
+            raise ValidationError(Reason("invalid", "This is after `to`."), "from")
+        if days >= MOST_DAYS:
+            raise ValidationError(Reason("too_large", f"Ask for {MOST_DAYS} days or less."), "to")
+
+
+class DayOfLearning(ResponseBody):
+    date = ma.Date()
+    lessons = ma.Integer()
+    minutes = ma.Integer()
+
+
+class Days(ResponseBody):
+    timezone = ma.String()
+    days = ma.List(ma.Nested(DayOfLearning))
 
 
 class PublicRecord(PublicFields):
@@ -398,22 +480,30 @@ ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true.
 
 
 class AccountChanges(Shape):
+    username = fields.Text(**USERNAME)
+    email = fields.Email()
+    first_name = fields.FilledText(**NAME, metadata=example("First"))
+    last_name = fields.FilledText(**NAME, metadata=example("Last"))
+    language = fields.Language()
+    timezone = fields.Zone()
     role = ma.String(validate=fields.OneOf([*Role]), metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
     email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
 
 
-class AccessLinkDelivery(Shape):
+class AccessLinkRequest(Shape):
     deliver = ma.String(
         load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
     )
-
-
-class AccessLinkRequest(AccessLinkDelivery):
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
-class NewAccount(Person, AccessLinkDelivery):
+class NewAccount(Person):
+    deliver = ma.String(
+        load_default="mail",
+        validate=fields.OneOf(["mail", "link", "none"]),
+        metadata=example("mail"),
+    )
     role = ma.String(
         load_default=Role.STUDENT.value, validate=fields.OneOf([*Role]), metadata=example("student")
     )
@@ -421,9 +511,11 @@ class NewAccount(Person, AccessLinkDelivery):
 
 
 class AccessLink(ResponseBody):
-    sometimes = frozenset({"link", "expires_at"})
+    sometimes = frozenset({"link", "code", "qr_code", "expires_at"})
 
     link = ma.String(metadata={"format": "uri", "description": "Shown once; only for `link`."})
+    code = ma.String(metadata={"description": "To be typed in place of the link."})
+    qr_code = ma.String(metadata={"description": "The link as a picture: an SVG document."})
     expires_at = fields.Moment()
 
 
@@ -437,6 +529,14 @@ class Account(Identity):
     has_password = fields.HasPassword(attribute="password_hash")
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
+
+
+class AccountState(Account):
+    """What says why a user can or cannot log in, and how mails and pages speak to them."""
+
+    language = ma.String()
+    timezone = ma.String()
+    locked_until = fields.Moment(allow_none=True)
 
 
 class NewAccountMade(AccessLink):

@@ -38,6 +38,15 @@ class Client:
             self._connection.getresponse().read()
         return time.perf_counter() - start
 
+    def wrong_password_of_a_name(self, email: str) -> float:
+        """Log in with the username that goes with an address; return the seconds."""
+        return self.post("login", 401, email=email.partition("@")[0], password="is not it")
+
+    def wrong_code(self, email: str) -> float:
+        """Try an access code; return the seconds until the response."""
+        body = {"account": email, "code": "0000-0000-0000", "newPassword": "is not it"}
+        return self.post("reset-password", 400, **body)
+
     def post(self, path: str, status: int, **body: str) -> float:
         """Return the seconds until the whole response is there."""
         headers = {"Content-Type": "application/json"}
@@ -99,6 +108,10 @@ def main(arguments: list[str] | None = None) -> None:
                 print(f"{'':<24}{'known':>10}{'unknown':>10}{'difference':>12}   95 of 100 cases")
                 wrong = partial(ask.post, "login", 401, password="is not it")
                 print(row("login, wrong password", measure(wrong, options.logins, options.pause)))
+                by_name = measure(ask.wrong_password_of_a_name, options.logins, options.pause)
+                print(row("login by username", by_name))
+                code = measure(ask.wrong_code, options.mails, options.pause)
+                print(row("wrong access code", code))
                 forgot = partial(ask.post, "forgot-password", 200)
                 print(row("forgot-password", measure(forgot, options.mails, options.pause)))
                 after = measure(ask.calls_after, options.mails // 2, options.pause)

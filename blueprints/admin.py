@@ -12,6 +12,7 @@ from core import audit, clock, passwords
 from core.roles import Role
 from core.scopes import Scope
 from database import transaction
+from extensions import settings
 from models import User, UserRow
 from services import accounts, administration, outbox, recovery, users
 from services.letters import MailKind
@@ -24,14 +25,38 @@ admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 INVITATIONS = mails_to_one("invitations")
 NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin", By.CALLER, SUCCESSES)
+ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER, SUCCESSES)
 
 
-@admin("GET", "", scope=Scope.USERS_READ, query=schemas.AccountQuery, response=schemas.Accounts)
+@admin(
+    "GET",
+    "",
+    scope=Scope.USERS_READ,
+    for_teachers=True,
+    query=schemas.AccountQuery,
+    response=schemas.Accounts,
+)
 def list_users(query: dict[str, Any]) -> dict[str, object]:
-    """List accounts page by page, newest first. Service keys do not see accounts of admins."""
-    found, total = administration.list_accounts(**query, except_admins=bearer.is_key())
+    """List accounts page by page, newest first.
+
+    Service keys do not see those of admins, and teachers see those of students only.
+    """
+    found, total = administration.list_accounts(**query, reach=bearer.reach())
     return {**query, "users": found, "total": total}
+
+
+@admin(
+    "GET",
+    "/<uuid:user_id>/account",
+    scope=Scope.USERS_READ,
+    for_teachers=True,
+    response=schemas.AccountState,
+    errors=(errors.UserNotFound,),
+)
+def get_account(user_id: str) -> dict[str, object]:
+    """Read one account, and why its user cannot log in."""
+    user = users.require(users.get(User.id == user_id), bearer.reach())
+    return {**user._asdict(), "locked_until": limits.locked_until(user)}
 
 
 @admin(
@@ -49,29 +74,43 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     """Create an account without a password for somebody else.
 
     With `deliver: "mail"`, its user gets an invitation by e-mail. With `"link"`, the response has a
-    link to hand over, once, with which the user chooses a password. `emailVerified: true` means
-    that you know that the e-mail address is the user's. There are no links for admins, and a
-    service key can neither get a link nor create an admin.
+    link to hand over, once, with which the user chooses a password, and a code to be typed in its
+    place. With `"none"`, there is neither. `emailVerified: true` means that you know that the
+    e-mail address is the user's. There are no links for admins, and a service key can neither get a
+    link nor create an admin.
     """
-    by_mail, verified = body.pop("deliver") == "mail", body.pop("email_verified")
-    is_key, is_admin = bearer.is_key(), body["role"] == Role.ADMIN
-    if (is_key and is_admin) or ((is_key or is_admin) and not by_mail):
+    deliver, verified = body.pop("deliver"), body.pop("email_verified")
+    if deliver == "link" and (bearer.is_key() or body["role"] == Role.ADMIN):
         raise errors.Forbidden
+    _refuse_role(body["role"])
     now = clock.utcnow()
-    counted = allowance(INVITATIONS, body["email"]) if by_mail else nullcontext(False)
+    counted = allowance(INVITATIONS, body["email"]) if deliver == "mail" else nullcontext(False)
     with counted as invite, transaction():
         mail = MailKind.INVITATION if invite else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
-    if by_mail:
+    if deliver != "link":
         return {"user": user}
-    limits.unlock(user.email)
-    return {"user": user, **recovery.access_link(user, now=now)._asdict()}
+    limits.unlock(user)
+    return {"user": user, **_handed(recovery.hand_over(user, now=now))}
+
+
+def _refuse_role(role: str) -> None:
+    """Raise Forbidden if the caller may not give or take this role."""
+    # Where instructors make links for students, who becomes one is not a key's to choose.
+    trusted = role == Role.INSTRUCTOR and settings.instructor_rights == "students"
+    if bearer.is_key() and (role == Role.ADMIN or trusted):
+        raise errors.Forbidden
+
+
+def _handed(made: recovery.Handout) -> dict[str, object]:
+    return {**made._asdict(), "qr_code": made.qr_code}
 
 
 @admin(
     "POST",
     "/<uuid:user_id>/access-link",
+    for_teachers=True,
     body=schemas.AccessLinkRequest,
     response=schemas.AccessLink,
     message="The access link is ready.",
@@ -82,12 +121,14 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Give another way in to a user who has none.
 
     With `deliver: "mail"`, the user gets an invitation, or a reset mail if the account has a
-    password. With `"link"`, the response has a link to hand over; for an account without a password
-    it replaces all earlier links. With `replacePassword: true`, the present password stops working
-    at once, all sessions end, and the account is one without a password: use it when somebody else
-    knows the password. For admins, use `flask users access-link`.
+    password. With `"link"`, the response has a link to hand over, and a code to be typed in its
+    place; for an account without a password they replace all earlier ones. With
+    `replacePassword: true`, the present password stops working at once, all sessions end, and the
+    account is one without a password: use it when somebody else knows the password. For admins, use
+    `flask users access-link`.
     """
-    user = users.get_active(user_id, except_admins=True)
+    reach = bearer.reach() - {Role.ADMIN}
+    user = users.get_active(user_id, reach)
     link, replace = None, body["replace_password"]
     if body["deliver"] == "mail":
         kind, limit = MailKind.INVITATION, INVITATIONS
@@ -95,20 +136,18 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                users.require(users.lock(user_id, User.is_active), except_admins=True)
+                users.require(users.lock(user_id, User.is_active), reach)
                 accounts.remove_password(user_id)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
         with transaction():
-            link = recovery.make_link(
-                user_id, except_admins=True, replace_password=replace, now=clock.utcnow()
-            )
-        limits.unlock(user.email)
+            link = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
+        limits.unlock(user)
     if replace:
         audit.log("password_removed", user_id, by=bearer.caller_id())
     audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
-    return link._asdict() if link else {}
+    return _handed(link) if link else {}
 
 
 @admin(
@@ -118,17 +157,24 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, errors.LastAdmin),
+    errors=(errors.UserNotFound, errors.UsernameTaken, errors.EmailTaken, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
-    """Change the role of an account or whether it is active, or vouch for its e-mail address.
+    """Change an account: role, activation, names, language, time zone, e-mail address.
 
     A new role or a deactivation ends all sessions of the account and, for good, all links to choose
-    a password. `emailVerified: true` means that you know that the e-mail address is the user's; it
-    cannot be taken back. A service key can neither change an admin nor give that role.
+    a password. A new `email` (from admins, and not for admins) holds at once, ends all sessions and
+    is not verified. `emailVerified: true` means that you know that the address is the user's; it
+    cannot be taken back. The user is told of a new username, and at a verified address that another
+    one replaces. A service key can neither change an admin nor give that role.
     """
+    if "email" in body and bearer.is_key():
+        raise errors.Forbidden
+    _refuse_role(body.get("role", ""))
     with transaction():
-        before, after = administration.alter(user_id, **body, except_admins=bearer.is_key())
+        before, after = administration.alter(user_id, **body, reach=bearer.reach())
+        if after.role != before.role:
+            _refuse_role(before.role)
     administration.log_changes(before, after, by=bearer.caller_id())
     return after
 
@@ -141,7 +187,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
 )
 def unlock_user(user_id: str) -> None:
     """Clear what limits have counted against an account, so that its user can log in again."""
-    limits.unlock(users.find(user_id).email)
+    limits.unlock(users.find(user_id))
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 
@@ -158,5 +204,5 @@ def delete_user(user_id: str) -> None:
     A service key cannot delete an admin.
     """
     with transaction():
-        administration.delete(user_id, except_admins=bearer.is_key())
+        administration.delete(user_id, reach=bearer.reach())
     audit.log("account_deleted", user_id, by=bearer.caller_id())

@@ -90,7 +90,7 @@ def options() -> object:
     limits=(*GUESSES, LOGINS),
 )
 def login(body: dict[str, str]) -> dict[str, object]:
-    """Log in with e-mail address and password; opens a session.
+    """Log in with e-mail address or username, and password; opens a session.
 
     Send the access token in the `Authorization` header of other requests. When it has expired,
     exchange the refresh token for a new pair.
@@ -198,22 +198,26 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     "/reset-password",
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
-    errors=(errors.InvalidToken, errors.WeakPassword),
-    limits=(RESETS,),
+    errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
+    limits=(*GUESSES, RESETS),
 )
 def reset_password(body: dict[str, str]) -> None:
-    """Set a password with the token of a reset mail, an invitation or an access link.
+    """Set a password with the token of a link, or with the code that came with an access link.
 
-    The token works once. All sessions of the account end, and a notice is sent to its e-mail
-    address.
+    Send `token` (of a reset mail, an invitation or an access link), or `account` and `code`. Each
+    works once; a wrong code counts as a failed login. All sessions of the account end, and a notice
+    is sent to its e-mail address.
     """
-    found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
+    if "token" in body:
+        found = recovery.find(Action.CHOOSE_PASSWORD, body["token"])
+    else:
+        found = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
     person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         recovery.replace_password(found, password_hash, now=clock.utcnow())
     audit.log("password_reset" if found.by_mail else "access_link_used", found.user.id)
-    limits.forgive(found.user.email)
+    limits.forgive(found.user)
 
 
 @post(

@@ -1,20 +1,22 @@
-"""Learning records, delivered by the course system (with a service key) or by an instructor.
+"""Learning records of a user, for the course system (with a service key) and for instructors.
 
 The URL rules use `id:`, which accepts a slash: an encoded slash in an id must be a 400 by the
-schema, because a 404 would mean that the course does not exist.
+schema, because a 404 would mean that the course does not exist. The rule that reads a course does
+not use it: it would match the URLs of lessons too, and no call reads a single lesson.
 """
 
 import functools
+from datetime import date
 
 from flask import Blueprint
 
 import schemas
 from core import clock
-from core.roles import Role
+from core.roles import BUT_ADMINS, EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
-from models import Achievement, Certificate, Course, Lesson, Record
+from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
 from services import learning, users
 from web import bearer
 from web.api import Reply, endpoint
@@ -25,6 +27,53 @@ record = functools.partial(
 )
 delivery = functools.partial(record, "PUT", creates=True)
 removal = functools.partial(record, "DELETE", message="The record is removed.")
+read = functools.partial(
+    endpoint, bp, "GET", role=Role.INSTRUCTOR, scope=Scope.LEARNING_READ, errors=(UserNotFound,)
+)
+
+
+def _learner(user_id: str) -> UserRow:
+    user = users.get(User.id == user_id)
+    return users.require(user, BUT_ADMINS if bearer.is_key() else EVERYBODY)
+
+
+@read("/courses", response=schemas.Courses)
+def list_user_courses(user_id: str) -> dict[str, object]:
+    """List a user's courses, last activity first."""
+    return {"courses": learning.list_courses(_learner(user_id).id)}
+
+
+@read(
+    "/courses/<course_id>",
+    path_shape=schemas.CoursePath,
+    response=schemas.CourseWithLessons,
+    errors=(NotFound, UserNotFound),
+)
+def get_user_course(user_id: str, course_id: str) -> dict[str, object]:
+    """Read a user's course with its completed lessons, oldest first."""
+    return learning.course(_learner(user_id).id, course_id)
+
+
+@read("/progress", response=schemas.Progress)
+def get_user_progress(user_id: str) -> dict[str, object]:
+    """Read a user's learning progress; achievements are newest first."""
+    user = _learner(user_id)
+    return learning.progress(user.id, user.timezone, now=clock.utcnow())
+
+
+@read("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+def list_user_days(user_id: str, query: dict[str, date]) -> dict[str, object]:
+    """List the days with a completed lesson, in the user's time zone: at most 366 days.
+
+    By default the 366 days to today; with only one of `from` and `to` the 366 days from or to it.
+    """
+    return learning.list_days(_learner(user_id), query, now=clock.utcnow())
+
+
+@read("/certificates", response=schemas.Certificates)
+def list_user_certificates(user_id: str) -> dict[str, object]:
+    """List a user's certificates, newest first."""
+    return {"certificates": learning.list_certificates(_learner(user_id).id)}
 
 
 def _put(
@@ -34,7 +83,7 @@ def _put(
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
         if bearer.is_key():
-            users.require(users.lock(user_id, read=True), except_admins=True)
+            users.require(users.lock(user_id, read=True), BUT_ADMINS)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
@@ -42,7 +91,7 @@ def _put(
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
         if bearer.is_key():
-            users.require(users.lock(user_id, read=True), except_admins=True)
+            users.require(users.lock(user_id, read=True), BUT_ADMINS)
         learning.remove(kind, user_id, key)
 
 

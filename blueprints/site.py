@@ -47,16 +47,22 @@ PAGES = {
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
 @bp.get("/", strict_slashes=False)
 def home() -> BaseResponse:
-    """Redirect to the docs."""
-    return redirect(f"{urlsplit(settings.public_url).path}/docs")
+    """Redirect to where users go: to `APP_URL`, else to the docs."""
+    if not (settings.app_url or settings.docs):
+        raise errors.NotFound
+    return redirect(settings.app_url or f"{urlsplit(settings.public_url).path}/docs")
 
 
 def show(name: str) -> Response:
     """Show a page. `web.headers` sets the other headers."""
+    if name == "docs" and not settings.docs:
+        raise errors.NotFound
     tag, html = templates.page(
         name,
         "en" if name == "docs" else caller.language(),
         site=settings.site,
+        app_url=settings.app_url,
+        imprint=settings.imprint,
         min_length=settings.password_min_length,
         swagger_version=_swagger.version,
     )
@@ -76,7 +82,7 @@ for _name in PAGES:
 @bp.get("/docs/assets/<name>")
 def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
-    if name not in _SWAGGER_FILES:
+    if name not in _SWAGGER_FILES or not settings.docs:
         raise errors.NotFound
     response = send_from_directory(_SWAGGER_FOLDER, name, max_age=365 * 24 * 3600)
     response.cache_control.immutable = True

@@ -1,6 +1,7 @@
 """The caller's own account, and public profiles."""
 
 import functools
+from datetime import date
 from typing import BinaryIO
 
 from flask import Blueprint
@@ -132,6 +133,32 @@ def get_progress() -> dict[str, object]:
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
+@get("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+def list_days(query: dict[str, date]) -> dict[str, object]:
+    """List the days with a completed lesson, in the caller's time zone: at most 366 days.
+
+    By default the 366 days to today; with only one of `from` and `to` the 366 days from or to it.
+    """
+    return learning.list_days(bearer.user(), query, now=clock.utcnow())
+
+
+@get("/courses", response=schemas.Courses)
+def list_courses() -> dict[str, object]:
+    """List the caller's courses, last activity first."""
+    return {"courses": learning.list_courses(bearer.user().id)}
+
+
+@get(
+    "/courses/<id:course_id>",
+    path_shape=schemas.CoursePath,
+    response=schemas.CourseWithLessons,
+    errors=(errors.NotFound,),
+)
+def get_course(course_id: str) -> dict[str, object]:
+    """Read one of the caller's courses with its completed lessons, oldest first."""
+    return learning.course(bearer.user().id, course_id)
+
+
 @get("/certificates", response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
@@ -231,20 +258,24 @@ def drop_email() -> None:
 
 @put(
     "/username",
-    body=schemas.Username,
+    body=schemas.Rename,
     response=schemas.Profile,
     message="Your username is saved.",
-    errors=(errors.UsernameTaken,),
-    limits=(RENAMES,),
+    errors=(errors.WrongPassword, errors.UsernameTaken),
+    limits=(*CONFIRMATIONS, RENAMES),
 )
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
-    user = bearer.user()
-    if body["username"] != user.username:
-        with transaction():
-            user = profiles.rename(user, body["username"])
-        audit.log("username_changed", user.id)
-    return profiles.profile(user)
+    user, session_id = bearer.user(), bearer.claims()["sid"]
+    accounts.confirm_password(user, body["password"], field="password")
+    if body["username"] == user.username:
+        return profiles.profile(user)
+    with transaction():
+        renamed = profiles.rename(user, body["username"], *accounts.unchanged(user, session_id))
+        if renamed is None:
+            raise accounts.changed_meanwhile(user, session_id)
+    audit.log("username_changed", user.id)
+    return profiles.profile(renamed)
 
 
 @delete(

@@ -64,6 +64,12 @@ class Settings:
     site_name: str = setting(
         types.name, "", "What mails and pages call the service. Unset: the host of `PUBLIC_URL`."
     )
+    app_url: str = setting(
+        types.web_url, "", "Where users go to use the platform; pages and mails lead there."
+    )
+    imprint: str = setting(
+        types.imprint, "", "Line or URL at the end of pages and mails: who runs the service."
+    )
     default_language: str = setting(
         types.language, "en", "Language of mails and pages where the user's own is not there."
     )
@@ -76,6 +82,7 @@ class Settings:
     email_verification_url: str = setting(
         types.web_url, "", "Page that a verification link opens. Unset: the built-in page."
     )
+    docs: bool = setting(types.switch, True, "0: no interactive documentation at `/docs`.")
     require_verified_email: bool = setting(
         types.switch, False, "1: no login before the e-mail address is verified."
     )
@@ -89,6 +96,11 @@ class Settings:
         (),
         "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
         "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
+    )
+    instructor_rights: str = setting(
+        types.one_of("records", "students"),
+        "records",
+        "`students`: instructors list students, read their accounts, make access links for them.",
     )
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."

@@ -126,7 +126,7 @@ def web_url(raw: str) -> str:
             raise ValueError("not a plain URL")
     except ValueError:
         raise ValueError("must be an http or https URL, in ASCII, without user or #") from None
-    return raw
+    return parts.scheme + raw[len(parts.scheme) :]  # templates ask for the lower case
 
 
 def base_url(raw: str) -> str:
@@ -183,6 +183,13 @@ def name(raw: str) -> str:
     if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
         raise ValueError("must be a name of at most 64 characters, not a URL")
     return raw
+
+
+def imprint(raw: str) -> str:
+    with suppress(ValueError):
+        if len(raw) <= 200 and re.search(r"\w", raw):
+            return web_url(raw) if re.match(r"\S+://", raw) else raw
+    raise ValueError("must be a line of at most 200 characters, or an http or https URL")
 
 
 def language(raw: str) -> str:

@@ -16,6 +16,7 @@ WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
 # One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
 # `email` package of some Python versions turns those into additional headers.
 PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
+_USERNAME = re.compile("[a-z0-9][a-z0-9_.-]{2,31}")
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
 
 # The documented way to accept reserved domains such as school.test, which private networks use.
@@ -34,6 +35,17 @@ def normalise_email(raw: str) -> str | None:
         return None
     address = (found.ascii_email or "").lower()
     return None if not address or address.endswith(f"@{UNDONE}") else address
+
+
+def login_name(raw: str) -> str | None:
+    """Return the one form of what names an account at login, or None if nothing can.
+
+    That is a normalised e-mail address, or a username in lower case; only the first has an "@".
+    """
+    if "@" in raw:
+        return normalise_email(raw)
+    name = raw.strip(WHITE_SPACE).lower()
+    return name if _USERNAME.fullmatch(name) else None
 
 
 def parse_domain(raw: str) -> str:

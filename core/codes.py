@@ -1,28 +1,66 @@
-"""Codes that a user types to prove that mails to an e-mail address arrive.
+"""Codes that people type, in Crockford's base32: in either case, with O for 0, and I and L for 1.
 
-A code is made from the change and the address, so it is stored nowhere and proves nothing else.
+A code is made from what it is for and stored nowhere, so it proves nothing about anything else.
 """
 
 import hmac
 from collections.abc import Iterable
+from typing import NamedTuple
 
-# Crockford's base32, which has no I, L, O and U. Case, hyphens and spaces do not matter.
-_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_LENGTH = 8
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # without I, L, O and U
 _AS_MEANT = str.maketrans("OIL", "011", "- ")
+_CHANGE_DIGITS = 8
+_ACCESS_DIGITS = 12
 
 
 def make(secret: str, change_id: str, address: str) -> str:
     """Return the code of a change of the e-mail address, such as `ABCD-EFGH`."""
-    text = b"\0".join((b"email-change", change_id.encode(), address.encode()))
-    digest = hmac.digest(secret.encode(), text, "sha256")
-    bits = int.from_bytes(digest[: _LENGTH * 5 // 8])
-    code = "".join(_DIGITS[bits >> 5 * place & 31] for place in reversed(range(_LENGTH)))
-    return f"{code[:4]}-{code[4:]}"
+    digest = _digest(secret, "email-change", change_id, address)
+    return _shown(int.from_bytes(digest[: _CHANGE_DIGITS * 5 // 8]), _CHANGE_DIGITS)
 
 
 def is_right(typed: str, secrets: Iterable[str], change_id: str, address: str) -> bool:
     """Return whether this is the code of a change, made with any of these secrets."""
-    read = typed.upper().translate(_AS_MEANT).encode()
-    codes = [make(secret, change_id, address).replace("-", "").encode() for secret in secrets]
+    read = _read(typed)
+    codes = [_read(make(secret, change_id, address)) for secret in secrets]
     return any(hmac.compare_digest(read, code) for code in codes)
+
+
+class Access(NamedTuple):
+    """What an access code is bound to: it stops working when any of it changes."""
+
+    user_id: str
+    password_hash: str
+    address: str
+    version: int
+
+
+def make_access_code(secret: str, access: Access, hour: int) -> str:
+    """Return a code to choose a password, such as `ABCD-EFGH-JKMN`; `hour` is since 1970."""
+    user_id, *others = access
+    digest = _digest(secret, "access-code", user_id, f"{hour}", *map(str, others))
+    return _shown(int.from_bytes(digest[:8]) >> (64 - 5 * _ACCESS_DIGITS), _ACCESS_DIGITS)
+
+
+def hours_of_access_code(
+    typed: str, secrets: Iterable[str], access: Access, hours: range
+) -> list[int]:
+    """Return in which of these hours the code was made, with any of these secrets; [] for a wrong
+    one. Takes the same time for every code and account.
+    """
+    read = _read(typed)
+    made = ((hour, make_access_code(secret, access, hour)) for secret in secrets for hour in hours)
+    return [hour for hour, code in made if hmac.compare_digest(read, _read(code))]
+
+
+def _digest(secret: str, *parts: str) -> bytes:
+    return hmac.digest(secret.encode(), "\0".join(parts).encode(), "sha256")
+
+
+def _shown(bits: int, digits: int) -> str:
+    code = "".join(_DIGITS[bits >> 5 * place & 31] for place in reversed(range(digits)))
+    return "-".join(code[start : start + 4] for start in range(0, digits, 4))
+
+
+def _read(typed: str) -> bytes:
+    return typed.upper().translate(_AS_MEANT).encode()

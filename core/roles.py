@@ -12,3 +12,9 @@ class Role(StrEnum):
         """Whether this role may do what requires at least the given role."""
         order = list(Role)
         return order.index(self) >= order.index(least)
+
+
+# Whose accounts a caller may reach: an admin, a service key, a teacher.
+EVERYBODY = frozenset(Role)
+BUT_ADMINS = EVERYBODY - {Role.ADMIN}
+STUDENTS = frozenset({Role.STUDENT})

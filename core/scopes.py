@@ -8,6 +8,7 @@ KEY_PREFIX = "acsk_"
 
 
 class Scope(StrEnum):
+    LEARNING_READ = "learning:read"
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"

@@ -1,10 +1,12 @@
-"""How many days in a row a user has been learning, by the calendar of their time zone."""
+"""Days of learning, by the calendar of a user's time zone."""
 
 import math
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+# The most days that one call reads: a leap year.
+MOST_DAYS = 366
 _DAY = timedelta(days=1)
 _DAY_SECONDS = 86400
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -43,3 +45,10 @@ def streak(moments: Iterable[int], zone: ZoneInfo, now: datetime) -> int:
 def _exists(day: date, zone: ZoneInfo) -> bool:
     start, end = (datetime.combine(each, time.min, zone) for each in (day, day + _DAY))
     return start.timestamp() < end.timestamp()
+
+
+def seconds(first: date, last: date, zone: ZoneInfo) -> tuple[int, int]:
+    """Return the first and the last second of these local days, in seconds since 1970."""
+    # `fold`: where the last hour of a day comes twice, the second one belongs to the day too.
+    end = datetime.combine(last, time(23, 59, 59, fold=1), zone)
+    return int(datetime.combine(first, time.min, zone).timestamp()), int(end.timestamp())

@@ -21,7 +21,7 @@ ENGLISH = "en"
 _SHARED = frozenset({"base.html", "token_page.html", "new_link.html", "mail.html"})
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
-    **dict.fromkeys(("site", "link", "code", "swagger_version"), "x"),
+    **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
     "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
     "registration_open": True,
 }
@@ -50,15 +50,25 @@ class Templates:
         )
         self.languages = {name.partition("/")[0] for name in self._sources if "/" in name}
 
-    def mail(self, kind: str, language: str, *, site: str, **facts: object) -> Mail:
+    def mail(
+        self,
+        kind: str,
+        language: str,
+        *,
+        site: str,
+        app_url: str = "",
+        imprint: str = "",
+        **facts: object,
+    ) -> Mail:
         """Return an e-mail in the language that the look-up finds for its user's.
 
         A timedelta and a datetime among the facts are written in words. The first line of the
-        template is the subject. A paragraph that ends with the `link` is a button in the HTML.
+        template is the subject. A paragraph that ends with the `link` is a button in the HTML. The
+        e-mail ends with who sent it, and with the `app_url` unless its text has that already.
         """
         tag, template = self._look_up(f"mail/{kind}.txt", language)
         words: Any = self._look_up("words.txt", tag)[1].make_module({"site": site})
-        written = {"site": site, **facts}
+        written = {"site": site, "app_url": app_url, "imprint": imprint, **facts}
         for name, value in facts.items():
             if isinstance(value, timedelta):
                 written[name] = str(words.life(*_in_units(value))).strip()
@@ -68,12 +78,15 @@ class Templates:
         text = "\n".join(lines).strip()
         written = {"link": None, "code": None, **written, "words": words}
         written |= {"language": tag, "subject": subject, "paragraphs": re.split(r"\n\s*\n", text)}
+        ends = [words.automatic, "" if app_url in lines else app_url, imprint]
+        written["footer"] = footer = [str(line) for line in ends if line]
         html = self._environment.get_template("mail.html").render(written)
-        return Mail(subject, f"{text}\n\n{words.automatic}\n", html)
+        return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
     def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
         """Return a page, and the language that it is in."""
         tag, template = self._look_up("pages.txt", language)
+        facts = {"app_url": "", "imprint": "", **facts}
         facts |= {"language": tag, "words": template.make_module(facts)}
         return tag, self._environment.get_template(f"{name}.html").render(facts)
 
@@ -96,7 +109,8 @@ class Templates:
 
     def _try(self, name: str, ours: str, language: str) -> None:
         """Write an e-mail or a page with the facts that our own shows."""
-        shown = meta.find_undeclared_variables(self._environment.parse(ours)) | {"site"}
+        shown = meta.find_undeclared_variables(self._environment.parse(ours))
+        shown |= {"site", "app_url", "imprint"}  # where they are set
         for size in _SIZES.values():  # each unit has words of its own
             sample = {**_SAMPLE, "life": timedelta(minutes=size)}
             facts = {fact: sample[fact] for fact in shown & sample.keys()}

@@ -53,22 +53,28 @@ def add(*, username: str, email: str, mail: MailKind | None = None, **values: An
     """
     defaults = {"password_hash": passwords.unusable(), "language": settings.default_language}
     user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
-    with unique(lambda: _taken(user), User.username_key, User.email), db.session.begin_nested():
+    # The other account may be deleted by now; then the same request would succeed.
+    error = lambda: taken(username, email) or errors.Unavailable()  # noqa: E731
+    with unique(error, User.username_key, User.email), db.session.begin_nested():
         db.session.add(user)
     if mail:
         outbox.queue(mail, email)
     return user
 
 
-def _taken(user: User) -> errors.ApiError:
-    taken: dict[str, type[errors.ApiError]] = {}
-    if db.session.scalar(select(User.id).where(User.username_key == user.username_key)):
-        taken["username"] = errors.UsernameTaken
-    if db.session.scalar(select(User.id).where(User.email == user.email)):
-        taken["email"] = errors.EmailTaken
-    # The other account may be deleted by now; then the same request would succeed.
-    error = next(iter(taken.values()), errors.Unavailable)
-    return error(fields={field: [Reason("taken", kind.message)] for field, kind in taken.items()})
+def taken(username: str, email: str, *, but: str = "") -> errors.ApiError | None:
+    """Return the error for names that another account has than the one with the id `but`."""
+    wanted: dict[str, tuple[type[errors.ApiError], Condition]] = {
+        "username": (errors.UsernameTaken, User.username_key == username.lower()),
+        "email": (errors.EmailTaken, User.email == email),
+    }
+    found = {
+        field: kind
+        for field, (kind, same) in wanted.items()
+        if db.session.scalar(select(User.id).where(same, User.id != but))
+    }
+    fields = {field: [Reason("taken", kind.message)] for field, kind in found.items()}
+    return next((kind(fields=fields) for kind in found.values()), None)
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:

@@ -1,26 +1,31 @@
 """Accounts as admins and operators list and change them.
 
-Calls of service keys set `except_admins`, because keys neither see nor change accounts of admins.
+`reach` has the roles of the accounts that a caller may see or change: service keys do not reach
+admins, and teachers reach students only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 import errors
 from core import audit, clock
 from core.addresses import fold
-from core.roles import Role
+from core.roles import EVERYBODY, Role
 from database import reading
 from models import User, UserRow
-from services import accounts, sessions, users
-
-_NO_ADMIN = User.role != Role.ADMIN.value
+from services import accounts, email_change, outbox, profiles, sessions, users
+from services.letters import MailKind
 
 
 def list_accounts(
-    *, page: int, per_page: int, search: str = "", except_admins: bool = False, **columns: Any
+    *,
+    page: int,
+    per_page: int,
+    search: str = "",
+    reach: Collection[Role] = EVERYBODY,
+    **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, newest first, and how many match in all.
 
@@ -32,8 +37,8 @@ def list_accounts(
     wanted = [getattr(User, name) == value for name, value in columns.items() if value is not None]
     if search:
         wanted.append(User.search_key.contains(fold(search), autoescape=True))
-    if except_admins:
-        wanted.append(_NO_ADMIN)
+    if reach != EVERYBODY:
+        wanted.append(_within(reach))
     # Ids begin with their time (UUID version 7).
     found = select(User.__table__).where(*wanted).order_by(User.id.desc())
     with reading() as connection:
@@ -48,58 +53,83 @@ def list_accounts(
 def alter(
     user_id: str,
     *,
-    role: str | None = None,
-    is_active: bool | None = None,
+    email: str | None = None,
     email_verified: bool = False,
-    except_admins: bool = False,
+    reach: Collection[Role] = EVERYBODY,
+    **changes: Any,
 ) -> tuple[UserRow, UserRow]:
-    """Change an account; return its row before and after.
+    """Change columns of an account, its address, or mark that as verified; return its row before
+    and after.
 
-    A new role or a deactivation ends all its sessions, and for good all links to choose a password.
-    Raises UserNotFound, LastAdmin and Forbidden.
+    A new role or a deactivation ends all its sessions, and for good all links to choose a password;
+    a new address too, and it is not verified by itself. Raises UserNotFound, LastAdmin, Forbidden,
+    UsernameTaken and EmailTaken.
     """
-    if except_admins and role == Role.ADMIN:
-        raise errors.Forbidden
+    role, is_active = changes.get("role"), changes.get("is_active")
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins(user_id) if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
-    before = users.require(users.lock(user_id, key_share=True), except_admins=except_admins)
-    values: dict[str, Any] = {
-        name: value
-        for name, value in {"role": role, "is_active": is_active}.items()
-        if value is not None and value != getattr(before, name)
-    }
-    if email_verified and before.email_verified_at is None:
-        values["email_verified_at"] = clock.utcnow()
-    if not values:
-        return before, before
-    if admins == [user_id]:
-        raise errors.LastAdmin
+    before = users.require(users.lock(user_id, key_share=email is None), reach)
+    if role not in (None, *reach) or (email and before.role == Role.ADMIN):
+        raise errors.Forbidden
+    values = {name: value for name, value in changes.items() if value != getattr(before, name)}
     shuts_out = "role" in values or values.get("is_active") is False
+    if shuts_out and admins == [user_id]:
+        raise errors.LastAdmin
     if shuts_out:
         values["password_version"] = before.password_version + 1
-    after = users.require(users.update(user_id, **values))
+    # Asked before the changes, so that the error names both; the constraints decide.
+    if "username" in values or email:
+        error = accounts.taken(changes.get("username", ""), email or "", but=user_id)
+        if error:
+            raise error
+    if "username" in values:
+        profiles.rename(before, values.pop("username"))
+    now = clock.utcnow()
+    if email in (None, before.email):
+        if email_verified and before.email_verified_at is None:
+            values["email_verified_at"] = now
+    else:
+        email_change.replace(before, email, verified_at=now if email_verified else None)
+        if before.email_verified_at:
+            outbox.queue(MailKind.EMAIL_REPLACED, before.email, language=before.language)
+    after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
     return before, after
 
 
-def delete(user_id: str, *, except_admins: bool = False) -> None:
+def delete(user_id: str, *, reach: Collection[Role] = EVERYBODY) -> None:
     """Delete an account with everything stored about it, and notify its e-mail address.
 
     Raises UserNotFound, LastAdmin and Forbidden.
     """
-    if not accounts.delete(user_id, *([_NO_ADMIN] if except_admins else [])):
+    if not accounts.delete(user_id, _within(reach)):
         users.require(users.lock(user_id))
         raise errors.Forbidden
 
 
+def _within(reach: Collection[Role]) -> ColumnElement[bool]:
+    return User.role.in_([role.value for role in reach])
+
+
+# The event of a change, by the column that differs.
+_EVENTS = {
+    "role": "role_changed",
+    "email": "email_changed",
+    "username": "username_changed",
+    "email_verified_at": "email_verified",
+    **dict.fromkeys(("first_name", "last_name", "language", "timezone"), "profile_changed"),
+}
+
+
 def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
     """Log what `alter` has changed, as security events; to be called after the commit."""
-    if after.role != before.role:
-        audit.log("role_changed", after.id, by=by)
-    if after.email_verified_at != before.email_verified_at:
-        audit.log("email_verified", after.id, by=by)
-    if after.is_active != before.is_active:
-        event = "account_activated" if after.is_active else "account_deactivated"
+    changed = {name for name in _EVENTS if getattr(before, name) != getattr(after, name)}
+    if after.email_verified_at is None:
+        changed.discard("email_verified_at")
+    for event in dict.fromkeys(event for name, event in _EVENTS.items() if name in changed):
         audit.log(event, after.id, by=by)
+    if before.is_active != after.is_active:
+        activated = "account_activated" if after.is_active else "account_deactivated"
+        audit.log(activated, after.id, by=by)

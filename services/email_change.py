@@ -138,15 +138,22 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
 def set_email(user_id: str, new_email: str, *, replace_password: bool, now: datetime) -> None:
     """Change an address that an operator vouches for, and end all sessions.
 
-    Links that undo earlier changes stop working: they could take the account away again. Raises
-    UserNotFound and EmailTaken.
+    With `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
-    user = users.require(users.lock(user_id))
-    with unique(lambda: errors.EmailTaken.at("email", "taken"), User.email):
-        users.update(user_id, email=new_email, email_verified_at=now)
+    replace(users.require(users.lock(user_id)), new_email, verified_at=now)
     if replace_password:
         accounts.remove_password(user_id)
-    accounts.drop_pending_email(user_id)
-    change(delete(EmailChange).where(EmailChange.user_id == user_id))
-    sessions.end_all(user_id)
+
+
+def replace(user: UserRow, new_email: str, *, verified_at: datetime | None) -> None:
+    """Change the address of a user whose row is locked, at once, and end all sessions.
+
+    Links that undo earlier changes stop working: they could take the account away again. Raises
+    EmailTaken.
+    """
+    with unique(lambda: errors.EmailTaken.at("email", "taken"), User.email):
+        users.update(user.id, email=new_email, email_verified_at=verified_at)
+    accounts.drop_pending_email(user.id)
+    change(delete(EmailChange).where(EmailChange.user_id == user.id))
+    sessions.end_all(user.id)
     outbox.withdraw(user.email)

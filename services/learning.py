@@ -4,20 +4,25 @@ The course system chooses the ids. It may deliver a record again, or in parallel
 same.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, and_, delete, func, select, type_coerce, update
+from sqlalchemy import BigInteger, Row, and_, case, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
-from core import locales
-from core.streaks import streak
+from core import locales, streaks
+from core.streaks import MOST_DAYS
 from database import change, insert_into, lacks_parent, reading
 from extensions import db
-from models import Achievement, Certificate, Course, Lesson, Record
+from models import Achievement, Certificate, Course, Lesson, Record, UserRow
 from services import users
+
+# A lesson's time, as a plain number: converting thousands of times to datetime is slow.
+_SECONDS = type_coerce(Lesson.completed_at, BigInteger)
+_COMPLETED = and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id)
 
 
 def put(
@@ -62,40 +67,113 @@ def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
         users.require(users.lock(user_id, read=True))
 
 
+def list_courses(user_id: str) -> Sequence[Row[Any]]:
+    """Return the courses of a user with what is completed of each, last activity first."""
+    count, last = func.count(Lesson.id), func.max(Lesson.completed_at)
+    query = (
+        select(
+            Course.id,
+            Course.name,
+            Course.lessons,
+            # A course that was delivered again may have fewer lessons than were completed.
+            case((count > Course.lessons, Course.lessons), else_=count).label("completed_lessons"),
+            func.coalesce(func.sum(Lesson.minutes), 0).label("minutes"),
+            case((count >= Course.lessons, last)).label("completed_at"),
+            last.label("last_activity_at"),
+        )
+        .outerjoin(Lesson, _COMPLETED)
+        .where(Course.user_id == user_id)
+        .group_by(Course.id, Course.name, Course.lessons)
+        .order_by(last.desc().nulls_last(), Course.id)
+    )
+    with reading() as connection:
+        return connection.execute(query).all()
+
+
+def course(user_id: str, course_id: str) -> dict[str, object]:
+    """Return a course of a user with its completed lessons, oldest first. Raises NotFound."""
+    lesson = (Lesson.id.label("lesson_id"), Lesson.completed_at, Lesson.minutes)
+    query = (
+        select(Course.name, Course.lessons, *lesson)
+        .outerjoin(Lesson, _COMPLETED)
+        .where(Course.user_id == user_id, Course.id == course_id)
+        .order_by(Lesson.completed_at, Lesson.id)
+    )
+    with reading() as connection:
+        rows = connection.execute(query).all()
+    if not rows:
+        raise errors.NotFound("There is no such course.")
+    name, lessons = rows[0][:2]
+    completed = [{**row._asdict(), "id": row.lesson_id} for row in rows if row.lesson_id]
+    last = rows[-1].completed_at
+    return {
+        "id": course_id,
+        "name": name,
+        "lessons": lessons,
+        "completed_lessons": min(len(completed), lessons),
+        "minutes": sum(row.minutes or 0 for row in rows),
+        "completed_at": last if len(completed) >= lessons else None,
+        "last_activity_at": last,
+        "completed": completed,
+    }
+
+
+def list_days(user: UserRow, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:
+    """Return the local days of a user with a completed lesson.
+
+    `bounds` may name the first day as `from_` and the last one as `to`, each included.
+    """
+    zone = locales.time_zone(user.timezone)
+    first, last = bounds.get("from_"), bounds.get("to")
+    if last is None:
+        last = _day(first.toordinal() + MOST_DAYS - 1) if first else now.astimezone(zone).date()
+    first = first or _day(last.toordinal() - MOST_DAYS + 1)
+    between = _SECONDS.between(*streaks.seconds(first, last, zone))
+    query = select(_SECONDS, Lesson.minutes).where(Lesson.user_id == user.id, between)
+    days: defaultdict[date, list[int]] = defaultdict(lambda: [0, 0])
+    with reading() as connection:
+        for moment, minutes in connection.execute(query):
+            sums = days[datetime.fromtimestamp(moment, zone).date()]
+            sums[0] += 1
+            sums[1] += minutes
+    return {
+        "timezone": zone.key,
+        "days": [
+            {"date": day, "lessons": lessons, "minutes": minutes}
+            for day, (lessons, minutes) in sorted(days.items())
+        ],
+    }
+
+
+def _day(ordinal: int) -> date:
+    """Return the day with this number, or the nearest that there is."""
+    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
+
+
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:
     """Return a user's learning progress; the streak counts days in `timezone`.
 
     A delivery between the statements may be in one number and not yet in another.
     """
-    courses = (
-        select(
-            Course.lessons,
-            func.count(Lesson.id).label("completed"),
-            func.coalesce(func.sum(Lesson.minutes), 0).label("minutes"),
-        )
-        .outerjoin(Lesson, and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id))
-        .where(Course.user_id == user_id)
-        .group_by(Course.id, Course.lessons)
-    )
-    # Read as plain numbers, because converting thousands of times to datetime is slow.
-    moments = select(type_coerce(Lesson.completed_at, BigInteger)).where(Lesson.user_id == user_id)
+    moments = select(_SECONDS).where(Lesson.user_id == user_id)
     achievements = (
         select(Achievement.__table__)
         .where(Achievement.user_id == user_id)
         .order_by(Achievement.earned_at.desc(), Achievement.id.desc())
     )
+    taken = list_courses(user_id)
     with reading() as connection:
-        taken = connection.execute(courses).all()
-        days = streak(connection.scalars(moments), locales.time_zone(timezone), now)
+        current_streak = streaks.streak(
+            connection.scalars(moments), locales.time_zone(timezone), now
+        )
         return {
             "total_courses": len(taken),
-            "completed_courses": sum(course.completed >= course.lessons for course in taken),
+            "completed_courses": sum(course.completed_at is not None for course in taken),
             "total_lessons": sum(course.lessons for course in taken),
-            # A course that was delivered again may have fewer lessons than were completed.
-            "completed_lessons": sum(min(course.completed, course.lessons) for course in taken),
+            "completed_lessons": sum(course.completed_lessons for course in taken),
             "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
             "achievements": connection.execute(achievements).all(),
-            "current_streak": days,
+            "current_streak": current_streak,
         }
 
 

@@ -31,6 +31,7 @@ class MailKind(StrEnum):
     ACCOUNT_DELETED = "account_deleted"
     EMAIL_CHANGE_CODE = "email_change_code"
     EMAIL_CHANGED = "email_changed"
+    EMAIL_REPLACED = "email_replaced"
     USERNAME_CHANGED = "username_changed"
 
 
@@ -96,7 +97,15 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
     language = mail.language or user.language or settings.default_language
     # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
     wanted = wanted and not mail.address.endswith(".invalid")
-    return templates.mail(kind, language, site=settings.site, **facts), wanted
+    written = templates.mail(
+        kind,
+        language,
+        site=settings.site,
+        app_url=settings.app_url,
+        imprint=settings.imprint,
+        **facts,
+    )
+    return written, wanted
 
 
 def _row(model: type[Base], condition: ColumnElement[bool]) -> Any:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import errors
 from core import audit, passwords
-from core.addresses import normalise_email
 from extensions import hasher, settings
 from models import User, UserRow
 from services import sessions, users
@@ -37,13 +36,14 @@ class Authenticated(NamedTuple):
     fresh_hash: str | None = None
 
 
-def check_password(raw_email: str, raw_password: str) -> Authenticated:
-    """Return the user with this e-mail address and password; takes the time of one or two hashes.
+def check_password(name: str, raw_password: str) -> Authenticated:
+    """Return the user with this e-mail address or username, and password; takes the time of one or
+    two hashes.
 
-    Unknown e-mail addresses take as long as known ones. Raises InvalidCredentials; and only after
+    Unknown names take as long as known ones. Raises InvalidCredentials; and only after
     the right password what `refuse_hindered` raises.
     """
-    user = users.get(User.email == normalise_email(raw_email))
+    user = users.get(users.named(name))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
     if user is None:
         audit.log("login_failed", reason="unknown_account")

@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import ColumnExpressionArgument, delete, insert, select
 
 import errors
 from config import ROOT
-from core.roles import Role
+from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, reading, unique
 from extensions import db, settings
 from models import Avatar, User, UserRow
@@ -33,7 +33,7 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     UserNotFound, also for an inactive user, Forbidden and ProfilePrivate.
     """
     sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
-    user = users.get_active(user_id, except_admins=viewer is None)
+    user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
     shown = profile(user)
@@ -42,15 +42,18 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     return shown
 
 
-def rename(user: UserRow, username: str) -> UserRow:
+def rename(
+    user: UserRow, username: str, *conditions: ColumnExpressionArgument[bool]
+) -> UserRow | None:
     """Change the username and notify the user; return the whole row.
 
-    Raises UsernameTaken, and TokenRevoked if the account was deleted or deactivated.
+    Return None if the account was deleted or a condition does not hold. Raises UsernameTaken.
     """
     names = {"username": username, "username_key": username.lower()}
     with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
-        renamed = users.update_active(user.id, **names)
-    outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
+        renamed = users.update(user.id, *conditions, **names)
+    if renamed:
+        outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 
 

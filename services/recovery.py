@@ -3,22 +3,46 @@
 Resets follow the OWASP Forgot Password Cheat Sheet.
 """
 
+import io
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import segno
 from sqlalchemy import func
 
 import errors
-from core import passwords
+from core import audit, codes, passwords
+from core.roles import Role
 from extensions import settings
 from models import User, UserRow
 from services import accounts, email_change, links, outbox, users
 from services.letters import MailKind
-from services.links import Action, Link
+from services.links import Action
 
 # Somebody who has a password gets one more way in, and should use it at once.
 SECOND_WAY_IN = timedelta(hours=1)
+
+
+# What takes as long as an account.
+_NOBODY = codes.Access("0" * 36, "x" * 75, "x" * 24, 1)
+
+
+class Handout(NamedTuple):
+    """A link to hand over, and a code that can be typed in its place; none for an admin."""
+
+    link: str
+    expires_at: datetime
+    code: str
+
+    @property
+    def qr_code(self) -> str:
+        """The link as a QR code: an SVG document, black on white also in dark mode."""
+        document = io.BytesIO()
+        picture = segno.make(self.link, error="m", micro=False)
+        picture.save(document, kind="svg", xmldecl=False, omitsize=True, light="#fff", nl=False)
+        return document.getvalue().decode()
 
 
 class Found(NamedTuple):
@@ -26,28 +50,42 @@ class Found(NamedTuple):
 
     user: UserRow
     email: str
-    change: str  # the id of the change of the address that it undoes
-    by_mail: bool
-    expires_at: datetime
+    by_mail: bool = False
+    expires_at: datetime | None = None  # None for a code
+    change: str = ""  # the id of the change of the address that it undoes
 
 
-def access_link(user: User | UserRow, *, now: datetime) -> Link:
-    """Return a link to be handed over, with which a user chooses a password."""
-    life = timedelta(days=settings.invitation_days)
-    if passwords.is_usable(user.password_hash):
-        life = SECOND_WAY_IN
+def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
+    """Return a link to be handed over, with which a user chooses a password, and its code."""
     action, bound = Action.CHOOSE_PASSWORD, links.bound_to(Action.CHOOSE_PASSWORD, user)
-    return links.make(action, user.id, bound, expires_at=now + life, by_mail=False)
+    made = links.make(action, user.id, bound, expires_at=now + _life(user), by_mail=False)
+    code = codes.make_access_code(settings.secret_key, _access(user), _hour(now))
+    return Handout(*made, code="" if user.role == Role.ADMIN else code)
 
 
-def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now: datetime) -> Link:
-    """Return an access link for a user.
+def _life(user: User | UserRow) -> timedelta:
+    has_password = passwords.is_usable(user.password_hash)
+    return SECOND_WAY_IN if has_password else timedelta(days=settings.invitation_days)
+
+
+def _access(user: User | UserRow) -> codes.Access:
+    return codes.Access(user.id, user.password_hash, user.email, user.password_version)
+
+
+def _hour(moment: datetime) -> int:
+    return int(moment.timestamp()) // 3600
+
+
+def make_link(
+    user_id: str, reach: Collection[Role], *, replace_password: bool, now: datetime
+) -> Handout:
+    """Return a new way in for a user, to be handed over.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one with a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound, also for an inactive user, and Forbidden for an admin if those are excepted.
+    UserNotFound, also for an inactive user, and Forbidden for a role out of reach.
     """
-    user = users.require(users.lock(user_id, User.is_active), except_admins=except_admins)
+    user = users.require(users.lock(user_id, User.is_active), reach)
     if replace_password:
         user = accounts.remove_password(user_id)
     if not passwords.is_usable(user.password_hash):
@@ -56,7 +94,7 @@ def make_link(user_id: str, *, except_admins: bool, replace_password: bool, now:
         outbox.withdraw(user.email)
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
-    return access_link(user, now=now)
+    return hand_over(user, now=now)
 
 
 def find(action: Action, token: str) -> Found:
@@ -77,7 +115,26 @@ def find(action: Action, token: str) -> Found:
         or (action is Action.VERIFY_EMAIL and user.email_verified_at)
     ):
         raise errors.InvalidToken
-    return Found(user, email, bound, by_mail, expires_at)
+    return Found(user, email, by_mail, expires_at, change=bound)
+
+
+def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
+    """Return what the code of an access link is good for.
+
+    Takes the same time for every account, known or not. Raises WrongAccessCode.
+    """
+    user = users.get(users.named(account))
+    longest = max(SECOND_WAY_IN, timedelta(days=settings.invitation_days))
+    # A code lives as long as its link, to the full hour; other machines' clocks may be ahead.
+    hours = range(_hour(now - longest), _hour(now) + 2)
+    access = _access(user) if user else _NOBODY
+    made = codes.hours_of_access_code(typed, settings.secret_keys, access, hours)
+    if not (user and user.is_active and user.role != Role.ADMIN):
+        made = []
+    if not user or not made or max(made) < _hour(now - _life(user)):
+        audit.log("access_code_refused", user.id if user else None)
+        raise errors.WrongAccessCode
+    return Found(user, user.email)
 
 
 def check(token: str) -> dict[str, object]:
@@ -87,7 +144,8 @@ def check(token: str) -> dict[str, object]:
             found = find(action, token)
             # Somebody else may have registered this address, with an insult as the username.
             username = "" if action is Action.VERIFY_EMAIL else found.user.username
-            return {**found._asdict(), "action": action, "username": username}
+            says = {"action": action, "username": username}
+            return {**found._asdict(), **says, "password_hash": found.user.password_hash}
     raise errors.InvalidToken
 
 
@@ -109,7 +167,7 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
     )
     if not changed:
-        raise errors.InvalidToken
+        raise errors.InvalidToken if found.expires_at else errors.WrongAccessCode
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

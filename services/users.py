@@ -1,13 +1,14 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
+from collections.abc import Collection
 from typing import TypeAlias, cast
 
-from sqlalchemy import ColumnExpressionArgument, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, or_, select
 from sqlalchemy import update as update_table
 
 import errors
-from core.addresses import normalise_email, search_key
-from core.roles import Role
+from core.addresses import login_name, search_key
+from core.roles import EVERYBODY, Role
 from database import change_one, reading
 from extensions import db
 from models import User, UserRow
@@ -22,17 +23,19 @@ def get(*conditions: Condition) -> UserRow | None:
     return cast("UserRow | None", row)
 
 
-def get_active(user_id: str, *, except_admins: bool = False) -> UserRow:
+def get_active(user_id: str, reach: Collection[Role] = EVERYBODY) -> UserRow:
     """Return an active user. Raises as `require` does."""
-    return require(get(User.id == user_id, User.is_active), except_admins=except_admins)
+    return require(get(User.id == user_id, User.is_active), reach)
+
+
+def named(text: str) -> ColumnElement[bool]:
+    """Return the condition for the account with this username or e-mail address."""
+    return (User.email if "@" in text else User.username_key) == login_name(text)
 
 
 def find(name: str) -> UserRow:
     """Return the user with this id, username or e-mail address. Raises UserNotFound."""
-    # An id is too long for a username, and neither contains an "@".
-    key = name.lower()
-    known_by = or_(User.id == key, User.username_key == key, User.email == normalise_email(name))
-    return require(get(known_by))
+    return require(get(or_(User.id == name.lower(), named(name))))
 
 
 def lock(
@@ -49,11 +52,11 @@ def lock(
     return cast("UserRow | None", row)
 
 
-def require(user: UserRow | None, *, except_admins: bool = False) -> UserRow:
-    """Return the user. Raises UserNotFound for None, and Forbidden if it is an excepted admin."""
+def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRow:
+    """Return the user. Raises UserNotFound for None, and Forbidden for a role out of reach."""
     if user is None:
         raise errors.UserNotFound
-    if except_admins and user.role == Role.ADMIN:
+    if user.role not in reach:
         raise errors.Forbidden
     return user
 

@@ -1,5 +1,5 @@
-// The script of the pages that links in e-mails open. A page shows one of its steps: check (the API
-// is asked for whom the link is), act (the form for users with a link), done, again (without a valid
+// The script of the pages that links open. A page shows one of its steps: check (the API is asked
+// for whom the link is), act (the form for users with a link or a code), done, again (without a valid
 // link), sent (a new one is on its way). The attributes of each form name the URL that it is sent to
 // and the next step.
 
@@ -22,6 +22,12 @@ function show(step, message) {
   for (const section of document.querySelectorAll("main > section")) {
     section.hidden = section.id !== step;
   }
+  for (const part of document.querySelectorAll("[data-without-token]")) {
+    part.hidden = part.disabled = token !== null; // the fields of a hidden fieldset are not sent
+  }
+  for (const place of document.querySelectorAll("[data-account]")) {
+    place.closest("p").hidden = token === null;
+  }
   const section = document.getElementById(step);
   const heading = section.querySelector("h1");
   if (message) section.querySelector(".message").textContent = message;
@@ -31,21 +37,27 @@ function show(step, message) {
 
 // Removes the token from the URL, so that it is not shown and not kept in the history.
 function start() {
-  token = new URLSearchParams(location.hash.slice(1)).get("token");
+  token = new URLSearchParams(location.hash.slice(1)).get("token") || null;
   history.replaceState(null, "", location.pathname + location.search);
-  if (!token) {
+  if (token) {
+    show("check");
+    document.querySelector("#check form").requestSubmit();
+  } else if (document.querySelector("[data-without-token]")) {
+    show("act");
+  } else {
     show("again", textOf("no_link"));
-    return;
   }
-  show("check");
-  document.querySelector("#check form").requestSubmit();
 }
 
-// Says for whom the link is.
-function showAccount({ username, email }) {
+// Says for whom the link is, and whether the password is a new one or the first.
+function showAccount({ username, email, hasPassword }) {
   for (const place of document.querySelectorAll("[data-account]")) {
     // The default value, because a form that was sent is reset.
     place[place.matches("input") ? "defaultValue" : "textContent"] = username || email;
+  }
+  if (!hasPassword) return;
+  for (const place of document.querySelectorAll("[data-new]")) {
+    place.textContent = place.dataset.new;
   }
 }
 
@@ -95,7 +107,8 @@ async function send(event) {
   // aria-disabled, since a disabled button would lose the keyboard focus.
   if (button.ariaDisabled === "true") return;
   const body = Object.fromEntries(new FormData(form));
-  if ("withToken" in form.dataset) body.token = token;
+  const withToken = token !== null && "withToken" in form.dataset;
+  if (withToken) body.token = token;
 
   showProblem(form, "", {});
   button.ariaDisabled = "true";
@@ -106,9 +119,10 @@ async function send(event) {
 
   const { action, next } = form.dataset;
   const reasons = result.error?.reasons ?? {};
+  const isInvalid = result.error?.code === "invalid_token";
   const isDead = result.success
     ? action && result.data?.action !== action // the link of another page
-    : result.error.code === "invalid_token" || reasons.token;
+    : withToken && (isInvalid || reasons.token);
   if (isDead) {
     token = null;
     show("again", textOf("invalid_token")).focus();
@@ -118,7 +132,8 @@ async function send(event) {
     show(next).focus();
   } else {
     button.hidden = false;
-    showProblem(form, textOf(result.error.code), reasons);
+    const wrongCode = { code: ["wrong"] };
+    showProblem(form, textOf(result.error.code), isInvalid ? wrongCode : reasons);
   }
 }
 
@@ -127,6 +142,14 @@ for (const box of document.querySelectorAll("[data-reveals]")) {
   const input = document.getElementById(box.dataset.reveals);
   box.addEventListener("change", () => (input.type = box.checked ? "text" : "password"));
 }
+for (const button of document.querySelectorAll("[data-show]")) {
+  button.addEventListener("click", () => show(button.dataset.show).focus());
+}
+// A code is shown like on the sheet that it was printed on.
+document.getElementById("code")?.addEventListener("change", ({ target }) => {
+  const digits = target.value.toUpperCase().replace(/[\s-]/g, "");
+  if (/^[0-9A-Z]{12}$/.test(digits)) target.value = digits.match(/.{4}/g).join("-");
+});
 // Pasting another link into the location bar of this page does not reload it by itself.
 addEventListener("hashchange", () => location.reload());
 start();

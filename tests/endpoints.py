@@ -40,6 +40,7 @@ class Endpoint:
         return {
             field.data_key: field.metadata["examples"][0]
             for field in self.operation.body().fields.values()
+            if "examples" in field.metadata  # not what stands in place of another field
         }
 
     @property

@@ -111,7 +111,7 @@ def state(client, auth):
 @pytest.fixture
 def rename(app, auth):
     def rename(username, app=app):
-        body = {"username": username}
+        body = {"username": username, "password": PASSWORD}
         return app.test_client().put("/api/users/username", json=body, headers=auth.headers)
 
     return rename

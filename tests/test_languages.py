@@ -121,7 +121,8 @@ def test_mails_to_an_address_without_an_account_are_in_the_language_of_their_use
     session = log_in(user)
     success(change_password(client, session, NEW_PASSWORD, PASSWORD))
     headers = session.headers
-    success(client.put("/api/users/username", json={"username": "other"}, headers=headers))
+    body = {"username": "other", "password": PASSWORD}
+    success(client.put("/api/users/username", json=body, headers=headers))
     assert run("users", "access-link", user.id)[1] == 0
     body = {"newEmail": "new@example.org", "password": PASSWORD}
     success(client.post("/api/users/email", json=body, headers=headers))

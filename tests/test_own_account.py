@@ -40,6 +40,15 @@ def remove(client, auth):
     return functools.partial(delete_account, client, auth)
 
 
+@pytest.fixture
+def rename(client, auth):
+    def rename():
+        body = {"username": "renamed", "password": auth.user.password}
+        return client.put("/api/users/username", json=body, headers=auth.headers)
+
+    return rename
+
+
 def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
     assert success(change()) == {}
     failure(login(client, auth.user), 401, "invalid_credentials")
@@ -87,7 +96,7 @@ def test_of_changes_at_once_one_wins(app, client, auth, change):
     success(login(client, auth.user, f"{NEW_PASSWORD} and window {winner}"))
 
 
-@pytest.mark.parametrize("act", ["change", "remove"])
+@pytest.mark.parametrize("act", ["change", "remove", "rename"])
 def test_session_that_ends_during_the_hash_changes_nothing(
     app, client, auth, log_in, during_the_hash, act, request
 ):

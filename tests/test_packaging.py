@@ -277,4 +277,5 @@ def test_the_first_screen_tells_how_to_register_and_where(monkeypatch, client, c
     assert "at http://[::1]:8000," in shown
     assert everywhere not in shown
     assert mails not in shown
+    assert "/docs" not in screen("[::1]:8000", DOCS="0")
     assert screen("unix:/run/accounts") == ""

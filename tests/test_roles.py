@@ -46,6 +46,9 @@ LEAST_CALLER = {
         GET /api/users/settings
         PUT /api/users/settings
         GET /api/users/progress
+        GET /api/users/progress/days
+        GET /api/users/courses
+        GET /api/users/courses/*
         GET /api/users/certificates
         GET /api/users/export
         PUT /api/users/password
@@ -65,11 +68,17 @@ LEAST_CALLER = {
         DELETE /api/users/*/achievements/*
         PUT /api/users/*/certificates/*
         DELETE /api/users/*/certificates/*
+        GET /api/users/*/courses
+        GET /api/users/*/courses/*
+        GET /api/users/*/progress
+        GET /api/users/*/progress/days
+        GET /api/users/*/certificates
     """,
     "admin": """
         GET /api/users
         POST /api/users
         POST /api/users/*/access-link
+        GET /api/users/*/account
         PATCH /api/users/*
         DELETE /api/users/*/failed-logins
         DELETE /api/users/*
@@ -85,10 +94,27 @@ LEAST = {
 
 # What a service key may call. All other endpoints are closed to keys.
 SCOPES = {
-    "learning:write": LEAST_CALLER["instructor"],
+    "learning:read": """
+        GET /api/users/*/courses
+        GET /api/users/*/courses/*
+        GET /api/users/*/progress
+        GET /api/users/*/progress/days
+        GET /api/users/*/certificates
+    """,
+    "learning:write": """
+        PUT /api/users/*/courses/*
+        DELETE /api/users/*/courses/*
+        PUT /api/users/*/courses/*/lessons/*
+        DELETE /api/users/*/courses/*/lessons/*
+        PUT /api/users/*/achievements/*
+        DELETE /api/users/*/achievements/*
+        PUT /api/users/*/certificates/*
+        DELETE /api/users/*/certificates/*
+    """,
     "users:read": """
         GET /api/users
         GET /api/users/*
+        GET /api/users/*/account
     """,
     "users:write": """
         POST /api/users

@@ -14,6 +14,7 @@ from werkzeug.routing import BaseConverter
 from core.roles import Role
 from core.scopes import Scope
 from errors import ApiError, InvalidRequest
+from extensions import settings
 from schemas import camel_case
 from web import bearer, bodies, responses
 from web.limits import Limit, View, call_within
@@ -63,11 +64,19 @@ class Operation:
     message: str | None = None
     # The lowest role that may call it; None when no token is needed.
     role: Role | None = None
+    # Whether instructors may call it too, about students, where INSTRUCTOR_RIGHTS says so.
+    for_teachers: bool = False
     # The scope with which a service key may call it; None when no key may.
     scope: Scope | None = None
     errors: tuple[type[ApiError], ...] = ()
     # Calls that do not pass validation are not counted.
     limits: tuple[Limit, ...] = ()
+
+    @property
+    def least_role(self) -> Role:
+        """The lowest role that may call it now."""
+        teachers = self.for_teachers and settings.instructor_rights == "students"
+        return Role.INSTRUCTOR if teachers else self.role or Role.STUDENT
 
     def __call__(self, view: View) -> View:
         act = functools.partial(call_within, self.limits, view) if self.limits else view
@@ -75,7 +84,7 @@ class Operation:
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
             if self.role:
-                bearer.require(self.role, self.scope)
+                bearer.require(self.least_role, self.scope)
             # `<uuid:…>` takes either case and makes objects; views get text in lower case.
             arguments = {name: str(value) for name, value in arguments.items()}
             if self.path_shape:
@@ -97,7 +106,7 @@ class Operation:
                     bodies.discard()
                 # While a slow body arrives, the caller's session may end: check the token again.
                 if self.role and time.monotonic() - start > STALE_AFTER:
-                    bearer.require(self.role, self.scope)
+                    bearer.require(self.least_role, self.scope)
                 return _envelope(self, act(**arguments))
 
         handle.operation = self  # type: ignore[attr-defined]

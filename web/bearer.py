@@ -8,7 +8,7 @@ from flask_jwt_extended import JWTManager, decode_token
 
 import errors
 from core import audit, clock
-from core.roles import Role
+from core.roles import BUT_ADMINS, EVERYBODY, STUDENTS, Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
@@ -85,8 +85,20 @@ def _require_scope(key: str, scope: Scope | None) -> None:
         raise errors.Forbidden
 
 
+def is_guarded() -> bool:
+    """Return whether this request needed a token, or a service key."""
+    return "accounts.guarded" in request.environ
+
+
 def is_key() -> bool:
     return "accounts.key" in request.environ
+
+
+def reach() -> frozenset[Role]:
+    """Return the roles of the accounts that the caller may manage."""
+    if is_key():
+        return BUT_ADMINS
+    return EVERYBODY if user().role == Role.ADMIN else STUDENTS
 
 
 def caller_id() -> str:
@@ -107,7 +119,7 @@ def _render(error: errors.ApiError) -> Response:
     if is_key():
         audit.log("service_key_refused", caller_id(), reason=error.code)
     # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    guarded = error.status == 401 and "accounts.guarded" in request.environ
+    guarded = error.status == 401 and is_guarded()
     return _challenge(error) if guarded else render(error)
 
 

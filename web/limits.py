@@ -14,15 +14,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, Flag, auto
-from typing import Any
+from typing import Any, TypeAlias
 
 from flask import request
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
 import errors
 from core import audit, clock
-from core.addresses import normalise_email
+from core.addresses import login_name
 from database import (
     change,
     ended_statement,
@@ -33,10 +33,11 @@ from database import (
     transaction,
 )
 from extensions import settings
-from models import Counter, User
+from models import Counter, User, UserRow
 from web import bearer, caller
 
 View = Callable[..., object]
+Person: TypeAlias = User | UserRow
 
 WINDOWS = {
     "minute": timedelta(minutes=1),
@@ -53,7 +54,9 @@ class By(Flag):
     """Whose calls are counted together."""
 
     IP = auto()  # the client IP
-    ACCOUNT = auto()  # the e-mail address in the body, whether or not it has an account, or CALLER
+    # The address or username in the body, whether or not it has an account, else the caller's
+    # address. Where there is none of these, nothing is counted.
+    ACCOUNT = auto()
     NEW_EMAIL = auto()  # the new e-mail address in the body
     CALLER = auto()  # a user, or a service key
 
@@ -130,7 +133,10 @@ def _within(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
 
     At a silent limit, lend False and count nothing. Raises TooManyRequests at any other limit.
     """
-    counters = {_key(limit, body): limit for limit in limits if settings.ratelimit_enabled}
+    applied = [
+        limit for limit in limits if By.ACCOUNT not in limit.by or _account(body) is not None
+    ]
+    counters = {_key(limit, body): limit for limit in applied if settings.ratelimit_enabled}
     ends, reached = {}, None
     try:
         if counters:
@@ -151,7 +157,7 @@ def _within(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
 
 def _key(limit: Limit, body: Mapping[str, Any]) -> str:
     # The account's part comes first, so that all counters of an account can be found together.
-    account = _digest(_account(body)) if By.ACCOUNT in limit.by else ""
+    account = _digest(_account(body) or "") if By.ACCOUNT in limit.by else ""
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
         bearer.caller_id() if By.CALLER in limit.by else "",
@@ -165,10 +171,22 @@ def _digest(*parts: str) -> str:
     return hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
 
 
-def _account(body: Mapping[str, Any]) -> str:
-    if "email" in body:
-        return normalise_email(body["email"]) or str(body["email"])
+def _account(body: Mapping[str, Any]) -> str | None:
+    """Return the account that a call is about: as its body names it, or the caller's, if any.
+
+    An address and a username of one account are counted apart: one count would tell whose address
+    a public name has, and let strangers shut it out.
+    """
+    name = _named(body)
+    if name is not None:
+        return login_name(name) or name
+    if not bearer.is_guarded():
+        return None
     return bearer.caller_id() if bearer.is_key() else bearer.user().email
+
+
+def _named(body: Mapping[str, str]) -> str | None:
+    return body.get("email", body.get("account"))
 
 
 def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
@@ -204,10 +222,10 @@ def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
 
 def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     user_id = request.environ.get("accounts.user_id")
-    if By.ACCOUNT in limit.by and "email" in body:
+    if By.ACCOUNT in limit.by and (name := _named(body)) is not None:
+        key = User.email if "@" in name else User.username_key
         with reading() as connection:
-            email = normalise_email(body["email"])
-            user_id = connection.scalar(select(User.id).where(User.email == email))
+            user_id = connection.scalar(select(User.id).where(key == login_name(name)))
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.name}")
 
 
@@ -244,30 +262,36 @@ def _harmless() -> Iterator[None]:
         _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
 
 
-def forgive(email: str) -> None:
+def forgive(user: Person) -> None:
     """Clear the failed logins from this client IP, because a user first tries old passwords."""
     if settings.ratelimit_enabled:
+        keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
         with _harmless(), one_statement() as connection:
-            key = _key(GUESSES[0], {"email": email})
-            connection.execute(delete(Counter).where(Counter.key == key))
+            connection.execute(delete(Counter).where(Counter.key.in_(keys)))
 
 
-def unlock(email: str) -> None:
+def unlock(user: Person) -> None:
     """Clear everything that is counted for an account, from all client IPs."""
     with one_statement() as connection:
-        connection.execute(delete(Counter).where(_of_account(email)))
+        connection.execute(delete(Counter).where(_of_account(user)))
 
 
-def locked_until(email: str) -> datetime | None:
+def locked_until(user: Person) -> datetime | None:
     """Return when the last limit that refuses logins to an account ends; None if none does."""
+    if not settings.ratelimit_enabled:
+        return None
     allowed = {limit.name: limit.allowed for limit in GUESSES}
-    query = select(Counter.__table__).where(_of_account(email), _OPEN)
+    query = select(Counter.__table__).where(_of_account(user), _OPEN)
     with reading() as connection:
         found = connection.execute(query, {"now": clock.utcnow()}).all()
     full = (end for key, hits, end in found if hits >= allowed.get(key.split("/")[1], math.inf))
     return max(full, default=None)
 
 
-def _of_account(email: str) -> ColumnElement[bool]:
-    account = _digest(email)
-    return and_(Counter.key >= f"{account}/", Counter.key < f"{account}0")  # "0" follows "/"
+def _names(user: Person) -> tuple[str, str]:
+    return user.email, user.username.lower()
+
+
+def _of_account(user: Person) -> ColumnElement[bool]:
+    accounts = map(_digest, _names(user))  # "0" follows "/" in the order of characters
+    return or_(*(and_(Counter.key >= f"{each}/", Counter.key < f"{each}0") for each in accounts))

@@ -38,8 +38,8 @@ an `X-Request-ID`. The same API is also available without the prefix `/api`.
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "users": "What a user sees and sets, and what others see of a user",
-    "records": "Learning records, as the course system delivers them",
-    "admin": "The accounts, for admins",
+    "records": "Learning records of a user: reading, delivering, removing",
+    "admin": "The accounts, for admins and service keys; some calls also for teachers",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",
 }
@@ -110,7 +110,7 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         described["description"] = description
     if operation.role:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
-        allowed = [role for role in Role if role.includes(operation.role)]
+        allowed = [role for role in Role if role.includes(operation.least_role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
         if operation.scope:
             described["security"].append({"serviceKey": [operation.scope]})

@@ -47,7 +47,7 @@ def test_the_walk_in_the_docs_leads_where_it_says(service):
     assert PASSWORD not in printed
     answers = [json.loads(line) for line in printed.splitlines()]
     assert [answer["success"] for answer in answers] == [True] * len(answers)
-    *deliveries, progress, certificates, before, promoted, taught, _settings, after = (
+    *deliveries, progress, certificates, before, promoted, taught, course, days, _, after = (
         answer["data"] for answer in answers
     )
     assert promoted["role"] == "instructor"
@@ -56,6 +56,8 @@ def test_the_walk_in_the_docs_leads_where_it_says(service):
     assert (progress["completedLessons"], progress["totalLessons"]) == (3, 12)
     assert (progress["totalHours"], progress["currentStreak"]) == (2.0, 1)
     assert [each["courseId"] for each in certificates["certificates"]] == ["python"]
+    assert [lesson["minutes"] for lesson in course["completed"]] == [40, 50]
+    assert [(day["lessons"], day["minutes"]) for day in days["days"]] == [(3, 120)]
     assert before["username"] == "student"
     assert "progress" not in before
     assert taught == after == {**before, "progress": progress}

@@ -27,22 +27,23 @@ def test_a_school_gets_a_class_without_mail_through_a_year(service, mail_server,
     shell = shell.replace(".venv", f"env -C {ROOT} .venv")
     printed = paste("\n".join((shell, f"cd {tmp_path}", *commands)), service, patience=5 * PATIENCE)
     assert "kim@school.example gets an invitation." in printed
-    link = r"https?://\S+/reset-password#token=(\S+)"
-    handed_out = dict(re.findall(rf"^\w+ \w+ \((\w+)\): {link}$", printed, re.M))
+    line = r"https?://\S+/reset-password#token=\S+\n([A-Z0-9-]{14})$"
+    handed_out = dict(re.findall(rf"^\w+ \w+, username (\w+):\n{line}", printed, re.M))
     assert handed_out.keys() == {"ben", "mia"}
     mail_server.wait_for("kim@school.example", "Your account at 127.0.0.1")
+    assert "can log in: no: no password" in printed
 
-    # Mia got a second link, so the first one is dead.
-    _, *_, second = re.findall(rf"^{link}$", printed, re.M)
-    for token, status in ((handed_out["mia"], 400), (second, 400)):
-        body = {"token": token, "newPassword": NEW_PASSWORD}
-        assert service.call("POST", "/api/auth/reset-password", body).status == status
+    # Both are deactivated or gone by now, and Mia's second code has ended the first one before.
+    *_, second = re.findall(line, printed, re.M)
+    for account, code in (*handed_out.items(), ("mia", second)):
+        body = {"account": account, "code": code, "newPassword": NEW_PASSWORD}
+        assert service.call("POST", "/api/auth/reset-password", body).status == 400
     assert (tmp_path / "mia.json").stat().st_mode & 0o777 == 0o600
     exported = json.loads((tmp_path / "mia.json").read_text())
-    assert exported["account"]["email"] == "mia@pupils.school.example"
+    assert exported["account"]["email"] == "mia@class.invalid"
     listed = [line.split("\t") for line in printed.splitlines() if line.count("\t") == 5]
     addresses = {line[1]: line[2] for line in listed}
     assert addresses["ben"] == "ben@home.example"
     assert "mia" not in addresses
     assert "mia is not there" in printed
-    assert not (tmp_path / "links.txt").exists()
+    assert not (tmp_path / "sheet.txt").exists()

@@ -24,6 +24,8 @@ class FakeApi:
     def __init__(self):
         self.live_tokens = {}
         self.username = "newcomer"
+        self.has_password = True
+        self.code = "ABCD-EFGH-JKMN"
         self.password = None
         self.requests = []
         # An answer that comes instead of the API's own, such as a proxy's error page.
@@ -42,13 +44,14 @@ class FakeApi:
             return good("If there is an account with this address, a mail is on its way.")
         if len(body.get("newPassword", PASSWORD)) < 8:
             return bad("weak_password", "This password is too easy.", newPassword=["too_short"])
-        if body["token"] not in self.live_tokens:
-            return bad("invalid_token", "This link is not valid any more. Ask for a new one.")
+        by_code = (body.get("account"), body.get("code")) == (self.username, self.code)
+        if not by_code and body.get("token") not in self.live_tokens:
+            return bad("invalid_token", "This link or code is not valid any more.")
         if name == "check-link":
-            action = self.live_tokens[body["token"]]
-            names = {"username": self.username, "email": "newcomer@example.org"}
-            return good("This link works.", action=action, **names)
-        del self.live_tokens[body["token"]]
+            account = {"username": self.username, "email": "newcomer@example.org"}
+            account |= {"action": self.live_tokens[body["token"]], "hasPassword": self.has_password}
+            return good("This link works.", **account)
+        self.live_tokens.pop(body.get("token"), None)
         self.password = body.get("newPassword")
         return good("It is done.")
 

@@ -1,0 +1,230 @@
+"""What admins, teachers and service keys read and correct about one account."""
+
+import pytest
+from endpoints import UNKNOWN_ID
+from helpers import (
+    assert_ended,
+    bearer,
+    failure,
+    login,
+    on_one_database,
+    race,
+    stored,
+    success,
+)
+
+CORRECTIONS = {"username": "Renamed", "firstName": "Ada", "lastName": "L", "language": "de"}
+PERSON = {
+    "username": "newcomer",
+    "email": "newcomer@example.org",
+    "firstName": "A",
+    "lastName": "B",
+}
+
+
+@pytest.fixture
+def admin(make_user, log_in):
+    return log_in(make_user("headmaster", role="admin")).headers
+
+
+@pytest.fixture
+def patch(client, admin):
+    def patch(user, headers=None, **changes):
+        url = f"/api/users/{user.id}"
+        return client.patch(url, json=changes, headers=headers or admin)
+
+    return patch
+
+
+@pytest.fixture
+def read(client, admin):
+    def read(user_id, headers=None):
+        return client.get(f"/api/users/{user_id}/account", headers=headers or admin)
+
+    return read
+
+
+# Reading one account
+
+
+def test_account_says_why_its_user_cannot_log_in(make_app, make_user, log_in, clock):
+    client = make_app(ratelimit_enabled=True).test_client()
+    admin = log_in(make_user("headmaster", role="admin")).headers
+    user = make_user(language="fr", timezone="Europe/Paris")
+    url = f"/api/users/{user.id}/account"
+    account = success(client.get(url, headers=admin))
+    (listed,) = success(client.get("/api/users?username=student", headers=admin))["users"]
+    more = {"language": "fr", "timezone": "Europe/Paris", "lockedUntil": None}
+    assert account == {**listed, **more}
+    for _ in range(10):
+        login(client, user, "wrong")
+    first = success(client.get(url, headers=admin))["lockedUntil"]
+    clock.move(minutes=1)
+    for _ in range(10):
+        client.post("/api/auth/login", json={"email": "STUDENT", "password": "wrong"})
+    # Nobody could log in by either name before the second limit ends too.
+    assert success(client.get(url, headers=admin))["lockedUntil"] > first
+    unlimited = make_app().test_client()
+    assert success(unlimited.get(url, headers=admin))["lockedUntil"] is None
+    success(client.delete(f"/api/users/{user.id}/failed-logins", headers=admin))
+    assert success(client.get(url, headers=admin))["lockedUntil"] is None
+
+
+def test_account_is_read_whether_or_not_it_is_active(make_user, read, patch):
+    user = make_user()
+    success(patch(user, isActive=False))
+    assert success(read(user.id))["isActive"] is False
+    failure(read(UNKNOWN_ID), 404, "user_not_found")
+
+
+# Correcting an account
+
+
+def test_admins_and_keys_correct_names_language_and_zone(app, make_user, make_key, patch, outbox):
+    user = make_user()
+    account = success(patch(user, **CORRECTIONS))
+    assert account == account | {k: v for k, v in CORRECTIONS.items() if k != "language"}
+    row = stored(app, user)
+    assert (row.username_key, row.language) == ("renamed", "de")
+    assert outbox.waiting() == [("username_changed", user.email)]
+    success(patch(user, bearer(make_key("users:write")), timezone="Asia/Tokyo", username="again"))
+    assert stored(app, user).timezone == "Asia/Tokyo"
+    assert len(outbox.waiting()) == 2
+
+
+@on_one_database
+def test_nothing_is_sent_or_logged_where_nothing_changes(make_user, patch, outbox, caplog):
+    user = make_user()
+    success(patch(user, username="student", firstName="First", email=user.email, role="student"))
+    assert outbox.waiting() == []
+    assert "changed" not in caplog.text
+
+
+def test_taken_names_and_addresses_are_refused_and_change_nothing(app, make_user, patch):
+    user, other = make_user(), make_user("other")
+    problems = failure(patch(user, username="OTHER", firstName="Ada"), 409, "username_taken")
+    assert problems.keys() == {"username"}
+    assert failure(patch(user, email=other.email, firstName="Ada"), 409, "email_taken").keys()
+    problems = failure(patch(user, username="other", email=other.email), 409, "username_taken")
+    assert problems.keys() == {"username", "email"}
+    assert stored(app, user).first_name == "First"
+
+
+def test_one_of_two_accounts_gets_a_name(client, make_user, patch):
+    users = [make_user("one"), make_user("two")]
+    statuses = race(lambda number: patch(users[number], username="wanted").status_code, 2)
+    assert sorted(statuses) == [200, 409]
+
+
+def test_new_address_holds_at_once_and_is_not_verified(
+    app, client, make_user, log_in, patch, outbox, clock
+):
+    user = make_user(email_verified_at=clock.utcnow())
+    session = log_in(user)
+    account = success(patch(user, email="New@Example.org"))
+    assert (account["email"], account["emailVerified"]) == ("new@example.org", False)
+    assert outbox.waiting() == [("email_replaced", user.email)]
+    (notice,) = outbox.deliver()
+    assert "#token=" not in notice.get_body().get_content()
+    assert_ended(client, session)
+    user.email = "new@example.org"
+    success(patch(user, email="newer@example.org", emailVerified=True))
+    assert stored(app, user).email_verified_at
+    assert outbox.waiting() == []  # the address before was nobody's for sure
+    # Of both changes, the address hears that is the user's for sure.
+    success(patch(user, email="newest@example.org", username="renamed"))
+    notices = {("username_changed", "newer@example.org"), ("email_replaced", "newer@example.org")}
+    assert {*outbox.waiting()} == notices
+
+
+def test_address_of_an_admin_is_changed_on_the_machine_only(make_user, patch, make_key):
+    head, user = make_user("head", role="admin"), make_user()
+    failure(patch(head, email="new@example.org"), 403, "forbidden")
+    key = bearer(make_key("users:write"))
+    failure(patch(user, key, email="new@example.org"), 403, "forbidden")
+    success(patch(head, firstName="Ada"))
+    failure(patch(head, key, firstName="Ada"), 403, "forbidden")
+
+
+def test_each_correction_is_a_security_event_of_its_own(make_user, patch, caplog):
+    success(patch(make_user(), **CORRECTIONS, email="new@example.org", emailVerified=True))
+    events = [line.message for line in caplog.records if line.name == "accounts.security"]
+    changes = ["email_changed", "username_changed", "email_verified", "profile_changed"]
+    assert [event for event in events if event != "login"] == changes
+
+
+# Teachers
+
+
+@pytest.fixture
+def school(make_app):
+    """The service of a school whose teachers help their students."""
+    return make_app(instructor_rights="students").test_client()
+
+
+@pytest.fixture
+def teacher(make_user, log_in):
+    return log_in(make_user("teacher", role="instructor")).headers
+
+
+def test_teachers_see_students_only_where_the_setting_says_so(
+    client, school, make_user, teacher, admin
+):
+    pupil, colleague = make_user("pupil"), make_user("colleague", role="instructor")
+    failure(client.get("/api/users", headers=teacher), 403, "forbidden")
+    data = success(school.get("/api/users", headers=teacher))
+    assert ([user["username"] for user in data["users"]], data["total"]) == (["pupil"], 1)
+    assert success(school.get("/api/users?role=admin", headers=teacher))["users"] == []
+    success(school.get(f"/api/users/{pupil.id}/account", headers=teacher))
+    failure(school.get(f"/api/users/{colleague.id}/account", headers=teacher), 403, "forbidden")
+    assert success(school.get("/api/users", headers=admin))["total"] == 4
+
+
+def test_teachers_make_access_links_for_students(school, make_user, teacher):
+    pupil, colleague = make_user("pupil"), make_user("colleague", role="instructor")
+    body = {"deliver": "link", "replacePassword": True}
+    made = success(school.post(f"/api/users/{pupil.id}/access-link", json=body, headers=teacher))
+    assert made.keys() == {"link", "code", "qrCode", "expiresAt"}
+    for deliver in ("link", "mail"):
+        url = f"/api/users/{colleague.id}/access-link"
+        failure(school.post(url, json={"deliver": deliver}, headers=teacher), 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/users"),
+        ("PATCH", "/api/users/{}"),
+        ("DELETE", "/api/users/{}"),
+        ("DELETE", "/api/users/{}/failed-logins"),
+        ("GET", "/api/service-keys"),
+    ],
+)
+@on_one_database
+def test_teachers_do_nothing_else_about_accounts(school, make_user, teacher, method, path):
+    response = school.open(path.format(make_user().id), method=method, headers=teacher)
+    failure(response, 403, "forbidden")
+
+
+def test_students_gain_nothing_from_the_rights_of_teachers(school, auth):
+    for path in ("", f"/{auth.user.id}/account"):
+        failure(school.get(f"/api/users{path}", headers=auth.headers), 403, "forbidden")
+    url = f"/api/users/{auth.user.id}/access-link"
+    failure(school.post(url, json={}, headers=auth.headers), 403, "forbidden")
+
+
+def test_keys_neither_give_nor_take_the_role_that_makes_links(client, school, make_user, make_key):
+    key, colleague, pupil = (
+        bearer(make_key("users:write")),
+        make_user("colleague", role="instructor"),
+        make_user(),
+    )
+    body = {**PERSON, "role": "instructor"}
+    failure(school.post("/api/users", json=body, headers=key), 403, "forbidden")
+    for user, role in ((pupil, "instructor"), (colleague, "student")):
+        url = f"/api/users/{user.id}"
+        failure(school.patch(url, json={"role": role}, headers=key), 403, "forbidden")
+    success(school.patch(f"/api/users/{colleague.id}", json={"isActive": False}, headers=key))
+    # Where they make none, a key may choose.
+    success(client.patch(f"/api/users/{colleague.id}", json={"role": "student"}, headers=key))
+    success(client.post("/api/users", json=body, headers=key), 201)
