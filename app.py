@@ -10,7 +10,18 @@ import cli
 import config
 import database
 import embedded
-from blueprints import admin, auth, avatars, health, jwks, records, service_keys, site, users
+from blueprints import (
+    admin,
+    auth,
+    avatars,
+    health,
+    jwks,
+    records,
+    second_factor,
+    service_keys,
+    site,
+    users,
+)
 from core.images import Avatars
 from core.passwords import Hasher
 from core.templates import Templates
@@ -71,6 +82,7 @@ def create_app(
 
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
+    app.register_blueprint(second_factor.bp, url_prefix="/api/auth/second-factor")
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")

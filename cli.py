@@ -36,6 +36,7 @@ from services import (
     pruning,
     recovery,
     samples,
+    second_factor,
     service_keys,
     sessions,
 )
@@ -217,6 +218,7 @@ def show_user(user: UserRow) -> None:
         "role": user.role,
         "active": user.is_active,
         "password": passwords.is_usable(user.password_hash),
+        "second factor": _factor(user),
         "language": user.language,
         "time zone": user.timezone,
         "joined": _time(user.created_at),
@@ -228,6 +230,13 @@ def show_user(user: UserRow) -> None:
     for name, value in lines.items():
         yes_or_no = "yes" if value else "no"
         click.echo(f"{name}: {yes_or_no if isinstance(value, bool) else value}")
+
+
+def _factor(user: UserRow) -> str:
+    factor = second_factor.status(user)
+    locked = "; after 20 wrong ones no code of the app works" if factor["locked"] else ""
+    left = f"yes, {factor['recovery_codes_left']} recovery codes left{locked}"
+    return left if factor["enabled"] else "no"
 
 
 def _time(moment: datetime | None) -> str:
@@ -270,6 +279,16 @@ def unlock_user(user: UserRow) -> None:
     limits.unlock(user)
     audit.log("account_unlocked", user.id)
     click.echo(f"{user.username} can try again.")
+
+
+@users.command("reset-second-factor")
+@_account
+def reset_second_factor(user: UserRow) -> None:
+    """Remove the second factor of ACCOUNT, also of an admin, and end all its sessions."""
+    with transaction():
+        second_factor.reset(user.id)
+    audit.log("second_factor_reset", user.id)
+    click.echo(f"{user.username} has no second factor any more.")
 
 
 @users.command("delete")
@@ -349,9 +368,13 @@ def revoke_key(name: str) -> None:
 @with_appcontext
 @_plain_errors()
 def prune() -> None:
-    """Delete expired rows now. The running service does this by itself."""
+    """Delete expired rows, and seal second factors with the newest SECRET_KEY.
+
+    The running service does this by itself.
+    """
     for table, number in pruning.prune(clock.utcnow()).items():
         click.echo(f"{table}: {number} removed")
+    click.echo(f"second_factors: {second_factor.seal_anew()} sealed with the newest key")
 
 
 def init_app(app: Flask) -> None:

@@ -16,7 +16,7 @@ class ApiError(Exception):
     code: ClassVar[str]
     message: ClassVar[str]
     # Whether the password of the call was right; None says neither, so it changes no count.
-    right_password: ClassVar[bool | None] = None
+    right_password: bool | None = None
     # Seconds, for the Retry-After header.
     retry_after: int | None = None
 
@@ -62,7 +62,8 @@ class WrongAccessCode(InvalidToken):
 
 
 class WrongCode(ApiError):
-    status, code, message = 400, "wrong_code", "This is not the code of our e-mail."
+    status, code, message = 400, "wrong_code", "This code is wrong, or it was used before."
+    right_password = False
 
 
 class InvalidImage(ApiError):
@@ -111,6 +112,11 @@ class RegistrationClosed(ApiError):
     message = "You cannot register here. Ask the operators of this service for an account."
 
 
+class SecondFactorRequired(ApiError):
+    status, code = 403, "second_factor_required"
+    message = "Send the same call again with a code of your authenticator app in `secondFactor`."
+
+
 class ProfilePrivate(ApiError):
     status, code, message = 403, "profile_private", "This profile is private."
 
@@ -146,6 +152,11 @@ class LastAdmin(ApiError):
     message = "This is the last active admin. Make another user an admin first."
 
 
+class SecondFactorExists(ApiError):
+    status, code = 409, "second_factor_exists"
+    message = "Your account has a second factor already. Remove it first."
+
+
 class TooLarge(ApiError):
     status, code, message = 413, "too_large", "The request body is too large. Send less."
 
@@ -170,6 +181,10 @@ class Unavailable(ApiError):
     message = "The service is temporarily unavailable. Try again in a moment."
     # The usual cause is a restart of the database, which takes about this long.
     retry_after = 5
+
+
+# How a call with the current password of a signed-in user is refused.
+UNCONFIRMED = (WrongPassword, SecondFactorRequired, WrongCode)
 
 
 def all_errors() -> list[type[ApiError]]:

@@ -14,9 +14,12 @@ from core import clock
 from core.addresses import search_key
 from core.ids import new_row_id
 from core.roles import Role
+from core.second_factor import RECOVERY_CODES
 from extensions import Base
 
 USER_AGENT_LENGTH = 255
+# A bit for each recovery code of a second factor.
+ALL_UNUSED = (1 << RECOVERY_CODES) - 1
 
 # A key of a row that is deleted with the user.
 Owner = Annotated[
@@ -99,6 +102,9 @@ class User(Base):
     email_verified_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     last_login_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    # When the second factor was confirmed, also in its own row; None without one. Here, because the
+    # one query of the guard reads this table.
+    second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
@@ -121,6 +127,10 @@ class User(Base):
 if TYPE_CHECKING:
 
     class UserRow(User):
+        granted_role: (
+            str  # only of the row that the guard reads: there, `role` is the one in effect
+        )
+
         def _asdict(self) -> dict[str, object]: ...
 
 else:
@@ -198,6 +208,29 @@ class EmailChange(Base):
     number: Mapped[int] = mapped_column(server_default="0")
     old_email: Mapped[str] = mapped_column(sa.String(254))
     changed_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    # `users.second_factor_at` at that time. Undoing the change removes any other factor.
+    second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+
+
+class SecondFactor(Base):
+    """The authenticator app and the recovery codes of an account, all made from one seed."""
+
+    __tablename__ = "second_factors"
+
+    user_id: Mapped[Owner]
+    # The seed, encrypted with a key that belongs to SECRET_KEY: see core/second_factor.py.
+    sealed: Mapped[bytes] = mapped_column(sa.LargeBinary)
+    # Tells one factor of a user from the next.
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    confirmed_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    # The last time step whose six digits were used.
+    last_step: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    # Tries since the last code that was right.
+    failures: Mapped[int] = mapped_column(default=0)
+    warned_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    # Counts the sets of recovery codes. Of the present set, a bit for each code that is unused.
+    generation: Mapped[int] = mapped_column(default=1)
+    unused: Mapped[int] = mapped_column(default=ALL_UNUSED)
 
 
 class OutboxMail(Base):
@@ -210,7 +243,7 @@ class OutboxMail(Base):
     address: Mapped[str] = mapped_column(sa.String(254))
     # Language of a notice whose address may have no account when it is sent.
     language: Mapped[str | None] = mapped_column(sa.String(35))
-    # The id of a change of an e-mail address.
+    # The id of the change of an e-mail address that it is about, or the event it tells of.
     about: Mapped[str | None] = mapped_column(sa.String(36))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     # When to try next; of a claimed e-mail, the end of the lease.

@@ -66,6 +66,14 @@ A_PASSWORD: dict[str, Any] = {
     "validate": fields.Length(max=LOGIN_LENGTH),
     "metadata": {"format": "password", **example("try something new")},
 }
+A_CODE: dict[str, Any] = {
+    "load_default": "",
+    "validate": fields.Length(max=64),
+    "metadata": {
+        "description": "Of the app, or a recovery code; where the account has a second factor.",
+        **example("000000"),
+    },
+}
 _USERNAME_HAS = "Use letters, digits, _, - and . only, and a letter or a digit first."
 USERNAME: dict[str, Any] = {
     "validate": [
@@ -108,6 +116,7 @@ class Login(Shape):
         metadata={"description": "Or the username.", **example("me@example.org")},
     )
     password = ma.String(**A_PASSWORD)
+    second_factor = fields.Text(**A_CODE)
 
 
 class RegistrationOptions(ResponseBody):
@@ -202,11 +211,13 @@ class Sessions(ResponseBody):
 
 class ChangePassword(Shape):
     current_password = ma.String(**A_PASSWORD)
+    second_factor = fields.Text(**A_CODE)
     new_password = fields.NewPassword(required=True)
 
 
 class DeleteAccount(Shape):
     password = ma.String(**A_PASSWORD)
+    second_factor = fields.Text(**A_CODE)
     confirmation = fields.Text(
         required=True,
         validate=fields.OneOf(["DELETE_MY_ACCOUNT"]),
@@ -224,12 +235,14 @@ class ProfileChanges(Shape):
 
 class Rename(Username):
     password = ma.String(**A_PASSWORD)
+    second_factor = fields.Text(**A_CODE)
 
 
 class EmailRequest(Shape):
     # Not `email`, by which the limits would find another account than the caller's.
     new_email = fields.Email(required=True)
     password = ma.String(**A_PASSWORD)
+    second_factor = fields.Text(**A_CODE)
 
 
 class EmailCode(Shape):
@@ -536,6 +549,7 @@ class AccountState(Account):
 
     language = ma.String()
     timezone = ma.String()
+    second_factor = fields.IsSet(attribute="second_factor_at")
     locked_until = fields.Moment(allow_none=True)
 
 
@@ -567,6 +581,43 @@ class ServiceKeys(ResponseBody):
     keys = ma.List(ma.Nested(ServiceKey))
 
 
+# The second factor.
+
+
+class CurrentPassword(Shape):
+    password = ma.String(**A_PASSWORD)
+
+
+class Confirmation(CurrentPassword):
+    second_factor = fields.Text(**A_CODE)
+
+
+class FirstCode(Shape):
+    code = fields.Text(required=True, validate=fields.Length(1, 64), metadata=example("000000"))
+
+
+class NewSecondFactor(ResponseBody):
+    secret = ma.String(metadata={"description": "The key of the app, in base32."})
+    uri = ma.String(metadata={"description": "The key as an app reads it: `otpauth://totp/…`."})
+    qr_code = ma.String(metadata={"description": "The URI as a picture: an SVG document."})
+
+
+class RecoveryCodes(ResponseBody):
+    recovery_codes = ma.List(
+        ma.String(), metadata={"description": "Ten, such as `ABCDE-FGHJK`, shown only now."}
+    )
+
+
+class SecondFactorSince(ResponseBody):
+    enabled = ma.Boolean()
+    since = fields.Moment(allow_none=True)
+
+
+class SecondFactorState(SecondFactorSince):
+    recovery_codes_left = ma.Integer()
+    required = ma.Boolean(metadata={"description": "Whether the account's role needs one."})
+
+
 # The copy of a user's own data.
 
 
@@ -593,6 +644,7 @@ class Export(ResponseBody):
     exported_at = fields.Moment()
     account = ma.Nested(ExportedAccount)
     settings = ma.Nested(Settings)
+    second_factor = ma.Nested(SecondFactorSince)
     avatar = ma.Nested(Picture, allow_none=True)
     sessions = ma.List(ma.Nested(OpenSession))
     pending_email = ma.String(metadata={"description": "Empty where no change is pending."})

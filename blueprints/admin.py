@@ -9,12 +9,12 @@ from flask import Blueprint
 import errors
 import schemas
 from core import audit, clock, passwords
-from core.roles import Role
+from core.roles import BUT_ADMINS, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import settings
 from models import User, UserRow
-from services import accounts, administration, outbox, recovery, users
+from services import accounts, administration, outbox, recovery, second_factor, users
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -189,6 +189,23 @@ def unlock_user(user_id: str) -> None:
     """Clear what limits have counted against an account, so that its user can log in again."""
     limits.unlock(users.find(user_id))
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
+
+
+@admin(
+    "DELETE",
+    "/<uuid:user_id>/second-factor",
+    message="The account has no second factor any more.",
+    errors=(errors.UserNotFound, errors.NotFound),
+)
+def reset_second_factor(user_id: str) -> None:
+    """Remove the second factor of a user who has lost it; not for admins.
+
+    All sessions of the account end, and a notice is sent by e-mail. Make sure first who asks: with
+    the password, anybody can log in then.
+    """
+    with transaction():
+        second_factor.reset(user_id, BUT_ADMINS)
+    audit.log("second_factor_reset", user_id, by=bearer.caller_id())
 
 
 @admin(

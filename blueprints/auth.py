@@ -12,7 +12,15 @@ from core.roles import Role
 from database import transaction
 from extensions import settings
 from models import User
-from services import accounts, email_change, outbox, recovery, sessions
+from services import (
+    accounts,
+    email_change,
+    outbox,
+    profiles,
+    recovery,
+    second_factor,
+    sessions,
+)
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
@@ -86,7 +94,13 @@ def options() -> object:
     body=schemas.Login,
     response=schemas.LoggedIn,
     message="You are logged in.",
-    errors=(errors.InvalidCredentials, errors.AccountInactive, errors.EmailUnverified),
+    errors=(
+        errors.InvalidCredentials,
+        errors.AccountInactive,
+        errors.EmailUnverified,
+        errors.SecondFactorRequired,
+        errors.WrongCode,
+    ),
     limits=(*GUESSES, LOGINS),
 )
 def login(body: dict[str, str]) -> dict[str, object]:
@@ -97,10 +111,10 @@ def login(body: dict[str, str]) -> dict[str, object]:
     """
     found = login_steps.check_password(body["email"], body["password"])
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
-    with transaction():
-        user, pair = login_steps.finish(found, **client, now=clock.utcnow())
+    with second_factor.judged(found.user, body["second_factor"]) as proof, transaction():
+        user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
     audit.log("login", user.id)
-    return {**pair._asdict(), "user": user}
+    return {**pair._asdict(), "user": profiles.profile(user)}
 
 
 @post(
@@ -217,7 +231,10 @@ def reset_password(body: dict[str, str]) -> None:
     with transaction():
         recovery.replace_password(found, password_hash, now=clock.utcnow())
     audit.log("password_reset" if found.by_mail else "access_link_used", found.user.id)
-    limits.forgive(found.user)
+    if found.user.second_factor_at:
+        limits.clear_nothing()
+    else:
+        limits.forgive(found.user)
 
 
 @post(

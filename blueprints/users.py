@@ -15,10 +15,10 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, email_change, export, learning, profiles
+from services import accounts, email_change, export, learning, profiles, second_factor, users
 from web import bearer
 from web.api import Reply, endpoint
-from web.limits import CONFIRMATIONS, RIGHT_PASSWORDS, SUCCESSES, By, Limit
+from web.limits import CONFIRMATIONS, CONFIRMED, SUCCESSES, By, Limit
 
 bp = Blueprint("users", __name__)
 get = functools.partial(endpoint, bp, "GET", role=Role.STUDENT)
@@ -29,7 +29,7 @@ delete = functools.partial(endpoint, bp, "DELETE", role=Role.STUDENT)
 # By the user's id, because the counts of an e-mail address end when it changes.
 CHANGES = Limit(20, "hour", "password changes", By.CALLER, SUCCESSES)
 EMAIL_CHANGES = (
-    Limit(5, "hour", "requests to change the e-mail address", By.CALLER, RIGHT_PASSWORDS),
+    Limit(5, "hour", "requests to change the e-mail address", By.CALLER, CONFIRMED),
     # Two limits, or anybody could use up the codes that others need for an e-mail address.
     Limit(3, "hour", "codes from a user to an address", By.CALLER | By.NEW_EMAIL, SUCCESSES),
     Limit(10, "hour", "codes to an e-mail address", By.NEW_EMAIL, SUCCESSES),
@@ -182,18 +182,19 @@ def export_data() -> Reply:
     "/password",
     body=schemas.ChangePassword,
     message="Your password is changed and your other sessions have ended.",
-    errors=(errors.WrongPassword, errors.WeakPassword),
+    errors=(*errors.UNCONFIRMED, errors.WeakPassword),
     # Each change sends a notice, and the e-mail address may be somebody else's.
     limits=(*CONFIRMATIONS, CHANGES),
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
-    accounts.confirm_password(user, body["current_password"], field="currentPassword")
-    person = user._asdict()
-    password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with transaction():
-        accounts.change_password(user, password_hash, session_id=session_id)
+    typed, person, field = body["second_factor"], user._asdict(), "currentPassword"
+    with second_factor.confirmed(user, body["current_password"], typed, field=field) as proof:
+        new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
+        with transaction():
+            accounts.change_password(user, new_hash, session_id=session_id)
+            second_factor.spend(proof)
     audit.log("password_changed", user.id)
 
 
@@ -209,7 +210,7 @@ def get_email() -> dict[str, object]:
     body=schemas.EmailRequest,
     response=schemas.PendingEmail,
     message="We have sent a code to the new e-mail address. Enter it to confirm the change.",
-    errors=(errors.WrongPassword, errors.EmailTaken),
+    errors=(*errors.UNCONFIRMED, errors.EmailTaken),
     limits=(*CONFIRMATIONS, *EMAIL_CHANGES),
 )
 def request_email(body: dict[str, str]) -> dict[str, object]:
@@ -219,10 +220,12 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     hours.
     """
     user, session_id, new_email = bearer.user(), bearer.claims()["sid"], body["new_email"]
-    accounts.confirm_password(user, body["password"], field="password")
-    accounts.check_domain(new_email, field="newEmail")
-    with transaction():
-        pending = email_change.request(user, new_email, session_id=session_id, now=clock.utcnow())
+    with second_factor.confirmed(user, body["password"], body["second_factor"]) as proof:
+        accounts.check_domain(new_email, field="newEmail")
+        now = clock.utcnow()
+        with transaction():
+            pending = email_change.request(user, new_email, session_id=session_id, now=now)
+            second_factor.spend(proof)
     audit.log("email_change_requested", user.id)
     return pending
 
@@ -261,20 +264,24 @@ def drop_email() -> None:
     body=schemas.Rename,
     response=schemas.Profile,
     message="Your username is saved.",
-    errors=(errors.WrongPassword, errors.UsernameTaken),
+    errors=(*errors.UNCONFIRMED, errors.UsernameTaken),
     limits=(*CONFIRMATIONS, RENAMES),
 )
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
-    accounts.confirm_password(user, body["password"], field="password")
-    if body["username"] == user.username:
-        return profiles.profile(user)
-    with transaction():
-        renamed = profiles.rename(user, body["username"], *accounts.unchanged(user, session_id))
+    unchanged, new = accounts.unchanged(user, session_id), body["username"] != user.username
+    confirmed = second_factor.confirmed(user, body["password"], body["second_factor"])
+    with confirmed as proof, transaction():
+        if new:
+            renamed = profiles.rename(user, body["username"], *unchanged)
+        else:
+            renamed = users.lock(user.id, *unchanged)
         if renamed is None:
             raise accounts.changed_meanwhile(user, session_id)
-    audit.log("username_changed", user.id)
+        second_factor.spend(proof)
+    if new:
+        audit.log("username_changed", user.id)
     return profiles.profile(renamed)
 
 
@@ -282,7 +289,7 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     "/account",
     body=schemas.DeleteAccount,
     message="Your account is deleted.",
-    errors=(errors.WrongPassword, errors.LastAdmin),
+    errors=(*errors.UNCONFIRMED, errors.LastAdmin),
     limits=CONFIRMATIONS,
 )
 def delete_account(body: dict[str, str]) -> None:
@@ -291,8 +298,10 @@ def delete_account(body: dict[str, str]) -> None:
     Username and e-mail address can be registered again. A notice is sent to the e-mail address.
     """
     user, session_id = bearer.user(), bearer.claims()["sid"]
-    accounts.confirm_password(user, body["password"], field="password")
-    with transaction():
+    confirmed = second_factor.confirmed(user, body["password"], body["second_factor"])
+    with confirmed as proof, transaction():
+        accounts.lock_admins(user.id)  # before the row of the second factor
+        second_factor.spend(proof)
         if not accounts.delete(user.id, *accounts.unchanged(user, session_id)):
             raise accounts.changed_meanwhile(user, session_id)
     audit.log("account_deleted", user.id)

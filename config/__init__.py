@@ -102,6 +102,11 @@ class Settings:
         "records",
         "`students`: instructors list students, read their accounts, make access links for them.",
     )
+    require_second_factor: str = setting(
+        types.one_of("admin", "instructor"),
+        "",
+        "Role that takes effect only with a second factor; `instructor`: and admins. Unset: none.",
+    )
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )

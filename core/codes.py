@@ -16,14 +16,13 @@ _ACCESS_DIGITS = 12
 def make(secret: str, change_id: str, address: str) -> str:
     """Return the code of a change of the e-mail address, such as `ABCD-EFGH`."""
     digest = _digest(secret, "email-change", change_id, address)
-    return _shown(int.from_bytes(digest[: _CHANGE_DIGITS * 5 // 8]), _CHANGE_DIGITS)
+    return shown(int.from_bytes(digest[: _CHANGE_DIGITS * 5 // 8]), _CHANGE_DIGITS)
 
 
 def is_right(typed: str, secrets: Iterable[str], change_id: str, address: str) -> bool:
     """Return whether this is the code of a change, made with any of these secrets."""
-    read = _read(typed)
-    codes = [_read(make(secret, change_id, address)) for secret in secrets]
-    return any(hmac.compare_digest(read, code) for code in codes)
+    codes = [read(make(secret, change_id, address)) for secret in secrets]
+    return any(hmac.compare_digest(read(typed), code) for code in codes)
 
 
 class Access(NamedTuple):
@@ -39,7 +38,7 @@ def make_access_code(secret: str, access: Access, hour: int) -> str:
     """Return a code to choose a password, such as `ABCD-EFGH-JKMN`; `hour` is since 1970."""
     user_id, *others = access
     digest = _digest(secret, "access-code", user_id, f"{hour}", *map(str, others))
-    return _shown(int.from_bytes(digest[:8]) >> (64 - 5 * _ACCESS_DIGITS), _ACCESS_DIGITS)
+    return shown(int.from_bytes(digest[:8]) >> (64 - 5 * _ACCESS_DIGITS), _ACCESS_DIGITS)
 
 
 def hours_of_access_code(
@@ -48,19 +47,21 @@ def hours_of_access_code(
     """Return in which of these hours the code was made, with any of these secrets; [] for a wrong
     one. Takes the same time for every code and account.
     """
-    read = _read(typed)
+    wanted = read(typed)
     made = ((hour, make_access_code(secret, access, hour)) for secret in secrets for hour in hours)
-    return [hour for hour, code in made if hmac.compare_digest(read, _read(code))]
+    return [hour for hour, code in made if hmac.compare_digest(wanted, read(code))]
 
 
 def _digest(secret: str, *parts: str) -> bytes:
     return hmac.digest(secret.encode(), "\0".join(parts).encode(), "sha256")
 
 
-def _shown(bits: int, digits: int) -> str:
+def shown(bits: int, digits: int, group: int = 4) -> str:
+    """Return the last bits of a number as digits, with a hyphen between groups."""
     code = "".join(_DIGITS[bits >> 5 * place & 31] for place in reversed(range(digits)))
-    return "-".join(code[start : start + 4] for start in range(0, digits, 4))
+    return "-".join(code[start : start + group] for start in range(0, digits, group))
 
 
-def _read(typed: str) -> bytes:
+def read(typed: str) -> bytes:
+    """Return what a user has typed as it is meant: whatever its case, hyphens and spaces."""
     return typed.upper().translate(_AS_MEANT).encode()

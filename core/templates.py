@@ -24,6 +24,8 @@ _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
     "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
     "registration_open": True,
+    "event": "added",
+    "left": "9",
 }
 
 

@@ -16,7 +16,7 @@ import errors
 from core import clock
 from database import ended_statement, is_unavailable, schema_is_ready
 from extensions import components
-from services import outbox, pruning
+from services import outbox, pruning, second_factor
 
 # Seconds between two polls of the outbox; up to a fifth more or less, so that processes spread out.
 POLL = 5.0
@@ -85,6 +85,7 @@ class BackgroundThread:
             self._resume_at = time.monotonic() + PAUSE
         if now >= self._prune_at:
             pruning.prune(clock.utcnow(), self._stopping.is_set)
+            second_factor.seal_anew(self._stopping.is_set)
             self._prune_at = now + PRUNE_EVERY
 
 

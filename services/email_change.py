@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import Row, case, delete, func, select, update
 
 import errors
-from core import codes, ids
+from core import audit, codes, ids
 from core.addresses import UNDONE
 from database import change, change_one, insert_into, one_statement, reading, unique
 from extensions import db, settings
 from models import EmailChange, PendingEmail, User, UserRow
-from services import accounts, links, outbox, sessions, users
+from services import accounts, links, outbox, second_factor, sessions, users
 from services.letters import MailKind
 
 MAX_TRIES = 5
@@ -89,6 +89,7 @@ def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) 
     last = select(func.coalesce(func.max(EmailChange.number), 0)).filter_by(user_id=user.id)
     done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
     done.number = last.scalar_subquery() + 1
+    done.second_factor_at = changed.second_factor_at
     db.session.add(done)
     if user.email_verified_at:
         kind = MailKind.EMAIL_CHANGED
@@ -115,7 +116,7 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     user = users.lock(user_id)
     changes = delete(EmailChange).where(EmailChange.user_id == user_id)
     this = changes.where(EmailChange.id == change_id)
-    undone = change_one(this.returning(EmailChange.old_email, EmailChange.number))
+    undone = change_one(this.returning(EmailChange.__table__))
     if user is None or undone is None:
         raise errors.InvalidToken
     # A process of the release before leaves 0 during an upgrade; then the ids tell the order.
@@ -123,6 +124,9 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     newer_id, newer = EmailChange.id > change_id, EmailChange.number > undone.number
     change(changes.where(case((unknown, newer_id), else_=newer)))
     accounts.remove_password(user.id)
+    if user.second_factor_at != undone.second_factor_at:  # perhaps it is that of a thief
+        second_factor.drop(user.id)
+        audit.log("second_factor_removed", user.id)
     outbox.withdraw(user.email)
     try:
         with unique(errors.EmailTaken, User.email), db.session.begin_nested():

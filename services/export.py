@@ -10,7 +10,7 @@ from sqlalchemy import Row, select
 from database import reading
 from extensions import Base
 from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, UserRow
-from services import email_change, profiles, sessions
+from services import email_change, profiles, second_factor, sessions
 
 
 def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
@@ -24,6 +24,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "exported_at": now,
         "account": profiles.profile(user),
         "settings": profiles.preferences(user),
+        "second_factor": second_factor.status(user),
         "avatar": {"media_type": "image/webp", "data": pictures[0]} if pictures else None,
         "sessions": sessions.list_open(user.id, current=session_id, now=now),
         "courses": [

@@ -33,6 +33,7 @@ class MailKind(StrEnum):
     EMAIL_CHANGED = "email_changed"
     EMAIL_REPLACED = "email_replaced"
     USERNAME_CHANGED = "username_changed"
+    SECOND_FACTOR = "second_factor"
 
 
 class _AccountMail(NamedTuple):
@@ -94,6 +95,8 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
         if done:
             end = done.changed_at + links.UNDO_LIFE
             facts["link"] = links.make(Action.UNDO, done.user_id, done.id, expires_at=end).link
+    elif kind is MailKind.SECOND_FACTOR:
+        facts["event"], _, facts["left"] = (mail.about or "").partition(" ")
     language = mail.language or user.language or settings.default_language
     # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
     wanted = wanted and not mail.address.endswith(".invalid")

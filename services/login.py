@@ -13,7 +13,8 @@ import errors
 from core import audit, passwords
 from extensions import hasher, settings
 from models import User, UserRow
-from services import sessions, users
+from services import second_factor, sessions, users
+from services.second_factor import Proof
 from services.sessions import TokenPair
 
 _log = logging.getLogger("accounts.login")
@@ -74,23 +75,32 @@ def hindrances(user: UserRow) -> list[Hindrance]:
 def refuse_hindered(user: UserRow) -> None:
     """Raise AccountInactive or EmailUnverified for an account that may not log in."""
     hindered = hindrances(user)
+    refusal: errors.ApiError | None = None
     if Hindrance.INACTIVE in hindered:
         audit.log("login_refused_inactive", user.id)
-        raise errors.AccountInactive
-    if Hindrance.UNVERIFIED in hindered:
+        refusal = errors.AccountInactive()
+    elif Hindrance.UNVERIFIED in hindered:
         audit.log("login_refused_unverified", user.id)
-        raise errors.EmailUnverified
+        refusal = errors.EmailUnverified()
+    if refusal:
+        if user.second_factor_at:
+            refusal.right_password = None  # with a second factor, only a right code clears a count
+        raise refusal
 
 
-def finish(found: Authenticated, *, now: datetime, **client: str) -> tuple[UserRow, TokenPair]:
-    """Record the login and open a session; return the user's row as it is now, and the tokens.
+def finish(
+    found: Authenticated, proof: Proof | None, *, now: datetime, **client: str
+) -> tuple[UserRow, TokenPair]:
+    """Record the login, spend the proof of the second factor and open a session; return the user's
+    row as it is now, and the tokens.
 
-    Raises InvalidCredentials if the account's version has grown since the row was read. What raises
-    it ends the sessions, so no new one may open.
+    Raises InvalidCredentials if the account's version has grown since the row was read: what raises
+    it ends the sessions, so no new one may open. Raises WrongCode if the code was used meanwhile.
     """
     values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
     unchanged = (User.password_version == found.user.password_version, User.is_active)
     user = users.update(found.user.id, *unchanged, **values)
     if user is None:
         raise errors.InvalidCredentials
+    second_factor.spend(proof)
     return user, sessions.open_session(user, now=now, **client)

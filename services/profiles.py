@@ -22,8 +22,9 @@ _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
 
 
 def profile(user: UserRow) -> dict[str, object]:
-    """Return a user's own profile."""
-    return {**user._asdict(), "avatar": avatar_url(user.avatar_digest)}
+    """Return a user's own profile, with the role in effect."""
+    role = users.role_in_effect(user)
+    return {**user._asdict(), "role": role, "avatar": avatar_url(user.avatar_digest)}
 
 
 def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> dict[str, object]:
@@ -36,7 +37,7 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
     if not (user.profile_visible or sees_all):
         raise errors.ProfilePrivate
-    shown = profile(user)
+    shown = {**profile(user), "role": user.role}
     if user.progress_visible or sees_all:
         shown["progress"] = learning.progress(user.id, user.timezone, now=now)
     return shown

@@ -3,17 +3,15 @@
 Resets follow the OWASP Forgot Password Cheat Sheet.
 """
 
-import io
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import segno
 from sqlalchemy import func
 
 import errors
-from core import audit, codes, passwords
+from core import audit, codes, passwords, qr_codes
 from core.roles import Role
 from extensions import settings
 from models import User, UserRow
@@ -38,11 +36,8 @@ class Handout(NamedTuple):
 
     @property
     def qr_code(self) -> str:
-        """The link as a QR code: an SVG document, black on white also in dark mode."""
-        document = io.BytesIO()
-        picture = segno.make(self.link, error="m", micro=False)
-        picture.save(document, kind="svg", xmldecl=False, omitsize=True, light="#fff", nl=False)
-        return document.getvalue().decode()
+        """The link as a QR code: an SVG document."""
+        return qr_codes.svg(self.link)
 
 
 class Found(NamedTuple):

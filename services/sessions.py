@@ -6,7 +6,7 @@ rotation and reuse of refresh tokens see RFC 9700 (OAuth 2.0 Security BCP), sect
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, select, update
 
@@ -16,6 +16,7 @@ from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import DriverSelect, one_statement, reading, transaction
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession
+from services import users
 
 MAX_SESSIONS = 50
 # How long the denylist names an ended session: longer than ACCESS_TOKEN_MINUTES can be.
@@ -23,7 +24,7 @@ DENIED_FOR = timedelta(days=2)
 
 # The only query of the guard: the active user, unless the session has ended.
 _BEARER = DriverSelect(
-    select(User.__table__).where(
+    select(User.__table__, User.role.label("granted_role")).where(
         User.id == bindparam("user_id"),
         User.is_active,
         ~exists().where(DeniedSession.session_id == bindparam("session_id")),
@@ -38,6 +39,9 @@ _TOKEN_FACTS = (
     *_SESSIONS.c["id", "user_id", "created_at", "last_used_at", "expires_at"],
     *_SESSIONS.c["refresh_token_id", "previous_token_id"],
     _ACTIVE_USER.scalar_subquery().label("role"),
+    _ACTIVE_USER.with_only_columns(_USERS.c.second_factor_at)
+    .scalar_subquery()
+    .label("second_factor_at"),
 )
 
 
@@ -51,7 +55,10 @@ class TokenPair(NamedTuple):
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None if there is none or the session ended."""
-    return _BEARER.one_or_none(user_id, session_id)
+    row = _BEARER.one_or_none(user_id, session_id)
+    if row and (role := users.role_in_effect(row)) != row.role:
+        row = row._replace(role=role)
+    return cast("UserRow | None", row)
 
 
 def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
@@ -79,7 +86,7 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
         .limit(MAX_SESSIONS - 1)
     )
     _end(*others, UserSession.id.not_in(newest))
-    return _pair(session, user.role, now=now)
+    return _pair(session, users.role_in_effect(user), now=now)
 
 
 # Of parallel calls with one token, this conditional UPDATE lets one rotate it. Made once: building
@@ -119,7 +126,7 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
         session = connection.execute(_ROTATE, parameters).one_or_none()
     if session is None:
         session = _handle_reuse(claims, now=now)
-    return _pair(session, session.role, now=now)
+    return _pair(session, users.role_in_effect(session), now=now)
 
 
 def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:

@@ -1,16 +1,16 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
 from collections.abc import Collection
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, or_, select
 from sqlalchemy import update as update_table
 
 import errors
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Role
 from database import change_one, reading
-from extensions import db
+from extensions import db, settings
 from models import User, UserRow
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
@@ -59,6 +59,20 @@ def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRo
     if user.role not in reach:
         raise errors.Forbidden
     return user
+
+
+def needs_factor(role: str) -> bool:
+    """Return whether a role takes effect only with a second factor."""
+    least = settings.require_second_factor
+    return bool(least) and Role(role).includes(Role(least))
+
+
+def role_in_effect(user: UserRow | Row[Any]) -> str:
+    """Return the role that an account has for itself; for others it has the granted one."""
+    # The settings are looked up last, since this is a part of every request.
+    if user.role == Role.STUDENT or user.second_factor_at or not needs_factor(user.role):
+        return user.role
+    return Role.STUDENT.value
 
 
 def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | None:

@@ -54,7 +54,12 @@ def test_account_says_why_its_user_cannot_log_in(make_app, make_user, log_in, cl
     url = f"/api/users/{user.id}/account"
     account = success(client.get(url, headers=admin))
     (listed,) = success(client.get("/api/users?username=student", headers=admin))["users"]
-    more = {"language": "fr", "timezone": "Europe/Paris", "lockedUntil": None}
+    more = {
+        "language": "fr",
+        "timezone": "Europe/Paris",
+        "secondFactor": False,
+        "lockedUntil": None,
+    }
     assert account == {**listed, **more}
     for _ in range(10):
         login(client, user, "wrong")

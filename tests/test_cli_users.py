@@ -187,6 +187,7 @@ def test_show_tells_everything_about_a_login(run, client, make_user, log_in, clo
         "role": "student",
         "active": "yes",
         "password": "yes",
+        "second factor": "no",
         "language": "de",
         "time zone": "UTC",
         "joined": "2026-11-20T09:31:00Z",

@@ -33,6 +33,8 @@ EXPORTED = {
 RENAMED = {
     "users.created_at": "account.joinDate",
     "users.last_login_at": "account.lastLogin",
+    "users.second_factor_at": "secondFactor.since",
+    "second_factors.confirmed_at": "secondFactor.since",
     "users.avatar_digest": "account.avatar",
     "pending_emails.new_email": "pendingEmail",
     "avatars.picture": "avatar.data",
@@ -40,13 +42,17 @@ RENAMED = {
 # ... or why they are not in it.
 LEFT_OUT = {
     "derived from others": "users.username_key users.search_key",
-    "a secret, of use to a thief only": "users.password_hash",
+    "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
     "sessions.previous_token_id sessions.access_expires_at pending_emails.id email_changes.id",
     "a counter that says nothing about the user": "users.password_version pending_emails.tries "
-    "email_changes.number",
+    "email_changes.number second_factors.failures second_factors.warned_at "
+    "second_factors.last_step second_factors.generation",
+    "in GET /api/auth/second-factor": "second_factors.unused",
+    "another time of the factor": "second_factors.created_at email_changes.second_factor_at",
     "in GET /api/users/email": "pending_emails.expires_at",
-    "the account's id": "sessions.user_id pending_emails.user_id email_changes.user_id "
+    "the account's id": "sessions.user_id second_factors.user_id pending_emails.user_id "
+    "email_changes.user_id "
     "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id",
 }
 # A waiting mail is gone within a day; the others name nobody.

@@ -109,6 +109,10 @@ def test_what_is_limited_is_what_we_promise(limited):
         "POST /api/users/email/confirm": ["20 per hour"],
         "PUT /api/users/username": [*confirmed, "5 per day"],
         "DELETE /api/users/account": confirmed,
+        "POST /api/auth/second-factor": confirmed,
+        "POST /api/auth/second-factor/confirm": guesses,
+        "POST /api/auth/second-factor/recovery-codes": confirmed,
+        "DELETE /api/auth/second-factor": confirmed,
     }
 
 
@@ -626,4 +630,6 @@ def test_guesses_are_limited_wherever_a_password_is_checked():
         for endpoint in API
         if any(error.right_password is False for error in endpoint.operation.errors)
     }
+    checking.add("POST /api/auth/second-factor/confirm")  # its code
+    checking.remove("POST /api/users/email/confirm")  # has tries of its own
     assert checking == {name for name, found in LIMITED.items() if set(GUESSES) <= set(found)}

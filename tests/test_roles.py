@@ -58,6 +58,11 @@ LEAST_CALLER = {
         POST /api/users/email/confirm
         PUT /api/users/username
         DELETE /api/users/account
+        GET /api/auth/second-factor
+        POST /api/auth/second-factor
+        DELETE /api/auth/second-factor
+        POST /api/auth/second-factor/confirm
+        POST /api/auth/second-factor/recovery-codes
     """,
     "instructor": """
         PUT /api/users/*/courses/*
@@ -81,6 +86,7 @@ LEAST_CALLER = {
         GET /api/users/*/account
         PATCH /api/users/*
         DELETE /api/users/*/failed-logins
+        DELETE /api/users/*/second-factor
         DELETE /api/users/*
         GET /api/service-keys
         DELETE /api/service-keys/*

@@ -66,11 +66,12 @@ class Counts(Enum):
 
     ALL = auto()
     SUCCESSES = auto()
-    WRONG_PASSWORDS = auto()
+    GUESSES = auto()  # a wrong password or a wrong code
     RIGHT_PASSWORDS = auto()
+    CONFIRMED = auto()  # the right password, and where it is needed the right code
 
 
-SUCCESSES, RIGHT_PASSWORDS = Counts.SUCCESSES, Counts.RIGHT_PASSWORDS
+SUCCESSES, RIGHT_PASSWORDS, CONFIRMED = Counts.SUCCESSES, Counts.RIGHT_PASSWORDS, Counts.CONFIRMED
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ class Limit:
 # For views that check a password.
 _WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
 GUESSES = (
-    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.WRONG_PASSWORDS),
-    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.WRONG_PASSWORDS),
+    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.GUESSES),
+    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.GUESSES),
 )
 # For views that check the password of a caller. Hashes are what logins wait for.
 CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
@@ -234,13 +235,15 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
     is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
     if not ends or (error and is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
-    right = True if error is None else getattr(error, "right_password", None)
+    cleared = None if "accounts.clears_nothing" in request.environ else True
+    right = cleared if error is None else getattr(error, "right_password", None)
     answered = error is None or (isinstance(error, errors.ApiError) and error.status < 500)
     stays = {
         Counts.ALL: True,
         Counts.SUCCESSES: error is None,
-        Counts.WRONG_PASSWORDS: right is False,
-        Counts.RIGHT_PASSWORDS: right is not False and answered,
+        Counts.GUESSES: right is False,
+        Counts.RIGHT_PASSWORDS: answered and not isinstance(error, errors.WrongPassword),
+        Counts.CONFIRMED: answered and not isinstance(error, errors.UNCONFIRMED),
     }
     undone = [(key, end) for key, end in ends.items() if not stays[counters[key].counts]]
     if undone:
@@ -268,6 +271,14 @@ def forgive(user: Person) -> None:
         keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
         with _harmless(), one_statement() as connection:
             connection.execute(delete(Counter).where(Counter.key.in_(keys)))
+
+
+def clear_nothing() -> None:
+    """Let the success of this call clear no count, because it says nothing about the last guesses.
+
+    A new password does not, where an account has a second factor: codes could be tried for ever.
+    """
+    request.environ["accounts.clears_nothing"] = True
 
 
 def unlock(user: Person) -> None:

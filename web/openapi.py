@@ -37,6 +37,7 @@ an `X-Request-ID`. The same API is also available without the prefix `/api`.
 
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
+    "second_factor": "The caller's second factor",
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records of a user: reading, delivering, removing",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
@@ -166,6 +167,8 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
+    if operation.role not in (None, Role.STUDENT):
+        kinds.append(errors.SecondFactorRequired)
     if any(not limit.silent for limit in operation.limits):
         kinds.append(errors.TooManyRequests)
     if operation.body or operation.role:  # then it needs the database

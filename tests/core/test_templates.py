@@ -24,6 +24,8 @@ FACTS = {
     "life": timedelta(minutes=30),
     "happened_at": NOON,
     "registration_open": True,
+    "event": "added",
+    "left": "9",
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')

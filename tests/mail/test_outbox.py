@@ -44,7 +44,7 @@ def queue_wanted(kind, user):
         session.add(EmailChange(**change, old_email=STUDENT, changed_at=now))
         if kind is MailKind.INVITATION:
             session.execute(update(User).values(password_hash=passwords.unusable()))
-        outbox.queue(kind, STUDENT, about=UNKNOWN_ID)
+        outbox.queue(kind, STUDENT, about="added" if kind == "second_factor" else UNKNOWN_ID)
 
 
 def numbered(count):

@@ -16,7 +16,13 @@ from services.letters import MailKind
 APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
 PAGES_OF_LINKS = [f"/{name.replace('_', '-')}" for name in PAGES if name != "docs"]
 FACTS = {"site": "school.example", "link": "https://school.example/page#token=a.b_c", "code": "A-B"}
-FACTS |= {"life": timedelta(days=1), "happened_at": clock.utcnow(), "registration_open": True}
+FACTS |= {
+    "life": timedelta(days=1),
+    "happened_at": clock.utcnow(),
+    "registration_open": True,
+    "event": "code_used",
+    "left": 9,
+}
 
 
 @pytest.fixture

@@ -1,0 +1,353 @@
+"""A second factor is set up, used, replaced and removed by its user, or reset by others."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from authenticator import URL, Authenticator, begin, enter, set_up
+from helpers import (
+    PASSWORD,
+    SECRET,
+    Log,
+    assert_ended,
+    failure,
+    on_one_database,
+    race,
+    refresh,
+    rows,
+    stored,
+    success,
+    token_in,
+    verify,
+)
+from sqlalchemy import update
+
+from core import codes as link_codes
+from core import second_factor as codes
+from database import transaction
+from models import PendingEmail, SecondFactor, User
+from services import second_factor
+
+OFF = {"enabled": False, "since": None, "recoveryCodesLeft": 0, "required": False}
+
+
+@pytest.fixture
+def protected(client, auth, clock):
+    """A user with a second factor: `user`, `headers` of a session, `app`."""
+    return SimpleNamespace(**vars(auth), app=set_up(client, auth, auth.user, clock))
+
+
+def status(client, session):
+    return success(client.get(URL, headers=session.headers))
+
+
+def confirm(client, session, code):
+    return client.post(f"{URL}/confirm", json={"code": code}, headers=session.headers)
+
+
+def ask(client, session, code=None, *, password=PASSWORD, method="DELETE", path=""):
+    body = {"password": password} | ({} if code is None else {"secondFactor": code})
+    return client.open(URL + path, method=method, json=body, headers=session.headers)
+
+
+def new_codes(client, session, code):
+    return ask(client, session, code, method="POST", path="/recovery-codes")
+
+
+def subjects(outbox):
+    return [mail["Subject"] for mail in outbox.deliver()]
+
+
+# Setting it up
+
+
+def test_second_factor_is_set_up_with_its_first_code(app, client, auth, log_in, clock, outbox):
+    other = log_in(auth.user)
+    assert status(client, auth) == OFF
+    made = success(ask(client, auth, method="POST"))
+    assert re.fullmatch("[A-Z2-7]{32}", made["secret"])
+    assert made["uri"] == (
+        "otpauth://totp/school.test:student%40example.org"
+        f"?secret={made['secret']}&issuer=school.test"
+    )
+    assert made["qrCode"].startswith("<svg")
+    assert status(client, auth) == OFF
+    version = stored(app, auth.user).password_version
+    phone = Authenticator(made["secret"])
+    recovery_codes = success(confirm(client, auth, phone.code()))["recoveryCodes"]
+    assert len({*recovery_codes}) == 10
+    for code in recovery_codes:
+        assert re.fullmatch("[0-9A-HJKMNP-TV-Z]{5}-[0-9A-HJKMNP-TV-Z]{5}", code)
+    now = status(client, auth)
+    assert now == {**OFF, "enabled": True, "since": now["since"], "recoveryCodesLeft": 10}
+    assert stored(app, auth.user).password_version == version + 1
+    assert_ended(client, other)
+    assert subjects(outbox) == ["Your account has a second factor now"]
+    # The first code is spent.
+    failure(enter(client, auth.user, phone.code()), 400, "wrong_code")
+
+
+def test_new_key_replaces_one_that_waits(client, auth):
+    old, new = begin(client, auth, auth.user), begin(client, auth, auth.user)
+    failure(confirm(client, auth, old.code()), 400, "wrong_code")
+    success(confirm(client, auth, new.code()))
+
+
+@on_one_database
+def test_key_waits_for_a_quarter_of_an_hour(client, auth, log_in, clock):
+    failure(confirm(client, auth, "000000"), 400, "invalid_token")
+    phone = begin(client, auth, auth.user)
+    clock.move(minutes=15)
+    failure(confirm(client, log_in(auth.user), phone.code()), 400, "invalid_token")
+
+
+@on_one_database
+def test_setting_up_needs_the_password_and_no_second_one(client, auth, protected):
+    failure(ask(client, protected, method="POST", password="wrong"), 400, "wrong_password")
+    failure(ask(client, protected, method="POST"), 409, "second_factor_exists")
+    failure(confirm(client, protected, protected.app.code()), 400, "invalid_token")
+
+
+@pytest.mark.parametrize("change", [{"password_version": 9}, {"is_active": False}])
+def test_factor_is_not_confirmed_on_an_account_that_has_changed(
+    app, client, auth, monkeypatch, change
+):
+    phone, judge = begin(client, auth, auth.user), codes.step_of
+
+    def slow(*arguments, **options):
+        with transaction() as session:
+            session.execute(update(User).values(**change))
+        return judge(*arguments, **options)
+
+    monkeypatch.setattr(codes, "step_of", slow)
+    failure(confirm(client, auth, phone.code()), 400, "invalid_token")
+    assert stored(app, auth.user).second_factor_at is None
+
+
+def test_parallel_confirmations_turn_one_factor_on(client, auth, outbox):
+    phone = begin(client, auth, auth.user)
+    answers = race(lambda _: confirm(client, auth, phone.code()).status_code)
+    assert sorted(answers) == [200, *15 * [400]]
+    assert len(outbox.deliver()) == 1
+
+
+# Changing and removing it
+
+
+def test_new_recovery_codes_replace_the_old_ones(app, client, protected, outbox):
+    outbox.deliver()
+    version = stored(app, protected.user).password_version
+    made = success(new_codes(client, protected, protected.app.recovery_codes[0]))["recoveryCodes"]
+    assert not {*made} & {*protected.app.recovery_codes}
+    assert status(client, protected)["recoveryCodesLeft"] == 10
+    assert stored(app, protected.user).password_version == version + 1
+    assert subjects(outbox) == [
+        "One of your recovery codes was used",
+        "You have new recovery codes",
+    ]
+    old = protected.app.recovery_codes[1]
+    failure(enter(client, protected.user, old), 400, "wrong_code")
+    success(enter(client, protected.user, made[1]))
+
+
+def test_removal_leaves_the_password(app, client, protected, outbox):
+    outbox.deliver()
+    other = success(enter(client, protected.user, protected.app.recovery_codes[0]))
+    version = stored(app, protected.user).password_version
+    success(ask(client, protected, protected.app.code()))
+    assert status(client, protected) == OFF
+    assert rows(app, SecondFactor) == []
+    assert stored(app, protected.user).password_version == version + 1
+    failure(verify(client, other["accessToken"]), 401, "token_revoked")
+    failure(refresh(client, other["refreshToken"]), 401, "token_revoked")
+    assert subjects(outbox)[1:] == ["The second factor of your account was removed"]
+    success(enter(client, protected.user))
+
+
+@on_one_database
+def test_nothing_is_replaced_or_removed_without_a_factor(client, auth):
+    begin(client, auth, auth.user)
+    failure(new_codes(client, auth, "000000"), 404, "not_found")
+    failure(ask(client, auth, "000000"), 404, "not_found")
+    failure(ask(client, auth, password="wrong"), 400, "wrong_password")
+
+
+# When all is lost
+
+
+def test_admin_resets_the_factor_of_a_user(app, client, protected, make_user, log_in, outbox):
+    admin = log_in(make_user("admin", role="admin")).headers
+    version = stored(app, protected.user).password_version
+    outbox.deliver()
+    url = f"/api/users/{protected.user.id}/second-factor"
+    success(client.delete(url, headers=admin))
+    assert_ended(client, protected)
+    assert stored(app, protected.user).password_version == version + 1
+    assert rows(app, SecondFactor) == []
+    assert subjects(outbox) == ["The second factor of your account was removed"]
+    failure(client.delete(url, headers=admin), 404, "not_found")
+    nobody = protected.user.id[:-1] + ("0" if protected.user.id[-1] != "0" else "1")
+    url = f"/api/users/{nobody}/second-factor"
+    failure(client.delete(url, headers=admin), 404, "user_not_found")
+
+
+def test_factor_of_an_admin_is_reset_on_the_machine_only(
+    app, client, make_user, log_in, clock, run
+):
+    admin = make_user("admin", role="admin")
+    session = log_in(admin)
+    set_up(client, session, admin, clock)
+    url = f"/api/users/{admin.id}/second-factor"
+    failure(client.delete(url, headers=session.headers), 403, "forbidden")
+    assert run("users", "reset-second-factor", "admin") == (
+        "admin has no second factor any more.\n",
+        0,
+    )
+    assert_ended(client, session)
+    log_in(admin)
+    output, code = run("users", "reset-second-factor", "admin")
+    assert (output, code) == ("Error: This account has no second factor.\n", 1)
+
+
+def test_admins_and_the_machine_see_who_has_a_factor(client, protected, make_user, log_in, run):
+    admin = make_user("admin", role="admin")
+    headers = log_in(admin).headers
+
+    def account(user):
+        return success(client.get(f"/api/users/{user.id}/account", headers=headers))
+
+    assert account(protected.user)["secondFactor"] is True
+    assert account(admin)["secondFactor"] is False
+    assert (
+        "second factor: yes, 10 recovery codes left\n" in run("users", "show", protected.user.id)[0]
+    )
+    assert "second factor: no\n" in run("users", "show", admin.id)[0]
+
+
+def test_export_says_whether_there_is_a_factor(client, auth, clock):
+    def exported():
+        data = success(client.get("/api/users/export", headers=auth.headers))
+        return data["secondFactor"]
+
+    assert exported() == {"enabled": False, "since": None}
+    set_up(client, auth, auth.user, clock)
+    assert exported() == {"enabled": True, "since": status(client, auth)["since"]}
+
+
+# What is stored
+
+
+def test_stored_seed_opens_for_its_own_account_only(app, client, protected, make_user, caplog):
+    (row,) = rows(app, SecondFactor)
+    assert protected.app.key not in row.sealed
+    other = make_user("other", second_factor_at=row.confirmed_at)
+    with app.app_context(), transaction() as session:
+        session.add(SecondFactor(**{**row._asdict(), "user_id": other.id}))
+    for code in (protected.app.code(), protected.app.recovery_codes[0]):
+        failure(enter(client, other, code), 400, "wrong_code")
+    assert caplog.messages.count(f"no key opens the second factor of account {other.id}") == 2
+    failure(enter(client, other), 403, "second_factor_required")
+
+
+def test_factor_follows_a_rotation_of_the_key(app, make_app, client, protected, clock):
+    new = "another key for the tests, which is as long as the first of them is"
+    rotating = make_app(secret_key=new, secret_key_fallbacks=(SECRET,))
+    alone = make_app(secret_key=new)
+    success(enter(rotating.test_client(), protected.user, protected.app.code()))
+    clock.move(seconds=codes.STEP)
+    failure(enter(alone.test_client(), protected.user, protected.app.code()), 400, "wrong_code")
+    prune = rotating.test_cli_runner().invoke(args=["prune"])
+    assert "second_factors: 1 sealed with the newest key" in prune.output
+    success(enter(alone.test_client(), protected.user, protected.app.code()))
+    with rotating.app_context():
+        assert second_factor.seal_anew() == 0
+    success(enter(alone.test_client(), protected.user, protected.app.recovery_codes[3]))
+
+
+def test_events_tell_what_was_done_and_no_secret(make_app, client, auth, clock):
+    client = make_app(log_format="json").test_client()
+    log = Log()
+    phone = set_up(client, auth, auth.user, clock)
+    enter(client, auth.user, phone.wrong())
+    enter(client, auth.user, phone.recovery_codes[0])
+    made = success(new_codes(client, auth, phone.code()))["recoveryCodes"]
+    clock.move(seconds=codes.STEP)
+    success(ask(client, auth, phone.code()))
+    records = log.records()
+    assert [line["message"] for line in records if line["logger"] == "accounts.security"] == [
+        "second_factor_added",
+        "wrong_code",
+        "recovery_code_used",
+        "login",
+        "recovery_codes_replaced",
+        "second_factor_removed",
+    ]
+    for secret in (*phone.recovery_codes, *made, phone.wrong(), "otpauth", "<svg"):
+        assert secret not in str(records)
+
+
+# Beside links
+
+
+def test_link_dies_with_every_change_of_the_factor(client, auth, outbox, clock):
+    def token():
+        outbox.deliver()
+        success(client.post("/api/auth/forgot-password", json={"email": auth.user.email}))
+        return outbox.deliver_token()
+
+    def is_dead(link):
+        body = {"token": link, "newPassword": "Purple-Lamp-Steel-77"}
+        failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
+
+    link = token()
+    phone = set_up(client, auth, auth.user, clock)
+    is_dead(link)
+    link = token()
+    success(new_codes(client, auth, phone.code()))
+    is_dead(link)
+    link = token()
+    clock.move(seconds=codes.STEP)
+    success(ask(client, auth, phone.code()))
+    is_dead(link)
+
+
+def change_address(app, client, session, code=""):
+    """Change the e-mail address of a user."""
+    body = {"newEmail": "new@example.org", "password": PASSWORD, "secondFactor": code}
+    success(client.post("/api/users/email", json=body, headers=session.headers))
+    (pending,) = rows(app, PendingEmail)
+    body = {"code": link_codes.make(SECRET, pending.id, pending.new_email)}
+    success(client.post("/api/users/email/confirm", json=body, headers=session.headers))
+
+
+@pytest.fixture
+def undo(client, outbox):
+    def undo():
+        mails = [mail for mail in outbox.deliver() if mail["To"] == "student@example.org"]
+        body = {"token": token_in(mails[-1])}
+        success(client.post("/api/auth/undo-email-change", json=body))
+
+    return undo
+
+
+@pytest.mark.parametrize("when", ["before the change", "after the change", "another one after it"])
+def test_undo_keeps_the_factor_that_there_was_and_no_other(
+    app, client, make_user, log_in, clock, outbox, undo, when
+):
+    user = make_user(email_verified_at=clock.utcnow())
+    session, code = log_in(user), ""
+    if when != "after the change":
+        phone = set_up(client, session, user, clock)
+        code = phone.code()
+    outbox.deliver()
+    change_address(app, client, session, code)
+    if when != "before the change":
+        if when == "another one after it":
+            clock.move(seconds=codes.STEP)
+            success(ask(client, session, phone.code()))
+        set_up(client, session, user, clock)
+    (before,) = rows(app, SecondFactor)
+    undo()
+    kept = [before] if when == "before the change" else []
+    assert rows(app, SecondFactor) == kept
+    assert stored(app, user).second_factor_at == (kept[0].confirmed_at if kept else None)

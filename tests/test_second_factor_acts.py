@@ -1,0 +1,194 @@
+"""A code stands beside the current password wherever that is asked for, and serves one act."""
+
+from types import SimpleNamespace
+
+import pytest
+from authenticator import URL, enter, set_up
+from helpers import (
+    PASSWORD,
+    Log,
+    failure,
+    race,
+    rows,
+    statements_of,
+    success,
+    words,
+)
+
+from core.second_factor import STEP
+from models import SecondFactor, User, UserSession
+
+NEW_PASSWORD = "Purple-Lamp-Steel-77"
+
+
+@pytest.fixture
+def protected(client, auth, clock):
+    """A user with a second factor: `user`, `headers` of a session, `app`."""
+    return SimpleNamespace(**vars(auth), app=set_up(client, auth, auth.user, clock))
+
+
+ACTS = {
+    "login": ("POST", "/api/auth/login", {"email": "student@example.org"}),
+    "password": ("PUT", "/api/users/password", {"newPassword": NEW_PASSWORD}),
+    "email": ("POST", "/api/users/email", {"newEmail": "new@example.org"}),
+    "username": ("PUT", "/api/users/username", {"username": "newname"}),
+    "own name": ("PUT", "/api/users/username", {"username": "student"}),
+    "recovery codes": ("POST", f"{URL}/recovery-codes", {}),
+    "removal": ("DELETE", URL, {}),
+    "deletion": ("DELETE", "/api/users/account", {"confirmation": "DELETE_MY_ACCOUNT"}),
+}
+every_act = pytest.mark.parametrize("act", ACTS)
+
+
+def do(client, session, act, code=None, *, password=PASSWORD, **changes):
+    method, url, body = ACTS[act]
+    field = "currentPassword" if act == "password" else "password"
+    body = {**body, field: password, **changes}
+    if code is not None:
+        body["secondFactor"] = code
+    headers = {} if act == "login" else session.headers
+    return client.open(url, method=method, json=body, headers=headers)
+
+
+def failures(app):
+    return [row.failures for row in rows(app, SecondFactor)]
+
+
+@every_act
+def test_act_needs_a_code_after_the_password(app, client, protected, act):
+    before = rows(app, User)
+    failure(do(client, protected, act, "surprise" * 9), 400, "invalid_request")
+    wrong = do(client, protected, act, protected.app.code(), password="wrong")
+    failure(wrong, *((401, "invalid_credentials") if act == "login" else (400, "wrong_password")))
+    for missing in (None, "", "  "):
+        response = do(client, protected, act, missing)
+        assert failure(response, 403, "second_factor_required").keys() == {"secondFactor"}
+    response = do(client, protected, act, protected.app.wrong())
+    assert failure(response, 400, "wrong_code").keys() == {"secondFactor"}
+    assert words(response) == {"secondFactor": ["wrong"]}
+    assert rows(app, User) == before
+    assert failures(app) == [1]
+    spaced = f" {protected.app.code()[:3]} {protected.app.code()[3:]} "
+    success(do(client, protected, act, spaced))
+
+
+@every_act
+def test_recovery_code_does_once_what_a_code_of_the_app_does(client, protected, act):
+    code = protected.app.recovery_codes[4]
+    success(do(client, protected, "email", code.lower().replace("-", "")))
+    failure(do(client, protected, act, code), 400, "wrong_code")
+    success(do(client, protected, act, protected.app.recovery_codes[5]))
+
+
+@every_act
+def test_code_serves_one_act(client, protected, act):
+    code = protected.app.code()
+    success(do(client, protected, "email", code))
+    failure(do(client, protected, act, code), 400, "wrong_code")
+    failure(do(client, protected, act, protected.app.code(-STEP)), 400, "wrong_code")
+
+
+@pytest.mark.parametrize("act", ["login", "password", "username", "recovery codes"])
+def test_code_of_an_act_is_spent(client, protected, act):
+    code = protected.app.code()
+    success(do(client, protected, act, code))
+    password = NEW_PASSWORD if act == "password" else PASSWORD
+    failure(do(client, protected, "deletion", code, password=password), 400, "wrong_code")
+
+
+def test_failed_act_spends_no_code(app, client, protected, make_user):
+    make_user("taken")
+    code, recovery_code = protected.app.code(), protected.app.recovery_codes[0]
+    for typed in (code, recovery_code):
+        for act, change, error in [
+            ("email", {"newEmail": "taken@example.org"}, (409, "email_taken")),
+            ("username", {"username": "taken"}, (409, "username_taken")),
+            ("password", {"newPassword": "password1"}, (400, "weak_password")),
+        ]:
+            failure(do(client, protected, act, typed, **change), *error)
+            # What the password and the code are for is not told before both are right.
+            wrong = do(client, protected, act, protected.app.wrong(), **change)
+            failure(wrong, 400, "wrong_code")
+    assert failures(app) == [6]
+    success(do(client, protected, "username", recovery_code))
+    assert failures(app) == [0]
+    success(do(client, protected, "deletion", code))
+
+
+def test_clocks_may_differ_by_half_a_minute(client, protected, clock):
+    clock.move(minutes=5)
+    failure(enter(client, protected.user, protected.app.code(-61)), 400, "wrong_code")
+    failure(enter(client, protected.user, protected.app.code(61)), 400, "wrong_code")
+    success(enter(client, protected.user, protected.app.code(-29)))
+    clock.move(minutes=5)
+    success(enter(client, protected.user, protected.app.code(29)))
+
+
+def test_account_without_a_factor_is_asked_for_nothing(app, client, auth):
+    for typed in (None, "", "000000"):
+        with statements_of(app) as sent:
+            success(enter(client, auth.user, typed))
+        assert "second_factors" not in str(sent)
+    success(do(client, auth, "username", "000000"))
+
+
+def test_password_judged_before_the_factor_does_not_log_in_after_it(
+    client, auth, clock, during_the_hash
+):
+    during_the_hash(lambda: set_up(client, auth, auth.user, clock))
+    failure(enter(client, auth.user), 401, "invalid_credentials")
+
+
+# Guesses
+
+
+@pytest.mark.parametrize("kind", ["code", "recovery code"])
+def test_one_code_opens_one_session(app, client, protected, kind):
+    typed = protected.app.code() if kind == "code" else protected.app.recovery_codes[9]
+    answers = race(lambda _: enter(client, protected.user, typed))
+    assert sorted(answer.status_code for answer in answers) == [200, *15 * [400]]
+    for answer in answers:
+        if answer.status_code == 400:
+            failure(answer, 400, "wrong_code")
+    assert len(rows(app, UserSession)) == 2
+
+
+def test_parallel_guesses_are_all_counted(app, client, protected):
+    race(lambda _: failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code"))
+    assert failures(app) == [16]
+
+
+def test_after_twenty_failures_only_a_recovery_code_is_right(
+    app, make_app, client, protected, clock
+):
+    client = make_app(log_format="json").test_client()
+    log = Log()
+    for _ in range(20):
+        failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code")
+    failure(enter(client, protected.user, protected.app.code()), 400, "wrong_code")
+    assert [line["message"] for line in log.events()].count("second_factor_locked") == 1
+    success(enter(client, protected.user, protected.app.recovery_codes[0]))
+    success(enter(client, protected.user, protected.app.code()))
+
+
+def test_user_is_told_that_somebody_knows_the_password_once_a_day(client, protected, clock, outbox):
+    def guess(number):
+        for _ in range(number):
+            failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code")
+        return [mail["Subject"] for mail in outbox.deliver()]
+
+    outbox.deliver()
+    assert guess(4) == []
+    assert guess(1) == ["Someone knows your password"]
+    assert guess(6) == []
+    clock.move(days=1)
+    assert guess(1) == ["Someone knows your password"]
+
+
+def test_user_is_told_how_many_recovery_codes_are_left(client, protected, outbox):
+    outbox.deliver()
+    success(enter(client, protected.user, protected.app.recovery_codes[0]))
+    success(enter(client, protected.user, protected.app.recovery_codes[1]))
+    texts = [mail.get_body(("plain",)).get_content() for mail in outbox.deliver()]
+    assert "Unused codes left: 9." in texts[0]
+    assert "Unused codes left: 8." in texts[1]

@@ -1,0 +1,117 @@
+"""With the password alone, nobody tries codes for ever."""
+
+from types import SimpleNamespace
+
+import pytest
+from authenticator import URL, begin, enter, set_up
+from helpers import failure, on_one_database, rows, success
+from sqlalchemy import update
+
+from database import transaction
+from models import Counter, User
+
+WRONG = "wrong passwords for an account"
+NEW_PASSWORD = "Purple-Lamp-Steel-77"
+
+
+@pytest.fixture
+def limited(make_app, auth, clock):
+    """A user with a second factor, at a service with limits: `client`, `user`, `headers`, `app`."""
+    client = make_app(ratelimit_enabled=True).test_client()
+    limited = SimpleNamespace(client=client, **vars(auth))
+    limited.app = set_up(client, auth, auth.user, clock)
+    return limited
+
+
+def hits(app, things=WRONG):
+    return sum(row.hits for row in rows(app, Counter) if f"/{things}/" in row.key)
+
+
+def guess(limited, number=1):
+    for _ in range(number):
+        response = enter(limited.client, limited.user, limited.app.wrong())
+        failure(response, 400, "wrong_code")
+
+
+def ask_for_email(limited, code=None, email="new@example.org"):
+    body = {"newEmail": email, "password": limited.user.password}
+    if code is not None:
+        body["secondFactor"] = code
+    return limited.client.post("/api/users/email", json=body, headers=limited.headers)
+
+
+def test_wrong_code_counts_as_a_failed_login(app, limited):
+    guess(limited, 10)
+    assert hits(app) == hits(app, "wrong passwords from all client IPs") == 10
+    response = enter(limited.client, limited.user, limited.app.code())
+    failure(response, 429, "too_many_requests")
+
+
+def test_only_a_right_code_clears_the_failed_logins(app, limited, make_user):
+    make_user("taken")
+    guess(limited, 9)
+    failure(enter(limited.client, limited.user), 403, "second_factor_required")
+    failure(ask_for_email(limited), 403, "second_factor_required")
+    response = ask_for_email(limited, limited.app.code(), "taken@example.org")
+    failure(response, 409, "email_taken")
+    assert hits(app) == 9
+    success(ask_for_email(limited, limited.app.code()))
+    assert hits(app) == 0
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [({"is_active": False}, "account_inactive"), ({"email": "a@b.example"}, "email_unverified")],
+)
+def test_refused_login_of_an_account_with_a_factor_clears_nothing(
+    app, make_app, limited, change, error
+):
+    strict = {"require_verified_email": True, "ratelimit_enabled": True}
+    client = make_app(**strict).test_client()
+    guess(limited, 5)
+    with app.app_context(), transaction() as session:
+        session.execute(update(User).values(**{**change, "email": limited.user.email}))
+    failure(enter(client, limited.user, limited.app.code()), 403, error)
+    assert hits(app) == 5
+
+
+@pytest.mark.parametrize("way", ["mail", "link"])
+def test_new_password_clears_nothing(app, limited, outbox, run, way):
+    guess(limited, 2)
+    if way == "mail":
+        outbox.deliver()
+        body = {"email": limited.user.email}
+        success(limited.client.post("/api/auth/forgot-password", json=body))
+        body = {"token": outbox.deliver_token()}
+    else:
+        _, code = run("users", "access-link", limited.user.id)[0].split()
+        body = {"account": limited.user.email, "code": code}
+        # Whoever makes a link vouches for the user, and clears the counts.
+        assert hits(app) == 0
+        guess(limited, 2)
+    body["newPassword"] = NEW_PASSWORD
+    success(limited.client.post("/api/auth/reset-password", json=body))
+    assert hits(app) == 2
+    limited.user.password = NEW_PASSWORD
+    success(enter(limited.client, limited.user, limited.app.code()))
+    assert hits(app) == 0
+
+
+@on_one_database
+def test_wrong_first_code_counts_as_a_failed_login(app, make_app, auth):
+    client = make_app(ratelimit_enabled=True).test_client()
+    begin(client, auth, auth.user)
+    response = client.post(f"{URL}/confirm", json={"code": "12345"}, headers=auth.headers)
+    failure(response, 400, "wrong_code")
+    assert hits(app) == 1
+
+
+@on_one_database
+def test_right_password_is_counted_whatever_the_code(app, limited):
+    before = hits(app, "right current passwords")
+    failure(ask_for_email(limited), 403, "second_factor_required")
+    failure(ask_for_email(limited, limited.app.wrong()), 400, "wrong_code")
+    assert hits(app, "right current passwords") == before + 2
+    # A client that sends the call again with the code has asked once.
+    assert hits(app, "requests to change the e-mail address") == 0
