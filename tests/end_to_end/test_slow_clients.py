@@ -5,6 +5,7 @@ import socket
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
+from helpers import soon
 from real_service import PATIENCE, deployed
 from sqlalchemy import URL
 
@@ -191,8 +192,10 @@ def test_what_is_no_request_gets_an_error_like_any_other(service, sent, status):
     assert headers["Content-Length"] == str(len(body))
     assert headers["Connection"] == "close"
     assert headers["Date"].endswith("GMT")
-    (line,) = service.log()[before:].splitlines()
-    assert f"request={headers['X-Request-ID']}" in line
+    # The line of the request before may come late.
+    this = f"request={headers['X-Request-ID']}"
+    soon(lambda: this in service.log()[before:])
+    (line,) = (line for line in service.log()[before:].splitlines() if this in line)
     assert f"status={status}" in line
     assert "peer=127.0.0.1" in line
     assert "forged" not in line.lower()
