@@ -1,4 +1,4 @@
-"""Management of accounts, by admins and by service keys; keys cannot reach those of admins."""
+"""Accounts, as admins, teachers and service keys manage them, each within their reach."""
 
 import functools
 from contextlib import nullcontext

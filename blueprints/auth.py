@@ -1,4 +1,4 @@
-"""Registration, login, tokens, sessions, password reset and e-mail verification."""
+"""Registration, login, tokens, sessions, and what links and codes do."""
 
 import functools
 from typing import Any

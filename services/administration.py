@@ -1,4 +1,4 @@
-"""Accounts as admins and operators list and change them.
+"""Lists, changes and deletes accounts for admins, teachers, service keys and operators.
 
 `reach` has the roles of the accounts that a caller may see or change: service keys do not reach
 admins, and teachers reach students only.

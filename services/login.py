@@ -1,4 +1,4 @@
-"""The login, in steps: check the password, then finish. A second proof would stand between them.
+"""The login, in steps: check the password, judge the second factor, then finish.
 
 Another first proof, such as a passkey, would take the place of `check_password`: it would call
 `refuse_hindered` and return an `Authenticated` without a fresh hash.

@@ -1,4 +1,4 @@
-"""Ways in: links to hand over, and what the token of a link does.
+"""Access links and codes, and what a link does: choose a password, verify an address.
 
 Resets follow the OWASP Forgot Password Cheat Sheet.
 """

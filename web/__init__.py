@@ -1,1 +1,1 @@
-"""Flask helpers without business logic: guard, bodies, limits, errors, logs, OpenAPI."""
+"""The HTTP layer without business logic: endpoints, guard, limits, headers, logs, OpenAPI."""

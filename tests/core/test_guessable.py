@@ -1,3 +1,5 @@
+"""Which passwords are refused as easy to guess, and which pass."""
+
 import time
 
 import pytest

@@ -1,3 +1,5 @@
+"""Uploaded pictures: what becomes of them, what is refused, and within which bounds."""
+
 import io
 import os
 import random

@@ -1,3 +1,5 @@
+"""Password hashes: made, verified, renewed, and always the same work for a failure."""
+
 import threading
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor

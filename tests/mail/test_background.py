@@ -1,3 +1,5 @@
+"""The background thread: when it wakes, what it survives, and how it stops."""
+
 import logging
 import sqlite3
 import threading

@@ -1,3 +1,5 @@
+"""The outbox: which mails go out, with which words, when, and how often they are tried."""
+
 import logging
 import re
 import socket

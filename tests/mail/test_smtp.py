@@ -1,3 +1,5 @@
+"""Mail over SMTP: messages, TLS, passwords, and each kind of failure, with real servers."""
+
 import contextlib
 import socket
 import threading
