@@ -124,7 +124,7 @@ def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
     newer_id, newer = EmailChange.id > change_id, EmailChange.number > undone.number
     change(changes.where(case((unknown, newer_id), else_=newer)))
     accounts.remove_password(user.id)
-    if user.second_factor_at != undone.second_factor_at:  # perhaps it is that of a thief
+    if user.second_factor_at not in (None, undone.second_factor_at):  # perhaps it is a thief's
         second_factor.drop(user.id)
         audit.log("second_factor_removed", user.id)
     outbox.withdraw(user.email)

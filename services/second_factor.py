@@ -17,7 +17,7 @@ from core import audit, clock
 from core import second_factor as codes
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Role
-from database import change, change_one, one_statement, reading, transaction
+from database import change, change_one, is_unavailable, one_statement, reading, transaction
 from extensions import db, settings
 from models import ALL_UNUSED, SecondFactor, User, UserRow
 from services import accounts, outbox, sessions, users
@@ -42,6 +42,7 @@ class Proof(NamedTuple):
     seed: bytes
     step: int | None
     number: int | None
+    field: str  # in which the code was sent
 
 
 def status(user: UserRow) -> dict[str, object]:
@@ -191,9 +192,11 @@ def judged(user: UserRow, typed: str) -> Iterator[Proof | None]:
         yield proof
     except errors.WrongCode:
         raise
-    except errors.ApiError:
+    except Exception as error:
+        if isinstance(error, errors.ApiError):
+            error.right_password = None  # neither a wrong guess nor a right one
         failures = _FACTORS.c.failures
-        with one_statement() as connection:
+        with _harmless("a try could not be taken back"), one_statement() as connection:
             this = update(_FACTORS).where(*_same(factor), failures > 0)
             connection.execute(this.values(failures=failures - 1))
         raise
@@ -218,7 +221,7 @@ def spend(proof: Proof | None) -> None:
     left = change_one(this.values(failures=0).returning(unused))
     if left is None:
         audit.log("wrong_code", proof.user.id)
-        raise errors.WrongCode.at("secondFactor", "wrong")
+        raise errors.WrongCode.at(proof.field, "wrong")
     if proof.number is not None:
         notify(proof.user, f"code_used {left.unused.bit_count()}")
 
@@ -240,13 +243,23 @@ def _judge(user: UserRow, factor: Row[Any], typed: str, *, field: str, now: date
     if number is not None and not factor.unused >> number & 1:
         number = None
     if seed and (step, number) != (None, None):
-        return Proof(user, factor, seed, step, number)
+        return Proof(user, factor, seed, step, number, field)
     audit.log("wrong_code", user.id)
     if factor.failures == LOCK_AT:
         audit.log("second_factor_locked", user.id)
     if factor.confirmed_at and factor.failures >= WARN_AT:
-        _warn(user, now=now)
+        with _harmless("a notice could not be queued"):  # the guess was wrong all the same
+            _warn(user, now=now)
     raise errors.WrongCode.at(field, "wrong")
+
+
+@contextmanager
+def _harmless(problem: str) -> Iterator[None]:
+    """Log an error, so that it does not change the response."""
+    try:
+        yield
+    except Exception as error:
+        _log.warning(problem, exc_info=not is_unavailable(error))
 
 
 def _warn(user: UserRow, *, now: datetime) -> None:

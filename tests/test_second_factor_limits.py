@@ -6,9 +6,11 @@ import pytest
 from authenticator import URL, begin, enter, set_up
 from helpers import failure, on_one_database, rows, success
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 
 from database import transaction
-from models import Counter, User
+from models import Counter, SecondFactor, User
+from services import second_factor
 
 WRONG = "wrong passwords for an account"
 NEW_PASSWORD = "Purple-Lamp-Steel-77"
@@ -115,3 +117,34 @@ def test_right_password_is_counted_whatever_the_code(app, limited):
     assert hits(app, "right current passwords") == before + 2
     # A client that sends the call again with the code has asked once.
     assert hits(app, "requests to change the e-mail address") == 0
+
+
+@pytest.mark.parametrize("way", ["a broken act", "a changed account"])
+def test_right_code_is_no_failure_when_the_act_fails(app, limited, monkeypatch, way):
+    def broken(*_arguments, **_options):
+        raise OperationalError("INSERT", {}, Exception("gone"), connection_invalidated=True)
+
+    def changed(*arguments, **options):
+        with app.app_context(), transaction() as session:
+            session.execute(update(User).values(password_version=User.password_version + 1))
+        return judge(*arguments, **options)
+
+    judge = second_factor._judge
+    if way == "a broken act":
+        monkeypatch.setattr("services.sessions.open_session", broken)
+    else:
+        monkeypatch.setattr(second_factor, "_judge", changed)
+    response = enter(limited.client, limited.user, limited.app.code())
+    assert response.status_code == (503 if way == "a broken act" else 401)
+    # A count stays where the database is away: it would time out twice in one call.
+    assert hits(app) == (way == "a broken act")
+    assert [row.failures for row in rows(app, SecondFactor)] == [0]
+
+
+def test_wrong_code_counts_also_where_its_notice_cannot_be_queued(app, limited, monkeypatch):
+    def broken(*_arguments):
+        raise OperationalError("INSERT", {}, Exception("gone"))
+
+    monkeypatch.setattr(second_factor, "notify", broken)
+    guess(limited, 7)
+    assert hits(app) == 7

@@ -66,6 +66,7 @@ def test_silent_client_is_given_up_on_and_its_late_rest_is_not_read(now, client,
 
 
 def test_errors_outside_of_the_application_are_internal_errors(caplog):
+    caplog.set_level("ERROR")  # the last application of a test may have set another
     broken = worker.BoundedWorker.__new__(worker.BoundedWorker)
     settings = Settings(public_url="https://accounts.example.org")
     broken.wsgi = SimpleNamespace(extensions={"accounts": SimpleNamespace(settings=settings)})
