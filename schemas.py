@@ -312,10 +312,13 @@ class Progress(ResponseBody):
     )
 
 
-class CourseProgress(ResponseBody):
+class CourseRecord(ResponseBody):
     id = ma.String()
     name = ma.String()
     lessons = ma.Integer(metadata={"description": "How many the course has."})
+
+
+class CourseProgress(CourseRecord):
     completed_lessons = ma.Integer()
     minutes = ma.Integer()
     completed_at = fields.Moment(allow_none=True)  # null while lessons are missing
@@ -460,17 +463,8 @@ class CertificateDelivery(Shape):
     credential_url = fields.Link(load_default="")
 
 
-class CourseRecord(ResponseBody):
-    id = ma.String()
-    name = ma.String()
-    lessons = ma.Integer(metadata={"description": "How many the course has."})
-
-
-class LessonRecord(ResponseBody):
-    id = ma.String()
+class LessonRecord(CompletedLesson):
     course_id = ma.String()
-    completed_at = fields.Moment()
-    minutes = ma.Integer()
 
 
 # For admins.

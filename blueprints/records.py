@@ -76,22 +76,25 @@ def list_user_certificates(user_id: str) -> dict[str, object]:
     return {"certificates": learning.list_certificates(_learner(user_id).id)}
 
 
+def _keep_keys_from_admins(user_id: str) -> None:
+    if bearer.is_key():
+        users.require(users.lock(user_id, read=True), BUT_ADMINS)
+
+
 def _put(
     kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
 ) -> Reply:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
-        if bearer.is_key():
-            users.require(users.lock(user_id, read=True), BUT_ADMINS)
+        _keep_keys_from_admins(user_id)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
-        if bearer.is_key():
-            users.require(users.lock(user_id, read=True), BUT_ADMINS)
+        _keep_keys_from_admins(user_id)
         learning.remove(kind, user_id, key)
 
 

@@ -89,7 +89,7 @@ def test_new_password_clears_nothing(app, limited, outbox, run, way):
     else:
         _, code = run("users", "access-link", limited.user.id)[0].split()
         body = {"account": limited.user.email, "code": code}
-        # Whoever makes a link vouches for the user, and clears the counts.
+        # Making a link clears the counts: an admin vouches for the user.
         assert hits(app) == 0
         guess(limited, 2)
     body["newPassword"] = NEW_PASSWORD
@@ -136,7 +136,7 @@ def test_right_code_is_no_failure_when_the_act_fails(app, limited, monkeypatch, 
         monkeypatch.setattr(second_factor, "_judge", changed)
     response = enter(limited.client, limited.user, limited.app.code())
     assert response.status_code == (503 if way == "a broken act" else 401)
-    # A count stays where the database is away: it would time out twice in one call.
+    # The counters are in the same unreachable database; do not time out twice in one call.
     assert hits(app) == (way == "a broken act")
     assert [row.failures for row in rows(app, SecondFactor)] == [0]
 
