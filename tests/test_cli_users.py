@@ -9,8 +9,8 @@ import pytest
 from endpoints import UNKNOWN_ID
 from helpers import PASSWORD, Log, crowd, login, on_one_database, rows, stored, success
 
-import cli
 import errors
+from cli import users as users_commands
 from models import User
 from services import administration
 
@@ -65,7 +65,7 @@ def test_create_asks_for_what_is_not_given_and_takes_the_password_as_it_is(app, 
 @on_one_database
 def test_create_asks_a_person_twice_for_a_password_that_nobody_sees(client, run, monkeypatch):
     terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(cli, "sys", terminal)
+    monkeypatch.setattr(users_commands, "sys", terminal)
     typed = [*("boss", "boss@example.org", "First", "Last"), PASSWORD, f"{PASSWORD}x"]
     output, code = run("create", typed="\n".join([*typed, PASSWORD, PASSWORD]))
     assert code == 0, output
@@ -164,7 +164,7 @@ def test_list_is_whole_however_long_and_ends_after_its_last_page(
         return list_accounts(**query)
 
     monkeypatch.setattr(administration, "list_accounts", note)
-    monkeypatch.setattr(cli, "_PAGE", 2)
+    monkeypatch.setattr(users_commands, "_PAGE", 2)
     crowd(app, number)
     output, code = run("list")
     assert code == 0

@@ -1,91 +1,42 @@
-"""Commands for operators and schedulers, besides `flask run` and `flask db`.
+"""`flask users`: accounts, one at a time."""
 
-They exit with 0 for success, 1 if the service refuses or cannot do it, 2 for malformed input.
-Passwords are not taken from the command line, where other users of the machine could read them.
-"""
-
-import functools
 import itertools
 import json
 import secrets
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
 from typing import Any
 
 import click
-from flask import Flask
-from flask.cli import AppGroup, with_appcontext
-from marshmallow import Schema, ValidationError
 
-import errors
 import schemas
+from cli.base import Commands, account, load, written
 from core import audit, clock, passwords
 from core.roles import EVERYBODY, Role
-from core.scopes import Scope
-from database import is_unavailable, transaction
+from database import transaction
 from extensions import settings
-from models import ServiceKey, UserRow
+from models import UserRow
 from services import (
     accounts,
     administration,
     email_change,
     export,
     login,
-    pruning,
     recovery,
     samples,
     second_factor,
-    service_keys,
     sessions,
 )
 from services.letters import MailKind
-from services.users import find as find_user
 from web import limits
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
 
 
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    try:
-        yield
-    except errors.ApiError as error:
-        reasons = [reason for found in (error.fields or {}).values() for reason in found]
-        raise click.ClickException(" ".join(reasons) or str(error)) from None
-    except UnicodeError:
-        # Invalid bytes arrive as lone surrogates, or cannot be decoded.
-        raise click.UsageError("The input is not valid UTF-8.") from None
-    except Exception as error:
-        if is_unavailable(error):
-            raise click.ClickException("The database cannot be reached or used.") from None
-        raise
-
-
-class _Commands(AppGroup):
-    @_plain_errors()
-    def invoke(self, ctx: click.Context) -> Any:
-        return super().invoke(ctx)
-
-
-def _account(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass the row of ACCOUNT to the command: an id, a username or an e-mail address."""
-
-    @click.argument("account")
-    @functools.wraps(command)
-    def find(account: str, **options: Any) -> None:
-        command(find_user(account), **options)
-
-    return find
-
-
-users = _Commands("users", help="Manage accounts.")
+users = Commands("users", help="Manage accounts.")
 
 # click would use the names of the members.
 _role = click.Choice([role.value for role in Role])
-_scope = click.Choice([scope.value for scope in Scope])
 _replace_password = click.option(
     "--replace-password",
     is_flag=True,
@@ -116,7 +67,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         sent["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     elif by_password:
         sent["password"] = sys.stdin.readline().rstrip("\r\n")
-    person = _load(schemas.Register() if by_password else schemas.Person(), **sent)
+    person = load(schemas.Register() if by_password else schemas.Person(), **sent)
     if by_password:
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
@@ -140,16 +91,8 @@ def _hand_over(made: recovery.Handout) -> None:
         click.echo(made.code)
 
 
-def _load(schema: Schema, **body: str) -> Any:
-    try:
-        return schema.load(body)
-    except ValidationError as error:
-        lines = [f"{name}: {' '.join(found)}" for name, found in error.messages_dict.items()]
-        raise click.UsageError("\n".join(lines)) from None
-
-
 @users.command("access-link")
-@_account
+@account
 @_replace_password
 def make_access_link(user: UserRow, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin, and a code
@@ -166,12 +109,12 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
 
 
 @users.command("set-email")
-@_account
+@account
 @click.argument("address")
 @_replace_password
 def set_email(user: UserRow, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
-    email = _load(schemas.Address(), email=address)["email"]
+    email = load(schemas.Address(), email=address)["email"]
     with transaction():
         email_change.set_email(
             user.id, email, replace_password=replace_password, now=clock.utcnow()
@@ -188,7 +131,7 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
 @click.option("--active/--inactive", default=None, help="Only active or only inactive accounts.")
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login."""
-    query = _load(schemas.AccountQuery(only=["search"]), search=search)
+    query = load(schemas.AccountQuery(only=["search"]), search=search)
     for page in itertools.count(1):
         found, total = administration.list_accounts(
             **query, role=role, is_active=active, page=page, per_page=_PAGE
@@ -196,19 +139,19 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
         for user in found:
             state = "active" if user.is_active else "inactive"
             line = (user.id, user.username, user.email, user.role, state)
-            click.echo("\t".join((*line, _time(user.last_login_at))))
+            click.echo("\t".join((*line, written(user.last_login_at))))
         if page * _PAGE >= total:
             break
 
 
 @users.command("show")
-@_account
+@account
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
     now = clock.utcnow()
     why_not = [str(hindrance) for hindrance in login.hindrances(user)]
     if until := limits.locked_until(user):
-        why_not.append(f"too many failed logins, until {_time(until)}")
+        why_not.append(f"too many failed logins, until {written(until)}")
     lines = {
         "id": user.id,
         "username": user.username,
@@ -221,8 +164,8 @@ def show_user(user: UserRow) -> None:
         "second factor": _factor(user),
         "language": user.language,
         "time zone": user.timezone,
-        "joined": _time(user.created_at),
-        "last login": _time(user.last_login_at),
+        "joined": written(user.created_at),
+        "last login": written(user.last_login_at),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
         "pending e-mail address": bool(email_change.pending(user.id, now=now)["pending_email"]),
         "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
@@ -239,12 +182,8 @@ def _factor(user: UserRow) -> str:
     return left if factor["enabled"] else "no"
 
 
-def _time(moment: datetime | None) -> str:
-    return clock.rfc3339(moment) if moment else "never"
-
-
 @users.command("set-role")
-@_account
+@account
 @click.argument("role", type=_role)
 def set_role(user: UserRow, role: str) -> None:
     """Change the role of ACCOUNT (id, username or e-mail address) and end its sessions."""
@@ -252,14 +191,14 @@ def set_role(user: UserRow, role: str) -> None:
 
 
 @users.command("activate")
-@_account
+@account
 def activate_user(user: UserRow) -> None:
     """Let ACCOUNT (id, username or e-mail address) log in again."""
     _alter(user, "is active", is_active=True)
 
 
 @users.command("deactivate")
-@_account
+@account
 def deactivate_user(user: UserRow) -> None:
     """Block logins of ACCOUNT (id, username or e-mail address) and end its sessions."""
     _alter(user, "is inactive", is_active=False)
@@ -273,7 +212,7 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 
 
 @users.command("unlock")
-@_account
+@account
 def unlock_user(user: UserRow) -> None:
     """Clear the failed logins that were counted against ACCOUNT, from everywhere."""
     limits.unlock(user)
@@ -282,7 +221,7 @@ def unlock_user(user: UserRow) -> None:
 
 
 @users.command("reset-second-factor")
-@_account
+@account
 def reset_second_factor(user: UserRow) -> None:
     """Remove the second factor of ACCOUNT, also of an admin, and end all its sessions."""
     with transaction():
@@ -292,7 +231,7 @@ def reset_second_factor(user: UserRow) -> None:
 
 
 @users.command("delete")
-@_account
+@account
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete_user(user: UserRow, yes: bool) -> None:
     """Permanently delete ACCOUNT (id, username or e-mail address) with all its data."""
@@ -305,7 +244,7 @@ def delete_user(user: UserRow, yes: bool) -> None:
 
 
 @users.command("export")
-@_account
+@account
 def export_user(user: UserRow) -> None:
     """Print everything that is stored about ACCOUNT as JSON."""
     data = export.collect(user, session_id="", now=clock.utcnow())
@@ -324,59 +263,3 @@ def fake_users(number: int) -> None:
     click.echo(f"Password of the new accounts: {password}")  # first, in case this is interrupted
     emails = samples.add(number, password)
     click.echo(f"Log in as {emails[0]} to {emails[-1]}")
-
-
-keys = _Commands("keys", help="Manage service keys.")
-
-
-@keys.command("create")
-@click.option("--name", required=True, help="The service that gets the key.")
-@click.option("--scope", "scopes", type=_scope, multiple=True, required=True, help="Repeatable.")
-@click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: 365]")
-@click.option("--no-expiry", is_flag=True, help="It is valid until it is revoked.")
-def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry: bool) -> None:
-    """Create a service key and print it, for the only time."""
-    if days and no_expiry:
-        raise click.UsageError("Give --days or --no-expiry, not both.")
-    name = _load(schemas.ServiceKeyName(), name=name)["name"]
-    expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
-    with transaction():
-        id_, key = service_keys.create(name, scopes, expires_at=expires_at)
-    audit.log("service_key_created", f"key:{id_}")
-    click.echo(key)
-
-
-@keys.command("list")
-def list_keys() -> None:
-    """List service keys, newest first: id, name, scopes, created, expires, last used."""
-    for key in service_keys.list_all():
-        times = (_time(key[name]) for name in ("created_at", "expires_at", "last_used_at"))
-        click.echo("\t".join((key["id"], key["name"], " ".join(key["scopes"]), *times)))
-
-
-@keys.command("revoke")
-@click.argument("name")
-def revoke_key(name: str) -> None:
-    """Revoke the service key NAME, immediately and permanently."""
-    with transaction():
-        id_ = service_keys.revoke(ServiceKey.name == name)
-    audit.log("service_key_revoked", f"key:{id_}")
-    click.echo(f"{name} is revoked.")
-
-
-@click.command("prune")
-@with_appcontext
-@_plain_errors()
-def prune() -> None:
-    """Delete expired rows, and seal second factors with the newest SECRET_KEY.
-
-    The running service does this by itself.
-    """
-    for table, number in pruning.prune(clock.utcnow()).items():
-        click.echo(f"{table}: {number} removed")
-    click.echo(f"second_factors: {second_factor.seal_anew()} sealed with the newest key")
-
-
-def init_app(app: Flask) -> None:
-    for command in (users, keys, prune):
-        app.cli.add_command(command)

@@ -1,0 +1,66 @@
+"""What the commands share: plain errors, the argument ACCOUNT, times and input in words."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+from flask.cli import AppGroup
+from marshmallow import Schema, ValidationError
+
+import errors
+from core import clock
+from database import is_unavailable
+from services.users import find as find_user
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn an expected error into one sentence on standard error, and the exit status."""
+    try:
+        yield
+    except errors.ApiError as error:
+        reasons = [reason for found in (error.fields or {}).values() for reason in found]
+        raise click.ClickException(" ".join(reasons) or str(error)) from None
+    except UnicodeError:
+        # Invalid bytes arrive as lone surrogates, or cannot be decoded.
+        raise click.UsageError("The input is not valid UTF-8.") from None
+    except Exception as error:
+        if is_unavailable(error):
+            raise click.ClickException("The database cannot be reached or used.") from None
+        raise
+
+
+class Commands(AppGroup):
+    """A group of commands with plain errors, inside the application."""
+
+    @plain_errors()
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx)
+
+
+def account(command: Callable[..., None]) -> Callable[..., None]:
+    """Pass the row of ACCOUNT to the command: an id, a username or an e-mail address."""
+
+    @click.argument("account")
+    @functools.wraps(command)
+    def find(account: str, **options: Any) -> None:
+        command(find_user(account), **options)
+
+    return find
+
+
+def load(schema: Schema, **body: str) -> Any:
+    """Validate what was typed. Raises click's UsageError with a line for each field."""
+    try:
+        return schema.load(body)
+    except ValidationError as error:
+        lines = [f"{name}: {' '.join(found)}" for name, found in error.messages_dict.items()]
+        raise click.UsageError("\n".join(lines)) from None
+
+
+def written(moment: datetime | None) -> str:
+    """Return a time as in RFC 3339, `never` for none."""
+    return clock.rfc3339(moment) if moment else "never"
