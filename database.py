@@ -287,6 +287,15 @@ def _write_lock() -> Iterator[None]:
 
 
 @contextmanager
+def harmless(log: logging.Logger, problem: str) -> Iterator[None]:
+    """Log an error of what may fail without changing the response."""
+    try:
+        yield
+    except Exception as error:
+        log.warning(problem, exc_info=not is_unavailable(error))
+
+
+@contextmanager
 def unique(
     refusal: Callable[[], Exception], *columns: InstrumentedAttribute[str]
 ) -> Iterator[None]:

@@ -117,6 +117,10 @@ class SecondFactorRequired(ApiError):
     message = "Send the same call again with a code of your authenticator app in `secondFactor`."
 
 
+class RoleNeedsFactor(SecondFactorRequired):
+    message = "Your role needs a second factor. Set one up first: POST /api/auth/second-factor."
+
+
 class ProfilePrivate(ApiError):
     status, code, message = 403, "profile_private", "This profile is private."
 

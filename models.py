@@ -127,9 +127,8 @@ class User(Base):
 if TYPE_CHECKING:
 
     class UserRow(User):
-        granted_role: (
-            str  # only of the row that the guard reads: there, `role` is the one in effect
-        )
+        # Only of the row that the guard reads: there, `role` is the one in effect.
+        granted_role: str
 
         def _asdict(self) -> dict[str, object]: ...
 

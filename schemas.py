@@ -109,14 +109,20 @@ class Registered(ResponseBody):
     email = ma.String()
 
 
-class Login(Shape):
+class CurrentPassword(Shape):
+    password = ma.String(**A_PASSWORD)
+
+
+class Confirmation(CurrentPassword):
+    second_factor = fields.Text(**A_CODE)
+
+
+class Login(Confirmation):
     email = ma.String(
         required=True,
         validate=fields.Length(max=LOGIN_LENGTH),
         metadata={"description": "Or the username.", **example("me@example.org")},
     )
-    password = ma.String(**A_PASSWORD)
-    second_factor = fields.Text(**A_CODE)
 
 
 class RegistrationOptions(ResponseBody):
@@ -215,9 +221,7 @@ class ChangePassword(Shape):
     new_password = fields.NewPassword(required=True)
 
 
-class DeleteAccount(Shape):
-    password = ma.String(**A_PASSWORD)
-    second_factor = fields.Text(**A_CODE)
+class DeleteAccount(Confirmation):
     confirmation = fields.Text(
         required=True,
         validate=fields.OneOf(["DELETE_MY_ACCOUNT"]),
@@ -233,16 +237,13 @@ class ProfileChanges(Shape):
     website = fields.Link()
 
 
-class Rename(Username):
-    password = ma.String(**A_PASSWORD)
-    second_factor = fields.Text(**A_CODE)
+class Rename(Username, Confirmation):
+    pass
 
 
-class EmailRequest(Shape):
+class EmailRequest(Confirmation):
     # Not `email`, by which the limits would find another account than the caller's.
     new_email = fields.Email(required=True)
-    password = ma.String(**A_PASSWORD)
-    second_factor = fields.Text(**A_CODE)
 
 
 class EmailCode(Shape):
@@ -576,14 +577,6 @@ class ServiceKeys(ResponseBody):
 
 
 # The second factor.
-
-
-class CurrentPassword(Shape):
-    password = ma.String(**A_PASSWORD)
-
-
-class Confirmation(CurrentPassword):
-    second_factor = fields.Text(**A_CODE)
 
 
 class FirstCode(Shape):

@@ -15,7 +15,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, email_change, export, learning, profiles, second_factor, users
+from services import accounts, email_change, export, learning, profiles, second_factor
 from web import bearer
 from web.api import Reply, endpoint
 from web.limits import CONFIRMATIONS, CONFIRMED, SUCCESSES, By, Limit
@@ -64,7 +64,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     "/<uuid:user_id>",
     scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
-    errors=(errors.UserNotFound, errors.ProfilePrivate),
+    errors=(errors.UserNotFound, errors.ProfilePrivate, errors.SecondFactorRequired),
 )
 def get_user(user_id: str) -> dict[str, object]:
     """Read the public profile of a user.
@@ -270,17 +270,14 @@ def drop_email() -> None:
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
     user, session_id = bearer.user(), bearer.claims()["sid"]
-    unchanged, new = accounts.unchanged(user, session_id), body["username"] != user.username
+    unchanged = accounts.unchanged(user, session_id)
     confirmed = second_factor.confirmed(user, body["password"], body["second_factor"])
     with confirmed as proof, transaction():
-        if new:
-            renamed = profiles.rename(user, body["username"], *unchanged)
-        else:
-            renamed = users.lock(user.id, *unchanged)
+        renamed = profiles.rename(user, body["username"], *unchanged)
         if renamed is None:
             raise accounts.changed_meanwhile(user, session_id)
         second_factor.spend(proof)
-    if new:
+    if renamed.username != user.username:
         audit.log("username_changed", user.id)
     return profiles.profile(renamed)
 

@@ -18,13 +18,8 @@ from core import codes
 
 STEP = 30  # seconds that a code is shown
 RECOVERY_CODES = 10
-_SEED, _KEY, _NONCE = 32, 20, 12  # bytes
+SEED, _KEY, _NONCE = 32, 20, 12  # bytes
 _INFO = b"accounts second factor v1"
-
-
-def new_seed() -> bytes:
-    """Return the seed of a new factor."""
-    return secrets.token_bytes(_SEED)
 
 
 def seal(secret: str, seed: bytes, user_id: str) -> bytes:

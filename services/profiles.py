@@ -31,11 +31,13 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
     `viewer` is None for a service key, which sees what an instructor sees, but no admins. Raises
-    UserNotFound, also for an inactive user, Forbidden and ProfilePrivate.
+    UserNotFound, also for an inactive user, Forbidden, ProfilePrivate and RoleNeedsFactor.
     """
     sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
     user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
     if not (user.profile_visible or sees_all):
+        if viewer and Role(viewer.granted_role).includes(Role.INSTRUCTOR):
+            raise errors.RoleNeedsFactor
         raise errors.ProfilePrivate
     shown = {**profile(user), "role": user.role}
     if user.progress_visible or sees_all:
@@ -46,14 +48,14 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
 def rename(
     user: UserRow, username: str, *conditions: ColumnExpressionArgument[bool]
 ) -> UserRow | None:
-    """Change the username and notify the user; return the whole row.
+    """Change the username and notify the user if it is another one; return the whole row.
 
     Return None if the account was deleted or a condition does not hold. Raises UsernameTaken.
     """
     names = {"username": username, "username_key": username.lower()}
     with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
         renamed = users.update(user.id, *conditions, **names)
-    if renamed:
+    if renamed and username != user.username:
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 

@@ -7,24 +7,36 @@ busy for long nor need a million row locks on Postgres.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import SQLColumnExpression, case, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
-from models import Counter, DeniedSession, EmailChange, OutboxMail, PendingEmail, UserSession
-from services import links, outbox
+from models import (
+    Counter,
+    DeniedSession,
+    EmailChange,
+    OutboxMail,
+    PendingEmail,
+    SecondFactor,
+    UserSession,
+)
+from services import links, outbox, second_factor
 
 BATCH = 1000
 
+# None for one that was confirmed, which never expires.
+_WAITS_SINCE = case((SecondFactor.confirmed_at.is_(None), SecondFactor.created_at))
+
 # Each table's key and time column, and how long after that time its rows expire. E-mails are
 # kept for longer than the outbox tries, so that a service that was off for a day tries them again.
-_EXPIRED: list[tuple[InstrumentedAttribute[str], InstrumentedAttribute[datetime], timedelta]] = [
+_EXPIRED: list[tuple[InstrumentedAttribute[str], SQLColumnExpression[datetime], timedelta]] = [
     (UserSession.id, UserSession.expires_at, timedelta()),
     (DeniedSession.session_id, DeniedSession.expires_at, timedelta()),
     (Counter.key, Counter.expires_at, timedelta()),
     (OutboxMail.id, OutboxMail.created_at, 2 * outbox.GIVE_UP_AFTER),
     (PendingEmail.user_id, PendingEmail.expires_at, timedelta()),
     (EmailChange.id, EmailChange.changed_at, links.UNDO_LIFE),
+    (SecondFactor.user_id, _WAITS_SINCE, second_factor.LIFE),
 ]
 
 
@@ -33,8 +45,10 @@ def prune(now: datetime, stopping: Callable[[], bool] = lambda: False) -> dict[s
     pruned = {}
     for key, moment, kept in _EXPIRED:
         # Two processes that prune at once take different rows and do not wait for each other.
-        batch = select(key).where(moment <= now - kept).limit(BATCH)
-        expired = delete(key.class_).where(key.in_(batch.with_for_update(skip_locked=True)))
+        is_over = moment <= now - kept
+        batch = select(key).where(is_over).limit(BATCH).with_for_update(skip_locked=True)
+        # The condition stands in both, so that no row goes that was renewed since it was found.
+        expired = delete(key.class_).where(key.in_(batch), is_over)
         total, deleted = 0, BATCH
         while deleted == BATCH and not stopping():
             with transaction():

@@ -5,8 +5,9 @@ all counted. What was right is spent in the transaction of the act that it allow
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from core import audit, clock
 from core import second_factor as codes
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Role
-from database import change, change_one, is_unavailable, one_statement, reading, transaction
+from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
 from models import ALL_UNUSED, SecondFactor, User, UserRow
 from services import accounts, outbox, sessions, users
@@ -42,15 +43,13 @@ class Proof(NamedTuple):
     seed: bytes
     step: int | None
     number: int | None
-    field: str  # in which the code was sent
 
 
 def status(user: UserRow) -> dict[str, object]:
     """Return whether a user has a factor, since when, and what is left of it."""
     unused, failures = 0, 0
     if user.second_factor_at:
-        this = _FACTORS.c.user_id == user.id
-        query = select(_FACTORS.c.unused, _FACTORS.c.failures).where(this)
+        query = select(*_FACTORS.c["unused", "failures"]).filter_by(user_id=user.id)
         with reading() as connection:
             unused, failures = connection.execute(query).one_or_none() or (0, 0)
     return {
@@ -74,7 +73,7 @@ def begin(user: UserRow, *, session_id: str, now: datetime) -> bytes:
     if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
         raise accounts.changed_meanwhile(user, session_id)
     change(delete(SecondFactor).where(SecondFactor.user_id == user.id))
-    seed = codes.new_seed()
+    seed = secrets.token_bytes(codes.SEED)
     sealed = codes.seal(settings.secret_key, seed, user.id)
     db.session.add(SecondFactor(user_id=user.id, sealed=sealed, created_at=now))
     return seed
@@ -86,10 +85,10 @@ def try_first_code(user: UserRow, typed: str, *, now: datetime) -> Proof:
     Raises InvalidToken if none waits, and WrongCode.
     """
     waits = (_FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > now - LIFE)
-    factor = _count_try(user.id, *waits)
-    if factor is None:
+    proof = _try(user, typed, *waits)
+    if proof is None:
         raise errors.InvalidToken(_NONE_WAITS)
-    return _judge(user, factor, typed, field="code", now=now)
+    return proof
 
 
 def confirm(user: UserRow, proof: Proof, *, session_id: str, now: datetime) -> list[str]:
@@ -98,9 +97,7 @@ def confirm(user: UserRow, proof: Proof, *, session_id: str, now: datetime) -> l
     Raises InvalidToken if the account or the session has changed meanwhile, and WrongCode if the
     factor has.
     """
-    if not _raise_version(user, session_id, second_factor_at=now):
-        raise errors.InvalidToken(_NONE_WAITS)
-    spend(proof)
+    _change(user, proof, session_id, second_factor_at=now)
     this = SecondFactor.user_id == user.id
     change(update(SecondFactor).where(this).values(confirmed_at=now))
     sessions.end_all(user.id, keep=session_id)
@@ -157,17 +154,15 @@ def notify(user: UserRow, event: str) -> None:
     outbox.queue(MailKind.SECOND_FACTOR, user.email, language=user.language, about=event)
 
 
-@contextmanager
 def confirmed(
     user: UserRow, raw_password: str, typed: str, *, field: str = "password"
-) -> Iterator[Proof | None]:
+) -> AbstractContextManager[Proof | None]:
     """Check the current password of a signed-in user at `field`, then do what `judged` does.
 
     Raises WrongPassword too.
     """
     accounts.confirm_password(user, raw_password, field=field)
-    with judged(user, typed) as proof:
-        yield proof
+    return judged(user, typed)
 
 
 @contextmanager
@@ -183,11 +178,9 @@ def judged(user: UserRow, typed: str) -> Iterator[Proof | None]:
         return
     if not typed:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
-    factor = _count_try(user.id, _FACTORS.c.confirmed_at.is_not(None))
-    if factor is None:
-        # It was removed meanwhile, so the act would fail too.
+    proof = _try(user, typed, _FACTORS.c.confirmed_at.is_not(None))
+    if proof is None:  # it was removed meanwhile, so the act would fail too
         raise errors.WrongCode.at("secondFactor", "wrong")
-    proof = _judge(user, factor, typed, field="secondFactor", now=clock.utcnow())
     try:
         yield proof
     except errors.WrongCode:
@@ -196,8 +189,8 @@ def judged(user: UserRow, typed: str) -> Iterator[Proof | None]:
         if isinstance(error, errors.ApiError):
             error.right_password = None  # neither a wrong guess nor a right one
         failures = _FACTORS.c.failures
-        with _harmless("a try could not be taken back"), one_statement() as connection:
-            this = update(_FACTORS).where(*_same(factor), failures > 0)
+        with harmless(_log, "a try could not be taken back"), one_statement() as connection:
+            this = update(_FACTORS).where(*_same(proof.factor), failures > 0)
             connection.execute(this.values(failures=failures - 1))
         raise
     if proof.number is not None:
@@ -220,63 +213,53 @@ def spend(proof: Proof | None) -> None:
         this = this.where(unused.bitwise_and(bit) != 0).values(unused=unused - bit)
     left = change_one(this.values(failures=0).returning(unused))
     if left is None:
-        audit.log("wrong_code", proof.user.id)
-        raise errors.WrongCode.at(proof.field, "wrong")
+        raise _wrong(proof.user, proof.factor)
     if proof.number is not None:
         notify(proof.user, f"code_used {left.unused.bit_count()}")
 
 
-def _count_try(user_id: str, *conditions: ColumnElement[bool]) -> Row[Any] | None:
-    this = update(_FACTORS).where(_FACTORS.c.user_id == user_id, *conditions)
+def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof | None:
+    """Count a try, then judge it; return the proof that the code is right, or None if there is no
+    factor under these conditions. Raises WrongCode.
+    """
+    this = update(_FACTORS).where(_FACTORS.c.user_id == user.id, *conditions)
     counted = this.values(failures=_FACTORS.c.failures + 1).returning(_FACTORS)
     with one_statement() as connection:
-        return connection.execute(counted).one_or_none()
-
-
-def _judge(user: UserRow, factor: Row[Any], typed: str, *, field: str, now: datetime) -> Proof:
-    """Return the proof that a code is right. Raises WrongCode."""
-    seed, step, number = _open(factor, settings.secret_keys), None, None
-    if seed and factor.failures <= LOCK_AT:
-        step = codes.step_of(typed, seed, now.timestamp(), after=factor.last_step)
-    if seed and factor.confirmed_at:
-        number = codes.recovery_code_of(typed, seed, factor.generation)
-    if number is not None and not factor.unused >> number & 1:
-        number = None
-    if seed and (step, number) != (None, None):
-        return Proof(user, factor, seed, step, number, field)
-    audit.log("wrong_code", user.id)
+        factor = connection.execute(counted).one_or_none()
+    if factor is None:
+        return None
+    now = clock.utcnow()
+    if seed := _open(factor):
+        step = number = None
+        if factor.failures <= LOCK_AT:
+            step = codes.step_of(typed, seed, now.timestamp(), after=factor.last_step)
+        if factor.confirmed_at:
+            number = codes.recovery_code_of(typed, seed, factor.generation)
+        if step is not None or (number is not None and factor.unused >> number & 1):
+            return Proof(user, factor, seed, step, number)
     if factor.failures == LOCK_AT:
         audit.log("second_factor_locked", user.id)
     if factor.confirmed_at and factor.failures >= WARN_AT:
-        with _harmless("a notice could not be queued"):  # the guess was wrong all the same
-            _warn(user, now=now)
-    raise errors.WrongCode.at(field, "wrong")
+        with harmless(_log, "a notice could not be queued"), transaction():
+            # Somebody knows the password. Once a day is often enough to say so.
+            warned_at = SecondFactor.warned_at
+            due = or_(warned_at.is_(None), warned_at <= now - timedelta(days=1))
+            this = update(SecondFactor).where(SecondFactor.user_id == user.id, due)
+            if change(this.values(warned_at=now)):
+                notify(user, "guessed")
+    raise _wrong(user, factor)
 
 
-@contextmanager
-def _harmless(problem: str) -> Iterator[None]:
-    """Log an error, so that it does not change the response."""
-    try:
-        yield
-    except Exception as error:
-        _log.warning(problem, exc_info=not is_unavailable(error))
-
-
-def _warn(user: UserRow, *, now: datetime) -> None:
-    """Tell a user that somebody knows the password, at most once a day."""
-    warned_at = SecondFactor.warned_at
-    due = or_(warned_at.is_(None), warned_at <= now - timedelta(days=1))
-    with transaction():
-        this = update(SecondFactor).where(SecondFactor.user_id == user.id, due)
-        if change(this.values(warned_at=now)):
-            notify(user, "guessed")
-
-
-def _open(factor: Row[Any], secret_keys: Iterable[str]) -> bytes | None:
-    seed = codes.unseal(secret_keys, factor.sealed, factor.user_id)
+def _open(factor: Row[Any]) -> bytes | None:
+    seed = codes.unseal(settings.secret_keys, factor.sealed, factor.user_id)
     if seed is None:
         _log.warning("no key opens the second factor of account %s", factor.user_id)
     return seed
+
+
+def _wrong(user: UserRow, factor: Row[Any]) -> errors.WrongCode:
+    audit.log("wrong_code", user.id)
+    return errors.WrongCode.at("secondFactor" if factor.confirmed_at else "code", "wrong")
 
 
 def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:
@@ -285,18 +268,16 @@ def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:
 
 
 def _change(user: UserRow, proof: Proof | None, session_id: str, **values: object) -> Proof:
+    """Change an account, end what was begun before, and spend the proof; return it."""
     if proof is None:
         raise errors.NotFound(_NO_FACTOR)
-    if not _raise_version(user, session_id, **values):
+    values["password_version"] = User.password_version + 1
+    if not users.update(user.id, *accounts.unchanged(user, session_id), **values):
+        if not proof.factor.confirmed_at:  # no password was asked for
+            raise errors.InvalidToken(_NONE_WAITS)
         raise accounts.changed_meanwhile(user, session_id)
     spend(proof)
     return proof
-
-
-def _raise_version(user: UserRow, session_id: str, **values: object) -> bool:
-    """Change an account, and end what was begun before; return whether it was as `user` says."""
-    values["password_version"] = User.password_version + 1
-    return users.update(user.id, *accounts.unchanged(user, session_id), **values) is not None
 
 
 def seal_anew(stopping: Callable[[], bool] = lambda: False) -> int:
@@ -314,7 +295,7 @@ def seal_anew(stopping: Callable[[], bool] = lambda: False) -> int:
         old = [row for row in found if not codes.unseal([newest], row.sealed, row.user_id)]
         with transaction():
             for row in old:
-                if seed := _open(row, settings.secret_key_fallbacks):
+                if seed := _open(row):
                     this = (SecondFactor.user_id == row.user_id, SecondFactor.sealed == row.sealed)
                     values = {"sealed": codes.seal(newest, seed, row.user_id)}
                     done += change(update(SecondFactor).where(*this).values(**values))

@@ -22,6 +22,7 @@ from helpers import (
 )
 from sqlalchemy import update
 
+from config import ROOT
 from core import codes as link_codes
 from core import second_factor as codes
 from database import transaction
@@ -256,7 +257,10 @@ def test_factor_follows_a_rotation_of_the_key(app, make_app, client, protected, 
     success(enter(rotating.test_client(), protected.user, protected.app.code()))
     clock.move(seconds=codes.STEP)
     failure(enter(alone.test_client(), protected.user, protected.app.code()), 400, "wrong_code")
-    prune = rotating.test_cli_runner().invoke(args=["prune"])
+    # The docs say so for a leaked key; the service does it by itself after any other change.
+    docs = (ROOT / "docs/operations.md").read_text()
+    (command,) = re.findall("^SECRET_KEY=new SECRET_KEY_FALLBACKS=old flask (.+?) +#", docs, re.M)
+    prune = rotating.test_cli_runner().invoke(args=command.split())
     assert "second_factors: 1 sealed with the newest key" in prune.output
     success(enter(alone.test_client(), protected.user, protected.app.code()))
     with rotating.app_context():

@@ -8,6 +8,7 @@ from helpers import failure, on_one_database, rows, success
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from core import second_factor as codes
 from database import transaction
 from models import Counter, SecondFactor, User
 from services import second_factor
@@ -129,11 +130,11 @@ def test_right_code_is_no_failure_when_the_act_fails(app, limited, monkeypatch, 
             session.execute(update(User).values(password_version=User.password_version + 1))
         return judge(*arguments, **options)
 
-    judge = second_factor._judge
+    judge = codes.recovery_code_of
     if way == "a broken act":
         monkeypatch.setattr("services.sessions.open_session", broken)
     else:
-        monkeypatch.setattr(second_factor, "_judge", changed)
+        monkeypatch.setattr(codes, "recovery_code_of", changed)
     response = enter(limited.client, limited.user, limited.app.code())
     assert response.status_code == (503 if way == "a broken act" else 401)
     # The counters are in the same unreachable database; do not time out twice in one call.

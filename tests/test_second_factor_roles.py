@@ -87,8 +87,12 @@ def test_call_beyond_the_granted_role_stays_forbidden(demand, make_user):
 
 def test_role_that_is_not_in_effect_sees_what_a_student_sees(demand, make_user):
     client, hidden = demand("instructor"), make_user("hidden", profile_visible=False)
-    headers = bearer(success(enter(client, make_user(role="instructor")))["accessToken"])
-    failure(client.get(f"/api/users/{hidden.id}", headers=headers), 403, "profile_private")
+    shown = make_user("shown", progress_visible=False)
+    for role, code in [("instructor", "second_factor_required"), ("student", "profile_private")]:
+        headers = bearer(success(enter(client, make_user(role, role=role)))["accessToken"])
+        failure(client.get(f"/api/users/{hidden.id}", headers=headers), 403, code)
+        data = success(client.get(f"/api/users/{shown.id}", headers=headers))
+        assert "progress" not in data
 
 
 def test_account_has_its_granted_role_for_others(demand, make_user, make_key, clock):

@@ -15,8 +15,6 @@ from extensions import Components, components
 from models import UserRow
 from web.error_handlers import render
 
-_SET_UP = "Your role needs a second factor. Set one up first: POST /api/auth/second-factor."
-
 
 class BearerTokens(JWTManager):
     """Flask-JWT-Extended with our own codec; its own takes tokens without `type` or `exp`."""
@@ -73,7 +71,7 @@ def require(role: Role, scope: Scope | None) -> None:
         raise errors.TokenRevoked
     if not Role(row.role).includes(role):
         if Role(row.granted_role).includes(role):
-            raise errors.SecondFactorRequired(_SET_UP)
+            raise errors.RoleNeedsFactor
         raise errors.Forbidden
 
 

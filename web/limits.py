@@ -26,6 +26,7 @@ from core.addresses import login_name
 from database import (
     change,
     ended_statement,
+    harmless,
     insert_into,
     is_unavailable,
     one_statement,
@@ -45,6 +46,7 @@ WINDOWS = {
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
 }
+_UNCHANGED = "a count could not be changed"
 _log = logging.getLogger("accounts.limits")
 _OPEN = Counter.expires_at > bindparam("now")
 _FOUND = select(Counter.__table__).where(Counter.key.in_(bindparam("keys", expanding=True)), _OPEN)
@@ -247,7 +249,7 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
     }
     undone = [(key, end) for key, end in ends.items() if not stays[counters[key].counts]]
     if undone:
-        with _harmless(), transaction():
+        with harmless(_log, _UNCHANGED), transaction():
             for key, end in undone:
                 # The window that has counted the call may be over.
                 this = Counter.key == key, Counter.expires_at == end
@@ -257,19 +259,11 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
                     change(update(Counter).where(*this).values(hits=Counter.hits - 1))
 
 
-@contextmanager
-def _harmless() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # the response stays as it is
-        _log.warning("a count could not be changed", exc_info=not is_unavailable(error))
-
-
 def forgive(user: Person) -> None:
     """Clear the failed logins from this client IP, because a user first tries old passwords."""
     if settings.ratelimit_enabled:
         keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
-        with _harmless(), one_statement() as connection:
+        with harmless(_log, _UNCHANGED), one_statement() as connection:
             connection.execute(delete(Counter).where(Counter.key.in_(keys)))
 
 

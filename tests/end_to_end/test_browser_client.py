@@ -1,5 +1,6 @@
-"""The module of docs/browser.md runs in Chromium, on a page of another origin."""
+"""The modules of docs/browser.md run in Chromium, on a page of another origin."""
 
+import base64
 import re
 import time
 
@@ -10,12 +11,15 @@ from real_service import deployed, serving
 from sqlalchemy import URL
 
 from config import ROOT
+from core.second_factor import STEP, hotp
 
 pytestmark = pytest.mark.browser
 
 PAGE = b"""<!doctype html><title>A front end</title><script type="module">
 import * as api from "/api.js";
+import { withCode } from "/codes.js";
 window.api = api;
+window.withCode = withCode;
 window.told = [];
 api.onOtherTab((user) => window.told.push(user?.username ?? null));
 </script>"""
@@ -27,12 +31,12 @@ HOLD_THE_LOCK = """() => new Promise((held) => navigator.locks.request("accounts
 
 @pytest.fixture(scope="module")
 def module():
-    """The module, as the front end has it; `module["api.js"]` may be changed."""
-    (module,) = re.findall(
-        r"^```js\n(// api\.js: .*?)^```$", (ROOT / "docs/browser.md").read_text(), re.M | re.S
-    )
-    assert module.count("https://accounts.example.org") == 1
-    return {"api.js": module}
+    """The modules, as the front end has them; `module["api.js"]` may be changed."""
+    text = (ROOT / "docs/browser.md").read_text()
+    found = re.findall(r"^```js\n(// (api|codes)\.js: .*?)^```$", text, re.M | re.S)
+    module = {f"{name}.js": code for code, name in found}
+    assert module["api.js"].count("https://accounts.example.org") == 1
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def front_end(module):
     app = Flask("front_end")
     app.add_url_rule("/", "page", lambda: PAGE)
     app.add_url_rule(
-        "/api.js", "module", lambda: Response(module["api.js"], mimetype="text/javascript")
+        "/<name>", "module", lambda name: Response(module[name], mimetype="text/javascript")
     )
     with serving(app) as url:
         yield url
@@ -107,3 +111,25 @@ def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, servic
     assert one.evaluate("api.user()") is None
     body = {"refreshToken": stored["refreshToken"]}
     assert service.call("POST", "/api/auth/refresh", body).code == "token_revoked"
+
+
+def test_login_asks_for_a_code_until_it_is_right(tabs, service):
+    one, _ = tabs
+    user, url = service.register("protected"), "/api/auth/second-factor"
+    token = service.log_in(user).data["accessToken"]
+    made = service.call("POST", url, {"password": user["password"]}, token=token).data
+    code = hotp(base64.b32decode(made["secret"]), int(time.time()) // STEP)
+    codes = service.call("POST", f"{url}/confirm", {"code": code}, token=token).data
+    log_in = """async ([email, password, typed]) => {
+      const asked = [];
+      const ask = (why) => { asked.push(why); return typed.shift(); };
+      const act = (code) => api.logIn(email, password, code);
+      const ended = await withCode(act, ask).catch((error) => error.code);
+      return [asked, ended.username ?? ended];
+    }"""
+    login = [user["email"], user["password"]]
+    right = codes["recoveryCodes"][0]
+    required, wrong = "second_factor_required", "wrong_code"
+    assert one.evaluate(log_in, [*login, [""]]) == [[required], required]
+    assert one.evaluate(log_in, [*login, ["wrong", right]]) == [[required, wrong], "protected"]
+    assert one.evaluate(log_in, [login[0], "wrong", [right]]) == [[], "invalid_credentials"]

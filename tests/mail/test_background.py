@@ -9,12 +9,22 @@ from datetime import timedelta
 import pytest
 from helpers import crowd, rows, soon
 from real_service import PATIENCE, finish, free_port, production, python
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
 from database import transaction
 from extensions import components
-from models import Counter, DeniedSession, EmailChange, OutboxMail, PendingEmail, User, UserSession
+from models import (
+    Counter,
+    DeniedSession,
+    EmailChange,
+    OutboxMail,
+    PendingEmail,
+    SecondFactor,
+    User,
+    UserSession,
+)
 from services import background, outbox, pruning
 from services.letters import MailKind
 
@@ -178,7 +188,10 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
 # Pruning
 
 
-PRUNED = (UserSession, DeniedSession, Counter, OutboxMail, PendingEmail, EmailChange)
+PRUNED = (
+    *(UserSession, DeniedSession, Counter, OutboxMail, PendingEmail, EmailChange),
+    SecondFactor,
+)
 
 
 def expiring(user_id, owners, now, offset):
@@ -201,6 +214,7 @@ def expiring(user_id, owners, now, offset):
         )
         yield PendingEmail(id=owner, user_id=owner, new_email=STUDENT, expires_at=end, tries=0)
         yield EmailChange(id=owner, user_id=owner, old_email=STUDENT, changed_at=end - 7 * day)
+        yield SecondFactor(user_id=owner, sealed=b"", created_at=end - timedelta(minutes=15))
 
 
 def test_spent_rows_are_removed_in_batches_until_told_to_stop_and_live_ones_stay(
@@ -214,6 +228,10 @@ def test_spent_rows_are_removed_in_batches_until_told_to_stop_and_live_ones_stay
         with transaction() as session:
             session.add_all(expiring(user.id, owners[:7], now, timedelta(seconds=-1)))
             session.add_all(expiring(user.id, owners[7:], now, timedelta(seconds=60)))
+            session.flush()
+            # A second factor that was confirmed stays, however old it is.
+            old = {"created_at": now - timedelta(days=99), "confirmed_at": now}
+            session.execute(update(SecondFactor).filter_by(user_id=owners[8]).values(**old))
         names = {table.__tablename__ for table in PRUNED}
         assert pruning.prune(now, stopping=lambda: True) == dict.fromkeys(names, 0)
         assert pruning.prune(now) == dict.fromkeys(names, 7)
