@@ -1,0 +1,66 @@
+"""`flask db`: Flask-Migrate's commands, and copies of the whole database."""
+
+import sys
+from pathlib import Path
+from typing import cast
+
+import click
+from flask import Flask
+from flask.cli import with_appcontext
+
+import database
+from cli.base import plain_errors
+from config import types
+from services import copies
+
+
+@click.command("copy-to")
+@click.argument("url")
+@with_appcontext
+@plain_errors()
+def copy_to(url: str) -> None:
+    """Copy everything into the empty database at URL, on SQLite or Postgres.
+
+    With `-`, URL is the next line of the standard input, where no list of processes shows its
+    password. The target gets its schema first. A copy that is interrupted leaves no rows there, so
+    it can be run again.
+    """
+    try:
+        target = types.database_url(sys.stdin.readline().strip() if url == "-" else url)
+    except ValueError as error:
+        raise click.UsageError(f"URL {error}") from None
+    click.echo(
+        "The service should be stopped: what changes from now on stays behind, and queued e-mails "
+        "could be sent from both databases.",
+        err=True,
+    )
+    with click.progressbar(length=0, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+
+        def progress(rows: int, total: int) -> None:
+            bar.length = total
+            bar.update(rows)
+
+        counts = copies.copy_to(target, progress)
+    for table, number in counts.items():
+        click.echo(f"{table}: {number} copied")
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(path_type=Path))
+@with_appcontext
+@plain_errors()
+def backup(file: Path) -> None:
+    """Write a copy of the SQLite database into the new FILE, also while the service runs.
+
+    SECRET_KEY is not in it; that of the embedded database is in `instance/secret_key`.
+    """
+    copies.backup(file)
+    click.echo(f"{file} holds the database as it was at the start of this command.")
+
+
+def enable_database_commands(app: Flask) -> None:
+    """Add `flask db` to the application."""
+    database.enable_migrations(app)
+    group = cast("click.Group", app.cli.commands["db"])
+    for command in (copy_to, backup):
+        group.add_command(command)
