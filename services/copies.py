@@ -79,10 +79,10 @@ def _copy_rows(
     for table in tables:
         pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
         size = _BATCH_OF_PICTURES if pictures else _BATCH
-        found = source.execute(select(table), execution_options={"yield_per": size})
-        for batch in found.mappings().partitions():
-            _insert(target, table, [dict(row) for row in batch])
-            progress(len(batch), sum(counts.values()))
+        with source.execute(select(table), execution_options={"yield_per": size}) as found:
+            for batch in found.mappings().partitions():
+                _insert(target, table, [dict(row) for row in batch])
+                progress(len(batch), sum(counts.values()))
     if _count(target) != counts:
         raise CopyError("The target has not kept all rows. Nothing was copied.")
     return counts

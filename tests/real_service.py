@@ -40,9 +40,9 @@ def free_port():
         return int(found.getsockname()[1])
 
 
-def empty_database(request, folder):
+def empty_database(request, folder, kind=""):
     """Make a database with nothing in it, of the kind that the fixture's parameter names."""
-    if request.param == "sqlite":
+    if (kind or request.param) == "sqlite":
         return URL.create("sqlite", database=str(folder / "service.db"))
     server = request.getfixturevalue("postgres_url")
     name = f"test-{uuid4().hex}"  # never dropped, since the whole server is thrown away
