@@ -14,6 +14,12 @@ from config import types
 from services import copies
 
 
+def _read_url() -> str:
+    if sys.stdin.isatty():
+        return click.prompt("URL", hide_input=True)
+    return sys.stdin.readline().strip()
+
+
 @click.command("copy-to")
 @click.argument("url")
 @with_appcontext
@@ -21,12 +27,12 @@ from services import copies
 def copy_to(url: str) -> None:
     """Copy everything into the empty database at URL, on SQLite or Postgres.
 
-    With `-`, URL is the next line of the standard input, where no list of processes shows its
-    password. The target gets its schema first. A copy that is interrupted leaves no rows there, so
-    it can be run again.
+    With `-`, it asks for URL, or without a terminal reads it from the next line of its standard
+    input: no list of processes shows the password then. The target gets its schema first. A copy
+    that is interrupted leaves no rows there, so it can be run again.
     """
     try:
-        target = types.database_url(sys.stdin.readline().strip() if url == "-" else url)
+        target = types.database_url(_read_url() if url == "-" else url)
     except ValueError as error:
         raise click.UsageError(f"URL {error}") from None
     click.echo(
