@@ -69,14 +69,10 @@ def copy_to(url: URL, progress: Callable[[int, int], None]) -> dict[str, int]:
 def _copy_rows(
     source: Connection, target: Connection, progress: Callable[[int, int], None]
 ) -> dict[str, int]:
-    tables = db.metadata.sorted_tables  # those that others refer to come first
     database.lift_time_limits(target)
-    if target.dialect.name == "postgresql":
-        # A service that runs on the target, or another copy, must wait; SQLite has one writer.
-        target.execute(text(f"LOCK {', '.join(table.name for table in tables)} IN EXCLUSIVE MODE"))
     _refuse_rows(target)
     counts = _count(source)
-    for table in tables:
+    for table in db.metadata.sorted_tables:  # those that others refer to come first
         pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
         size = _BATCH_OF_PICTURES if pictures else _BATCH
         with source.execute(select(table), execution_options={"yield_per": size}) as found:

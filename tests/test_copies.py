@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from authenticator import enter, set_up
-from conftest import Outbox
 from helpers import (
     PASSWORD,
     SECRET,
@@ -39,6 +38,7 @@ from database import reading, snapshot
 from extensions import db
 from models import Counter, EmailChange, OutboxMail, User, UserSession
 from services import copies
+from services.outbox import deliver_due
 
 OTHER_KIND = {"sqlite": "postgres", "postgresql": "sqlite"}
 
@@ -172,9 +172,9 @@ def test_waiting_mail_goes_out_from_the_copy_with_a_link_that_works(
 ):
     assert copy()[1] == 0
     moved = make_app(database_url=target)
-    mails = Outbox(moved)
-    mails.delivered = outbox.delivered
-    (mail,) = [mail for mail in mails.deliver() if mail["To"] == school.other.email]
+    with moved.app_context():
+        deliver_due()
+    (mail,) = [mail for mail in outbox.delivered if mail["To"] == school.other.email]
     success(choose(moved.test_client(), token_in(mail)))
 
 
@@ -290,11 +290,23 @@ def test_source_with_another_schema_is_refused(app, copy, target, monkeypatch, r
 
 
 @on_postgres
-def test_long_reads_and_copies_have_no_time_limit(app):
+def test_long_reads_have_no_time_limit(app):
     with app.app_context(), snapshot() as connection:
         assert connection.scalar(text("SHOW statement_timeout")) == "0"
     with app.app_context(), reading() as connection:
         assert connection.scalar(text("SHOW statement_timeout")) != "0"
+
+
+@on_one_database
+def test_long_writes_of_a_copy_have_no_time_limit(auth, copy, monkeypatch):
+    limits = set()
+
+    def note(target, _table, _rows):
+        limits.add(target.scalar(text("SHOW statement_timeout")))
+
+    monkeypatch.setattr(copies, "_insert", note)
+    copy()
+    assert limits == {"0"}
 
 
 # Backups
