@@ -1,6 +1,7 @@
 """`flask db`: Flask-Migrate's commands, and copies of the whole database."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -40,13 +41,8 @@ def copy_to(url: str) -> None:
         "could be sent from both databases.",
         err=True,
     )
-    with click.progressbar(length=0, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-
-        def progress(rows: int, total: int) -> None:
-            bar.length = total
-            bar.update(rows)
-
-        counts = copies.copy_to(target, progress)
+    on_terminal = partial(click.progressbar, file=sys.stderr, hidden=not sys.stderr.isatty())
+    counts = copies.copy_to(target, on_terminal)
     for table, number in counts.items():
         click.echo(f"{table}: {number} copied")
 

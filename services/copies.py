@@ -3,7 +3,9 @@
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from flask import Flask, current_app
 from sqlalchemy import (
@@ -32,12 +34,12 @@ class CopyError(Exception):
     """No copy was made. The text is a sentence for the operator."""
 
 
-def copy_to(url: URL, progress: Callable[[int, int], None]) -> dict[str, int]:
+def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> dict[str, int]:
     """Copy all rows into the empty database at `url`; return how many, for each table.
 
     Its schema is brought up first. All rows come in one transaction, so that a copy which breaks
-    off leaves none. Each batch calls `progress` with its number of rows and the total. Raises
-    CopyError.
+    off leaves none. `progress(length=…)` gets their number and lends what has `update(number)`.
+    Raises CopyError.
     """
     if database.schema_revision() != database.SCHEMA_REVISION:
         raise CopyError("The schema of this database is not up to date. Run flask db upgrade.")
@@ -67,18 +69,19 @@ def copy_to(url: URL, progress: Callable[[int, int], None]) -> dict[str, int]:
 
 
 def _copy_rows(
-    source: Connection, target: Connection, progress: Callable[[int, int], None]
+    source: Connection, target: Connection, progress: Callable[..., AbstractContextManager[Any]]
 ) -> dict[str, int]:
     database.lift_time_limits(target)
     _refuse_rows(target)
     counts = _count(source)
-    for table in db.metadata.sorted_tables:  # those that others refer to come first
-        pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
-        size = _BATCH_OF_PICTURES if pictures else _BATCH
-        with source.execute(select(table), execution_options={"yield_per": size}) as found:
-            for batch in found.mappings().partitions():
-                _insert(target, table, [dict(row) for row in batch])
-                progress(len(batch), sum(counts.values()))
+    with progress(length=sum(counts.values())) as bar:
+        for table in db.metadata.sorted_tables:  # those that others refer to come first
+            pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
+            size = _BATCH_OF_PICTURES if pictures else _BATCH
+            with source.execute(select(table), execution_options={"yield_per": size}) as found:
+                for batch in found.mappings().partitions():
+                    _insert(target, table, [dict(row) for row in batch])
+                    bar.update(len(batch))
     if _count(target) != counts:
         raise CopyError("The target has not kept all rows. Nothing was copied.")
     return counts
