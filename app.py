@@ -52,9 +52,6 @@ def create_app(
     app = Flask("accounts", root_path=str(config.ROOT), instance_path=str(folder))
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))
-    url = settings.database_url or embedded.database_url(folder)
-    app.config["SQLALCHEMY_DATABASE_URI"] = url
-    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = database.engine_options(url)
 
     # 2. Components
     parts = app.extensions["accounts"] = Components(
@@ -66,7 +63,7 @@ def create_app(
         load_user=sessions.load_user,
         load_key=keys.load,
     )
-    database.init_app(app)
+    database.init_app(app, settings.database_url or embedded.database_url(folder))
 
     # 3. The web layer
     logs.configure(settings)

@@ -50,6 +50,7 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(), current_setting('lock_timeout'),
 # psycopg's classes for an unreachable database, and for a standby, which refuses writes.
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
+_SNAPSHOTS = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 _log = logging.getLogger("accounts.database")
 
 # The session holds no objects that a bulk statement could change.
@@ -88,8 +89,10 @@ def engine_options(url: URL) -> dict[str, object]:
     return {**options, **pool, "connect_args": connect_args}
 
 
-def init_app(app: Flask) -> None:
+def init_app(app: Flask, url: URL) -> None:
     """Bind `db` to the application and set up its engine. Opens no connection."""
+    app.config["SQLALCHEMY_DATABASE_URI"] = url
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = engine_options(url)
     db.init_app(app)
     with app.app_context():
         engine = db.engine
@@ -184,6 +187,26 @@ def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:
 def reading() -> AbstractContextManager[Connection]:
     """Lend a connection for single SELECTs, outside any transaction."""
     return db.engine.connect()
+
+
+@contextmanager
+def snapshot() -> Iterator[Connection]:
+    """Lend a connection that sees the database as it is now, for as long as it takes.
+
+    It holds up no writer and sees nothing of what writers do meanwhile.
+    """
+    with reading() as connection:
+        connection.detach()  # it is closed at the end, also after a fault, and its transaction too
+        connection.exec_driver_sql(_SNAPSHOTS[connection.dialect.name])
+        lift_time_limits(connection)
+        yield connection
+
+
+def lift_time_limits(connection: Connection) -> None:
+    """Let the statements of the open transaction take as long as they need."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
 
 
 class DriverSelect:
@@ -344,16 +367,20 @@ def ended_statement(error: BaseException) -> bool:
     )
 
 
-def schema_is_ready() -> bool:
-    """Return whether the database has the schema of this code, or a newer one, which works too."""
+def schema_revision() -> str:
+    """Return the revision of the database's schema; empty if it was never migrated."""
     try:
         with reading() as connection:
-            found = connection.scalars(text("SELECT version_num FROM alembic_version"))
-            return list(found) >= [SCHEMA_REVISION]  # the revisions are numbers of four digits
+            return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
     except DBAPIError as error:
         if is_unavailable(error):
             raise
-        return False  # no such table: never migrated
+        return ""  # no such table
+
+
+def schema_is_ready() -> bool:
+    """Return whether the database has the schema of this code, or a newer one, which works too."""
+    return schema_revision() >= SCHEMA_REVISION  # the revisions are numbers of four digits
 
 
 def enable_migrations(app: Flask) -> Any:

@@ -6,8 +6,8 @@ import click
 from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
+from cli.database import enable_database_commands
 from config import ConfigError, local_url
-from database import enable_migrations
 from services import background
 
 _command = click.get_current_context(silent=True)
@@ -29,4 +29,4 @@ if _command and _command.info_name == "run":
         url = local_url(_command.params["host"], _command.params["port"])
         logging.getLogger("accounts").info("The service is at %s", url)
 elif _command:
-    enable_migrations(app)
+    enable_database_commands(app)

@@ -13,6 +13,7 @@ from marshmallow import Schema, ValidationError
 import errors
 from core import clock
 from database import is_unavailable
+from services import copies
 from services.users import find as find_user
 
 
@@ -24,6 +25,8 @@ def plain_errors() -> Iterator[None]:
     except errors.ApiError as error:
         reasons = [reason for found in (error.fields or {}).values() for reason in found]
         raise click.ClickException(" ".join(reasons) or str(error)) from None
+    except copies.CopyError as error:
+        raise click.ClickException(str(error)) from None
     except UnicodeError:
         # Invalid bytes arrive as lone surrogates, or cannot be decoded.
         raise click.UsageError("The input is not valid UTF-8.") from None

@@ -4,7 +4,7 @@ from alembic import context
 from flask import current_app
 from sqlalchemy import TypeDecorator, text
 
-from database import transaction
+from database import lift_time_limits, transaction
 from extensions import Base
 
 # An arbitrary number that nothing else in the database locks.
@@ -19,9 +19,8 @@ def render_item(kind, item, _autogen_context):
 # Commits at the end. On SQLite the transaction takes the write lock, so a second process waits.
 with current_app.app_context(), transaction() as session:
     connection = session.connection()
+    lift_time_limits(connection)
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL lock_timeout = 0"))
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
     context.configure(
         connection=connection,

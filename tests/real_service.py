@@ -40,12 +40,16 @@ def free_port():
         return int(found.getsockname()[1])
 
 
-def empty_database(request, folder):
+def empty_database(request, folder, kind=""):
     """Make a database with nothing in it, of the kind that the fixture's parameter names."""
-    if request.param == "sqlite":
+    if (kind or request.param) == "sqlite":
         return URL.create("sqlite", database=str(folder / "service.db"))
-    server = request.getfixturevalue("postgres_url")
-    name = f"test-{uuid4().hex}"  # never dropped, since the whole server is thrown away
+    return database_on(request.getfixturevalue("postgres_url"))
+
+
+def database_on(server):
+    """Make an empty database on this Postgres server."""
+    name = f"test_{uuid4().hex}"  # never dropped, since the whole server is thrown away
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f'CREATE DATABASE "{name}"'))

@@ -1,0 +1,134 @@
+"""Copies of the whole database: into another one, and into a file as a backup of SQLite."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, current_app
+from sqlalchemy import (
+    URL,
+    Connection,
+    LargeBinary,
+    Table,
+    exists,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+
+import database
+from database import reading, snapshot, transaction
+from extensions import db
+
+# Rows that are in memory at once; fewer where a row may hold a picture.
+_BATCH, _BATCH_OF_PICTURES = 1000, 50
+
+
+class CopyError(Exception):
+    """No copy was made. The text is a sentence for the operator."""
+
+
+def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> dict[str, int]:
+    """Copy all rows into the empty database at `url`; return how many, for each table.
+
+    Its schema is brought up first. All rows come in one transaction, so that a copy which breaks
+    off leaves none. `progress(length=…)` gets their number and lends what has `update(number)`.
+    Raises CopyError.
+    """
+    if database.schema_revision() != database.SCHEMA_REVISION:
+        raise CopyError("The schema of this database is not up to date. Run flask db upgrade.")
+    # Something that `db` can be bound to. Relative paths of SQLite begin in the instance folder.
+    target = Flask(
+        "target", root_path=current_app.root_path, instance_path=current_app.instance_path
+    )
+    database.init_app(target, url)
+    with snapshot() as source, target.app_context():
+        try:
+            with reading() as connection:
+                _refuse_rows(connection)  # before the schema changes
+            if not database.schema_is_ready():
+                database.upgrade(target)
+            with transaction() as session:
+                return _copy_rows(source, session.connection(), progress)
+        except Exception as error:
+            if not database.is_unavailable(error):
+                raise
+            # The driver's own words may hold a password.
+            raise CopyError(
+                "The target cannot be reached or used, or this database was lost meanwhile. "
+                "Nothing was copied."
+            ) from None
+        finally:
+            db.engine.dispose()
+
+
+def _copy_rows(
+    source: Connection, target: Connection, progress: Callable[..., AbstractContextManager[Any]]
+) -> dict[str, int]:
+    database.lift_time_limits(target)
+    _refuse_rows(target)
+    counts = _count(source)
+    with progress(length=sum(counts.values())) as bar:
+        for table in db.metadata.sorted_tables:  # those that others refer to come first
+            pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
+            size = _BATCH_OF_PICTURES if pictures else _BATCH
+            with source.execute(select(table), execution_options={"yield_per": size}) as found:
+                for batch in found.mappings().partitions():
+                    _insert(target, table, [dict(row) for row in batch])
+                    bar.update(len(batch))
+    if _count(target) != counts:
+        raise CopyError("The target has not kept all rows. Nothing was copied.")
+    return counts
+
+
+def _insert(target: Connection, table: Table, rows: list[dict[str, object]]) -> None:
+    try:
+        target.execute(insert(table), rows)
+    except (IntegrityError, DataError) as error:  # such as a text that only SQLite let in
+        reason = str(error.orig).splitlines()[0]  # the next line may repeat the row
+        raise CopyError(
+            f"The target refuses a row of {table.name}: {reason}. Nothing was copied."
+        ) from None
+
+
+def _count(connection: Connection) -> dict[str, int]:
+    return {
+        table.name: connection.scalar(select(func.count()).select_from(table)) or 0
+        for table in db.metadata.sorted_tables
+    }
+
+
+def _refuse_rows(connection: Connection) -> None:
+    present = inspect(connection).get_table_names()
+    for table in db.metadata.sorted_tables:
+        if table.name in present and connection.scalar(select(exists().select_from(table))):
+            raise CopyError(
+                f"The target is not empty, or it is this database itself: {table.name} has rows. "
+                "Nothing was copied."
+            )
+
+
+def backup(path: Path) -> None:
+    """Write the SQLite database as it is now to a new file that only its owner can read.
+
+    Raises CopyError.
+    """
+    if db.engine.dialect.name != "sqlite":
+        raise CopyError("This database is on Postgres. Back it up with pg_dump.")
+    try:
+        # The file gets its name when it is complete.
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.") as draft:
+            with reading() as connection:
+                connection.execute(text("VACUUM INTO :file"), {"file": draft.name})
+            os.fsync(draft.fileno())
+            os.link(draft.name, path)  # fails if there is such a file, or a link
+    except OSError as error:
+        raise CopyError(f"{path} cannot be written: {error.strerror}.") from None
+    except DBAPIError as error:
+        raise CopyError(f"No backup was made: {error.orig}.") from None
