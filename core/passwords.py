@@ -45,6 +45,11 @@ def is_known(stored: str) -> bool:
     return _form_of(stored) is not None
 
 
+def problem_of(stored: str) -> str | None:
+    """Return why `Hasher.verify` cannot read this hash, without its content; None if it can."""
+    return None if is_known(stored) else "it has a form that is not known here"
+
+
 class PasswordTooLong(ValueError):
     """The password has more than MAX_LENGTH characters."""
 
