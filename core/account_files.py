@@ -82,6 +82,5 @@ def _check(number: int, names: Collection[str], columns: Columns) -> None:
         raise BadFile(f"Line {number} has no {', no '.join(missing)}.")
     if unknown := [name for name in names if name not in columns.known]:
         shown = unknown[0] if re.fullmatch(r"\w{1,40}", unknown[0], re.A) else "one"
-        raise BadFile(
-            f"Line {number} has an unknown column: {shown}. Use: {', '.join(columns.known)}."
-        )
+        use = ", ".join(columns.known)
+        raise BadFile(f"Line {number} has an unknown column: {shown}. Use: {use}.")

@@ -55,6 +55,7 @@ class Import:
     # What accounts have, as hashes of column and value. A dry run takes its rows back; so it keeps
     # all that it has met, and the others only what a transaction needs.
     _taken: set[int] = field(init=False, default_factory=set)
+    _asked: set[str] = field(init=False, default_factory=set)  # usernames looked up in one query
     # The last number behind a made username.
     _numbers: dict[str, int] = field(init=False, default_factory=dict)
     _linked: set[str] = field(init=False, default_factory=set)
@@ -139,17 +140,12 @@ class Import:
         """Note which of the names are taken; return by address the accounts that are there."""
         if not self.dry_run:
             self._taken.clear()
-        wanted = {
-            User.id: [account["id"] for account in accounts],
-            User.username_key: [
-                account.get("username", self._made_name(account["email"])).lower()
-                for account in accounts
-            ],
-        }
-        for column, values in wanted.items():
+        emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
+        names = (each.get("username") or self._made_name(each["email"]) for each in accounts)
+        self._asked = {name.lower() for name in names}
+        for column, values in ((User.id, row_ids), (User.username_key, self._asked)):
             found = db.session.scalars(select(column).where(column.in_(values)))
             self._taken |= {hash((column.key, value)) for value in found}
-        emails = [account["email"] for account in accounts]
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
         there = {row.email: row for row in rows}
         self._taken |= {hash(("email", email)) for email in there}
@@ -171,8 +167,8 @@ class Import:
         return account | names
 
     def _is_taken(self, made_name: str) -> bool:
-        if hash(("username_key", made_name)) in self._taken:
-            return True
+        if made_name in self._asked or hash(("username_key", made_name)) in self._taken:
+            return hash(("username_key", made_name)) in self._taken
         same = select(User.id).where(User.username_key == made_name)
         return db.session.scalar(same) is not None
 
