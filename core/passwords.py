@@ -5,6 +5,7 @@ Bcrypt ignores everything after 72 bytes. So it gets a digest that is keyed with
 """
 
 import base64
+import hashlib
 import hmac
 import re
 import secrets
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import bcrypt
+
+from core import foreign_hashes
+from core.foreign_hashes import ForeignHash, NotTaken
 
 MAX_LENGTH = 128
 # NFKC shrinks a text to a quarter at most. A longer one is refused before it is normalised,
@@ -28,7 +32,13 @@ _SALT_AND_DIGEST = r"(?P<salt>[./A-Za-z0-9]{21}[.Oeu])%s(?P<digest>[./A-Za-z0-9]
 _OURS = re.compile(
     r"\$bcrypt-sha256\$v=2,t=2b,r=(?P<cost>[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % r"\$"
 )
-_PLAIN_BCRYPT = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % "")
+# Of other systems; Django puts its own name before it.
+_PLAIN_BCRYPT = re.compile(
+    r"(?P<django>bcrypt\$|bcrypt_sha256\$)?\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$"
+    + _SALT_AND_DIGEST % ""
+)
+_ANY_BCRYPT = re.compile(r"\$bcrypt-sha256\$|(bcrypt(_sha256)?\$)?\$2[aby]\$")
+_MAX_IMPORTED_COST = 14
 
 
 def unusable() -> str:
@@ -41,8 +51,27 @@ def is_usable(stored: str) -> bool:
 
 
 def is_known(stored: str) -> bool:
-    """Return whether this is a hash of a form that `Hasher.verify` reads; others never match."""
-    return _form_of(stored) is not None
+    """Return whether this is a hash that `Hasher.verify` reads; others never match."""
+    return _read(stored) is not None
+
+
+def problem_of(stored: str) -> str | None:
+    """Return why a hash of other software, or of ours, is not imported; None if it is.
+
+    The text names the form or the bound, and nothing of the hash.
+    """
+    bcrypt_hash = _bcrypt_form(stored)
+    if bcrypt_hash and bcrypt_hash.re is _OURS:
+        return None
+    if bcrypt_hash and int(bcrypt_hash["cost"]) <= _MAX_IMPORTED_COST:
+        return None
+    if _ANY_BCRYPT.match(stored):
+        return f"its bcrypt is malformed, or has no cost from 4 to {_MAX_IMPORTED_COST}"
+    try:
+        foreign_hashes.read(stored)
+    except NotTaken as problem:
+        return str(problem)
+    return None
 
 
 def problem_of(stored: str) -> str | None:
@@ -100,21 +129,27 @@ class Hasher:
         return f"$bcrypt-sha256$v=2,t=2b,r={self._rounds}${salt}${digest}"
 
     def verify(self, raw_password: str, stored: str | None) -> Verdict:
-        """Compare a password with a stored hash: ours, or plain bcrypt from another system.
+        """Compare a password with a stored hash: ours, or one of other software.
 
         An unknown account (None), a wrong or impossible password and an unreadable hash take the
-        same time and raise nothing. Only a hash of a higher cost than `rounds` takes longer.
+        same time and raise nothing. Only a hash of a higher cost than `rounds`, and one that is not
+        bcrypt, take longer.
         """
-        account = _form_of(stored or "")
+        account = _read(stored or "")
         key = _key(raw_password, account)
         with self._turn():
+            if isinstance(account, ForeignHash):
+                if key is not None and account.matches(key):
+                    return Verdict(matches=True, outdated=_fits(raw_password))
+                account = None
             if account is None or key is None:
                 _bcrypt(b"", self._rounds, _DUMMY_SALT)
                 return Verdict(matches=False, outdated=False)
             stored_cost = int(account["cost"])
             digest = _bcrypt(key, stored_cost, account["salt"])
             if hmac.compare_digest(digest, account["digest"]):
-                outdated = account.re is not _OURS or stored_cost != self._rounds
+                renewed = account.re is not _OURS or stored_cost != self._rounds
+                outdated = renewed and _fits(raw_password)
                 return Verdict(matches=True, outdated=outdated)
             # 2**c + (2**c + 2**(c+1) + ... + 2**(rounds-1)) = 2**rounds: a wrong password for an
             # old, cheap hash takes as long as an unknown account, so the time reveals nothing.
@@ -133,22 +168,43 @@ class Hasher:
             self._places.release()
 
 
-def _form_of(stored: str) -> re.Match[str] | None:
+def _bcrypt_form(stored: str) -> re.Match[str] | None:
     return _OURS.fullmatch(stored) or _PLAIN_BCRYPT.fullmatch(stored)
 
 
-def _key(raw_password: str, account: re.Match[str] | None) -> bytes | None:
-    """Return the input of bcrypt for this account, None if no password can match."""
+def _read(stored: str) -> re.Match[str] | ForeignHash | None:
     try:
-        password = normalise(raw_password)
-        if account is None:
-            return None
-        if account.re is _OURS:
-            return _prehash(password, account["salt"])
+        return _bcrypt_form(stored) or foreign_hashes.read(stored)
+    except NotTaken:
+        return None
+
+
+def _key(raw_password: str, account: re.Match[str] | ForeignHash | None) -> bytes | None:
+    """Return what is hashed for this account, None if no password can match.
+
+    Other software took the password as it was typed, of any length.
+    """
+    try:
+        if isinstance(account, ForeignHash):
+            return raw_password.encode()
+        if account is None or account.re is _OURS:
+            password = normalise(raw_password)
+            return account and _prehash(password, account["salt"])
+        if account["django"] == "bcrypt_sha256$":
+            return hashlib.sha256(raw_password.encode()).hexdigest().encode()
         # Other systems silently ignored what follows 72 bytes, where our library raises ValueError.
         return raw_password.encode()[:72]
     except ValueError:  # too long, or a lone surrogate
         return None
+
+
+def _fits(raw_password: str) -> bool:
+    """Return whether our own form can hold this password; the foreign hash stays if not."""
+    try:
+        normalise(raw_password)
+    except PasswordTooLong:
+        return False
+    return True
 
 
 def _prehash(password: str, salt: str) -> bytes:
