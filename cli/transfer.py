@@ -11,6 +11,7 @@ from typing import IO
 
 import click
 import orjson
+from flask.cli import with_appcontext
 
 import schemas
 from core import account_files, audit
@@ -20,6 +21,8 @@ from services import transfer
 from services.recovery import Handout
 from web import limits
 
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+_KIND = click.Choice(["csv", "jsonl"])
 _FORM = schemas.ImportedAccount().fields.values()
 _COLUMNS = account_files.Columns(
     known=[str(each.data_key) for each in _FORM],
@@ -29,28 +32,28 @@ _COLUMNS = account_files.Columns(
 
 
 @click.command("import")
-@click.argument("file", type=click.File("rb"))
-@click.option(
-    "--format", "kind", type=click.Choice(["csv", "jsonl"]), help="[default: by the name]"
-)
+@with_appcontext
+@click.argument("path", metavar="FILE", type=_FILE)
+@click.option("--format", "kind", type=_KIND, help="[default: csv if FILE ends so, else jsonl]")
 @click.option("--dry-run", is_flag=True, help="Check everything and write nothing.")
 @click.option("--invite", is_flag=True, help="Send invitations to new accounts without a hash.")
 @click.option("--links", help="Write links and codes of accounts without a password to this file.")
 @click.option("--allow-admins", is_flag=True, help="Take lines with the role admin.")
 @click.option("--without-passwords", is_flag=True, help="Drop hashes that are not taken.")
 def import_users(
-    file: IO[bytes], kind: str | None, dry_run: bool, invite: bool, links: str | None, **rules: bool
+    path: str, kind: str | None, dry_run: bool, invite: bool, links: str | None, **rules: bool
 ) -> None:
     """Add the accounts in FILE (-: standard input), JSON Lines or CSV: see docs/moving.md.
 
     Lines whose address has an account are left alone, so the same file can be imported again.
     """
-    as_csv = kind == "csv" if kind else file.name.lower().endswith(".csv")
+    as_csv = kind == "csv" if kind else path.lower().endswith(".csv")
     if links and os.path.lexists(links):
         raise click.UsageError("The file for --links is there already.")
     with ExitStack() as stack:
         try:
-            if not file.seekable() or file.name == "<stdin>":
+            file: IO[bytes] = stack.enter_context(click.open_file(path, "rb"))
+            if path == "-" or not file.seekable():
                 spooled = stack.enter_context(TemporaryFile())
                 shutil.copyfileobj(file, spooled)
                 file = spooled
@@ -103,6 +106,7 @@ def _links_file(path: str, stack: ExitStack) -> Callable[[UserRow, Handout | Non
 
 
 @click.command("dump")
+@with_appcontext
 @click.option("--with-hashes", is_flag=True, help="With the hashes of passwords.")
 def dump_users(with_hashes: bool) -> None:
     """Print all accounts as JSON Lines, as `flask users import` takes them."""

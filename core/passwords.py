@@ -74,11 +74,6 @@ def problem_of(stored: str) -> str | None:
     return None
 
 
-def problem_of(stored: str) -> str | None:
-    """Return why `Hasher.verify` cannot read this hash, without its content; None if it can."""
-    return None if is_known(stored) else "it has a form that is not known here"
-
-
 class PasswordTooLong(ValueError):
     """The password has more than MAX_LENGTH characters."""
 

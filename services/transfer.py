@@ -93,11 +93,11 @@ class Import:
         """Return the columns of an account but those of its names. Raises ValidationError."""
         account: dict[str, Any] = _FORM.load(line)
         if account.get("role") == Role.ADMIN and not self.allow_admins:
-            raise ValidationError("This needs --allow-admins.", "role")
+            raise ValidationError({"role": ["This needs --allow-admins."]})
         stored = account.pop("password_hash", "!")
         problem = passwords.problem_of(stored) if passwords.is_usable(stored) else None
         if problem and not self.without_passwords:
-            raise ValidationError(f"This hash is not taken: {problem}.", "passwordHash")
+            raise ValidationError({"passwordHash": [f"{problem}."]})
         is_taken = passwords.is_usable(stored) and not problem
         account["password_hash"] = stored if is_taken else passwords.unusable()
         account["email_verified_at"] = now if account.pop("email_verified") else None
