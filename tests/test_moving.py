@@ -50,12 +50,9 @@ def follow(run, tmp_path, monkeypatch):
         for line in commands.splitlines():
             words, _, target = line.partition("#")[0].partition(" > ")
             if words.startswith("python3 "):
-                made = subprocess.run(
-                    [sys.executable, "-c", program or blocks["python"]],
-                    capture_output=True,
-                    check=True,
-                )
-                (tmp_path / target.strip()).write_bytes(made.stdout)
+                command = [sys.executable, "-c", program or blocks["python"]]
+                made = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+                (tmp_path / target.strip()).write_bytes(made)
             elif words.startswith("flask "):
                 output, code = run(*shlex.split(words)[1:])
                 assert code == 0, output
@@ -98,8 +95,11 @@ def user(name, email, last_login=None):
         password=HASH, is_active=True, date_joined=then, last_login=last_login and then)
 
 users = Objects([user("ada", "ada@a.org", True), user("b@c", "ben@a.org"), user("cy", "")])
-for name in ("django.contrib.auth", "django.core.management.base"):
-    sys.modules[name] = ModuleType(name)
+for module in ("django.contrib.auth", "django.core.management.base"):
+    parts = module.split(".")
+    for count in range(len(parts)):
+        name = ".".join(parts[:count + 1])
+        sys.modules[name] = ModuleType(name)
 sys.modules["django.contrib.auth"].get_user_model = lambda: SimpleNamespace(objects=users)
 sys.modules["django.core.management.base"].BaseCommand = object
 """
@@ -138,11 +138,8 @@ def test_from_pocketbase(app, client, follow, tmp_path):
     assert follow("From PocketBase") == ["made: 1\npresent: 0\nrefused: 0\n"]
     success(login(client, "ada@a.org"))
     user = stored(app, username="ada")
-    assert (user.first_name, user.last_name, bool(user.email_verified_at)) == (
-        "Ada",
-        "B. Park",
-        True,
-    )
+    assert (user.first_name, user.last_name) == ("Ada", "B. Park")
+    assert user.email_verified_at
     assert user.created_at == datetime(2022, 1, 2, 10, tzinfo=UTC)
 
 
@@ -153,10 +150,9 @@ def test_from_supabase(app, client, follow, tmp_path):
     columns += ", ".join(f"{name} timestamptz" for name in times)
     with app.app_context(), transaction() as session:
         session.execute(text(f"CREATE SCHEMA auth CREATE TABLE users ({columns})"))
-        row = (
-            "gen_random_uuid(), 'Ada@a.org', '{\"first_name\": \"Ada\"}', :hash, now(), null, now()"
-        )
-        session.execute(text(f"INSERT INTO auth.users VALUES ({row})"), {"hash": BCRYPT})
+        row = "gen_random_uuid(), 'Ada@a.org', CAST(:names AS jsonb), :hash, now(), null, now()"
+        more = {"names": '{"first_name": "Ada"}', "hash": BCRYPT}
+        session.execute(text(f"INSERT INTO auth.users VALUES ({row})"), more)
         found = session.execute(text(section("From Supabase")["sql"])).mappings().all()
         session.rollback()
     with (tmp_path / "supabase.csv").open("w", newline="") as file:
@@ -176,11 +172,8 @@ def keycloak(name, algorithm, digest, rounds, more):
     password = {"credentialData": json.dumps(said), "secretData": json.dumps(secret)}
     user = {"id": f"{len(name):08}-0000-4000-8000-000000000000", "username": name}
     user |= {"email": f"{name}@a.org", "emailVerified": True, "enabled": True}
-    return {
-        **user,
-        "createdTimestamp": 1600000000123,
-        "credentials": [{"type": "password", **password}],
-    }
+    user["credentials"] = [{"type": "password", **password}]
+    return {**user, "createdTimestamp": 1600000000123}
 
 
 @on_one_database
