@@ -82,6 +82,7 @@ def test_a_file_of_accounts_and_a_class(app, client, follow, tmp_path):
 DJANGO = """
 import sys
 from datetime import UTC, datetime
+from types import ModuleType, SimpleNamespace
 
 
 class Objects(list):

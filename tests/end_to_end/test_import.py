@@ -1,4 +1,4 @@
-"""Thousands of accounts, of which one in a hundred is bad, and an import that is killed half-way."""
+"""An import of thousands of lines, one in a hundred bad, that is killed half-way."""
 
 import json
 import re
