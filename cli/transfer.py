@@ -75,6 +75,8 @@ def import_users(
                 if sys.stderr.isatty():
                     end = "\n" if done == total else "\r"
                     click.echo(f"{done} of {total} lines{end}", nl=False, err=True)
+        except (account_files.BadFile, OSError) as error:  # as of a full disk
+            raise click.ClickException(str(error)) from None
         finally:  # also when the database goes away in the middle
             made, present, refused = (run.counts[name] for name in ("made", "present", "refused"))
             if not dry_run:
