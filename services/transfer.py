@@ -132,7 +132,6 @@ class Import:
             rows: Any = db.session.execute(insert, [row for _, row in new.values()]) if new else ()
             made |= {new.pop(row.email)[0]: row for row in rows}
             # Others took these names after the look-up, and have committed: look again.
-            self._taken -= {mark for _, row in new.values() for _, mark in _marks(row)}
             waiting = {number: waiting[number] for number, _ in new.values()}
         return made, present
 
