@@ -89,6 +89,8 @@ def _scrypt(found: re.Match[str], salt: bytes, size: int) -> Derive | None:
         raise NotTaken("its scrypt has an N·r·p above 2^20")
     if 128 * n * r > 64 * 2**20:
         raise NotTaken("its scrypt takes more than 64 MiB")
+    if r * p > 2**13:  # with a small N, the time goes into PBKDF2 over 128·r·p bytes
+        raise NotTaken("its scrypt has an r·p above 8,192")
     # OpenSSL refuses other numbers (RFC 7914, section 2).
     if n < 2 or n & (n - 1) or n >= 2 ** (16 * r) or size != 64:
         return None
@@ -177,6 +179,6 @@ _OTHERS = {
     "$scrypt$": "scrypt of Passlib",
     "md5$": "md5 of Django",
     "sha1$": "sha1 of Django",
-    "pbkdf2:": "pbkdf2 with another hash function",
+    "pbkdf2:": "pbkdf2 with another hash function or no number of rounds",
     "{SSHA": "SSHA",
 }

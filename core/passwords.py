@@ -1,5 +1,7 @@
 """Password hashes: bcrypt over a SHA-256 HMAC, in the format of Passlib's `bcrypt_sha256`.
 
+Those of other software are verified too; foreign_hashes.py has the ones that are not bcrypt.
+
 Bcrypt ignores everything after 72 bytes. So it gets a digest that is keyed with the salt (see
 "Pre-Hashing Passwords with bcrypt" in OWASP's Password Storage Cheat Sheet).
 """

@@ -41,7 +41,8 @@ def check_password(name: str, raw_password: str) -> Authenticated:
     """Return the user with this e-mail address or username, and password; takes the time of one or
     two hashes.
 
-    Unknown names take as long as known ones. Raises InvalidCredentials; and only after
+    Unknown names take as long as known ones, except those with a hash of other software, which may
+    take longer. Raises InvalidCredentials; and only after
     the right password what `refuse_hindered` raises.
     """
     user = users.get(users.named(name))

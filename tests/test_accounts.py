@@ -8,6 +8,7 @@ from helpers import (
     SHUTTING_OUT,
     Log,
     alter,
+    change_password,
     connections_held,
     failure,
     login,
@@ -15,11 +16,13 @@ from helpers import (
     race,
     register,
     rows,
+    set_user,
     stored,
     success,
 )
+from werkzeug.security import generate_password_hash
 
-from core.passwords import Hasher
+from core.passwords import MAX_LENGTH, Hasher
 from models import User
 
 ADA = {"email": "Ada@Example.org", "firstName": " Ada ", "lastName": "L"}
@@ -157,6 +160,24 @@ def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     assert stored(app, id=stranger.id).password_hash == stranger.password_hash
     assert ",r=5$" in stored(app, id=user.id).password_hash
     success(login(client, user))
+
+
+@on_one_database
+@pytest.mark.parametrize("password", ["short", "\ufb01" + "a" * 99, "a" * 129], ids=len)
+def test_login_replaces_a_hash_of_other_software_where_ours_can_hold_the_password(
+    app, client, make_user, password
+):
+    foreign = generate_password_hash(password, "pbkdf2:sha256:10")
+    user = make_user(password_hash=foreign)
+    failure(login(client, user, "wrong"), 401, "invalid_credentials")
+    assert stored(app, user).password_hash == foreign
+    session = success(login(client, user, password))["accessToken"]
+    kept = stored(app, user).password_hash == foreign
+    assert kept == (len(password) > MAX_LENGTH)
+    success(login(client, user, password))
+    set_user(app, user, password_hash=foreign)
+    failure(change_password(client, session, "wrong"), 400, "wrong_password")
+    success(change_password(client, session, password))
 
 
 @pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)

@@ -13,6 +13,7 @@ from core.passwords import MAX_LENGTH, Hasher, HasherBusy, PasswordTooLong, norm
 PASSWORD = "Tr4vel-Mug-Blue-42"
 # The example in Passlib's documentation of bcrypt_sha256.
 PASSLIB = "$bcrypt-sha256$v=2,t=2b,r=12$n79VH.0Q2TMWmt3Oqt9uku$Kq4Noyk3094Y2QlB8NdRT8SvGiI4ft2"
+WERKZEUG = "pbkdf2:sha256:1$salt$" + "d" * 64
 GARBAGE = ["", "x", "!", "pbkdf2:sha256:1$a$b", "$2b$04$short", PASSLIB + "\n", "\x00", "\ud800"]
 
 
@@ -111,9 +112,10 @@ def test_every_failure_costs_the_same(work):
     current = hasher.hash(PASSWORD)
     old = Hasher(rounds=4, parallel=1, waiting=9).hash(PASSWORD)
     foreign = bcrypt.hashpw(PASSWORD.encode(), b"$2b$05$" + b"." * 22).decode()
+    others = [foreign, f"bcrypt${foreign}", f"bcrypt_sha256${foreign}", WERKZEUG]
     too_long = "a" * (MAX_LENGTH + 1)
     for password in ("wrong", too_long, "a" * 10_000, "\ud800", "wrong" * 20):
-        for stored in (None, *GARBAGE, current, old, foreign):
+        for stored in (None, *GARBAGE, current, old, *others):
             work.clear()
             assert not hasher.verify(password, stored)
             assert sum(work) == 2**7, (password[:9], stored)

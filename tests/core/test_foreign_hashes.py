@@ -1,0 +1,256 @@
+"""Password hashes that other software made: verified here, and bounded."""
+
+import base64
+import hashlib
+import unicodedata
+from unittest.mock import Mock
+
+import argon2
+import pytest
+from django.contrib.auth import hashers as django
+from passlib.hash import pbkdf2_sha1, pbkdf2_sha256, pbkdf2_sha512, sha512_crypt
+from werkzeug.security import generate_password_hash as werkzeug
+
+from core import foreign_hashes
+from core.passwords import MAX_LENGTH, Hasher, is_known, problem_of
+
+SALT, BCRYPT_SALT = "NaClNaCl", b"$2b$04$" + b"." * 22
+
+
+class CheapArgon2(django.Argon2PasswordHasher):
+    time_cost, memory_cost, parallelism = 1, 32, 4
+
+
+ARGON2 = {"time_cost": 2, "memory_cost": 64, "parallelism": 2}
+MAKERS = {
+    "Django pbkdf2_sha256": lambda raw: django.PBKDF2PasswordHasher().encode(raw, SALT, 10),
+    "Django pbkdf2_sha1": lambda raw: django.PBKDF2SHA1PasswordHasher().encode(raw, SALT, 10),
+    "Django argon2": lambda raw: CheapArgon2().encode(raw, SALT),
+    "Django argon2i": lambda raw: "argon2" + MAKERS["argon2i"](raw),  # until Django 3.1
+    "Django scrypt": lambda raw: django.ScryptPasswordHasher().encode(raw, SALT, 16, 4, 3),
+    "Django bcrypt": lambda raw: django.BCryptPasswordHasher().encode(raw, BCRYPT_SALT),
+    "Django bcrypt_sha256": lambda raw: django.BCryptSHA256PasswordHasher().encode(
+        raw, BCRYPT_SALT
+    ),
+    "Werkzeug scrypt": lambda raw: werkzeug(raw, "scrypt:1024:8:1"),
+    "Werkzeug sha1": lambda raw: werkzeug(raw, "pbkdf2:sha1:10"),
+    "Werkzeug sha256": lambda raw: werkzeug(raw, "pbkdf2:sha256:10", salt_length=1),
+    "Werkzeug sha512": lambda raw: werkzeug(raw, "pbkdf2:sha512:10"),
+    "argon2id": argon2.PasswordHasher(**ARGON2).hash,
+    "argon2i": argon2.PasswordHasher(**ARGON2, type=argon2.Type.I, hash_len=16, salt_len=8).hash,
+    "argon2d": argon2.PasswordHasher(**ARGON2, type=argon2.Type.D, hash_len=64).hash,
+    "Passlib sha256": pbkdf2_sha256.using(rounds=10).hash,
+    "Passlib sha512": pbkdf2_sha512.using(rounds=10, salt_size=9).hash,
+}
+TYPED = [
+    "Tr4vel-Mug-Blue-42",
+    "short",
+    "",
+    " spaces at both ends ",
+    "\ufb01ance\u0301 \u2460 \U0001f98a",  # NFKC is another text
+    "with\x00zero",
+    "a" * 100,
+    "\u00e9" * 200,
+]
+# php -r 'echo password_hash("F\u{fc}chse 42", PASSWORD_BCRYPT, ["cost" => 5]);'
+# With PASSWORD_ARGON2I and ..ID: ["memory_cost" => 64, "time_cost" => 1, "threads" => 1]. PHP 8.2.
+PHP = [
+    "$2y$05$cBK3CbzEAgN4AcBzbOQmjeGSEkkg27oxvrZeVgu1ygzNNKdz0qhYC",
+    "$argon2i$v=19$m=64,t=1,p=1$UGxZQkJST1JCemthb2ZwMA$0PVYcK8Qnwpgq3ABEGV9b6wJrOlTy2X97oPqLZRKVJg",
+    "$argon2id$v=19$m=64,t=1,p=1$M1VoMlZodHRDU0Y5bDRIag$A1BE0+gWZEKJb3Gggkl72QxB/zLqmlswK/rC9AK/bO4",
+]
+# php -r 'echo password_hash(str_repeat("\u{e9}", 50), PASSWORD_BCRYPT, ["cost" => 5]);'
+PHP_LONG = "$2y$05$sRPaHbt6CGQi7zDvqPUSyu5aPBykc3xp/1zW8LSl6AmdGw2dvDE.."
+
+
+@pytest.fixture
+def hasher():
+    return Hasher(rounds=4, parallel=2, waiting=9)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_other_software_hashed_is_verified_as_it_was_typed(hasher, maker):
+    for raw in TYPED:
+        if maker == "Django bcrypt" and len(raw.encode()) > 72:
+            continue  # bcrypt 5 makes none
+        stored = MAKERS[maker](raw)
+        assert problem_of(stored) is None, stored
+        assert is_known(stored)
+        # Our own form cannot hold the longest, so the hash stays as it is.
+        assert hasher.verify(raw, stored) == (True, len(raw) <= MAX_LENGTH)
+        wrong = {raw + " ", raw.upper(), raw.strip(), unicodedata.normalize("NFKC", raw), "wrong"}
+        for other in wrong - {raw}:
+            assert hasher.verify(other, stored) == (False, False)
+
+
+def test_what_php_hashed_is_verified(hasher):
+    for stored in PHP:
+        assert problem_of(stored) is None
+        assert hasher.verify("F\u00fcchse 42", stored) == (True, True)
+        assert not hasher.verify("Fu\u0308chse 42", stored)
+    assert hasher.verify("\u00e9" * 50, PHP_LONG) == (True, True)
+    assert hasher.verify("\u00e9" * 200, PHP_LONG) == (True, False)
+    assert not hasher.verify("\u00e9" * 35, PHP_LONG)
+
+
+def b64(size):
+    return base64.b64encode(b"d" * size).decode()
+
+
+def pbkdf2(rounds, digest=f"{'d' * 43}=", salt="salt", form="pbkdf2_sha256"):
+    return f"{form}${rounds}${salt}${digest}"
+
+
+def scrypt(n, r, p, size=64):
+    return f"scrypt${n}$salt${r}${p}${b64(size)}"
+
+
+def phc(m, t, p, kind="argon2id", version="v=19$", salt="c2FsdHNhbHQ", digest="d" * 43):
+    return f"${kind}${version}m={m},t={t},p={p}${salt}${digest}"
+
+
+def plain_bcrypt(cost):
+    return f"$2b${cost}${'.' * 53}"
+
+
+AT_THE_BOUNDS = [
+    pbkdf2(1),
+    scrypt(2, 1, 1),
+    scrypt(2**16, 8, 2),
+    scrypt(2**15, 1, 32),
+    scrypt(2, 1, 2**13),
+    scrypt(2, 2**13, 1),
+    phc(8, 1, 1),
+    phc(128, 1, 16, "argon2i"),
+    phc(8, 1, 1, salt="s" * 64, digest="d" * 16),
+    plain_bcrypt("04"),
+]
+# Taken too, and not made here: these are seconds of work.
+SLOW = [
+    pbkdf2(2_000_000),
+    phc(2**17, 8, 1),
+    phc(2**13, 2**7, 16, "argon2d"),
+    plain_bcrypt(14),
+]
+ROUNDS = "its PBKDF2 has more than 2,000,000 rounds"
+COST = "its bcrypt is malformed, or has no cost from 4 to 14"
+BEYOND = {
+    pbkdf2(2_000_001): ROUNDS,
+    f"pbkdf2:sha1:2000001$salt${'d' * 40}": ROUNDS,
+    f"$pbkdf2-sha512$9999999999$c2FsdA${'d' * 86}": ROUNDS,
+    scrypt(2**17, 8, 1): "its scrypt takes more than 64 MiB",
+    scrypt(2**16, 8, 3): "its scrypt has an N\u00b7r\u00b7p above 2^20",
+    scrypt(2, 1, 2**13 + 1): "its scrypt has an r\u00b7p above 8,192",
+    phc(2**17 + 1, 1, 1): "its Argon2 takes more than 128 MiB",
+    phc(2**17, 9, 1): "its Argon2 takes more than 1 GiB in all its passes",
+    phc(2**10, 1, 17): "its Argon2 has more than 16 lanes",
+    phc(64, 1, 1, version=""): "its Argon2 is not of version 19",
+    phc(64, 1, 1, version="v=16$"): "its Argon2 is not of version 19",
+    plain_bcrypt("03"): COST,
+    plain_bcrypt(15): COST,
+    f"bcrypt_sha256${plain_bcrypt(15)}": COST,
+    pbkdf2(1, salt="s" * 256): "it has more than 255 characters",
+}
+MALFORMED = [
+    *(pbkdf2(rounds) for rounds in (0, -1, "+1", "01", "", " 1", "1_0", "\u0661", "9" * 11)),
+    pbkdf2(1, salt=""),
+    pbkdf2(1, salt="s$t"),
+    pbkdf2(1, salt="\ud800"),
+    pbkdf2(1, salt="caf\u00e9"),
+    pbkdf2(1, digest=""),
+    pbkdf2(1, digest=b64(31)),
+    pbkdf2(1, digest=b64(33)),
+    pbkdf2(1, digest="*" * 44),
+    pbkdf2(1, digest="d" * 41),
+    pbkdf2(1, digest=b64(32) + "\n"),
+    pbkdf2(1, form="pbkdf2_sha1"),
+    "pbkdf2:sha256:1$salt$" + "D" * 64,
+    "pbkdf2:sha256:1$salt$" + "d" * 63,
+    "$pbkdf2-sha256$1$s$" + "d" * 43,
+    *(scrypt(n, 8, 1) for n in (0, 1, 3, 2**14 - 1, "0x10")),
+    scrypt(2**16, 1, 1),  # not scrypt any more by RFC 7914, and refused by OpenSSL
+    scrypt(2, 0, 1),
+    scrypt(2, 1, 0),
+    scrypt(2, 1, 1, size=32),
+    phc(7, 1, 1),
+    phc(127, 1, 16),
+    phc(64, 0, 1),
+    phc(64, 1, 0),
+    phc(64, 1, 1, salt="c2FsdHNhbA"),
+    phc(64, 1, 1, salt="s" * 66),
+    phc(64, 1, 1, digest="d" * 15),
+    phc(64, 1, 1, digest="d" * 87),
+    phc(64, 1, 1, digest="d" * 41),
+    "$argon2id$v=19$m=64,t=1,p=1,data=c2FsdA$c2FsdHNhbHQ$" + "d" * 43,
+    "argon2" + phc(64, 1, 1)[:-40] + "$",
+]
+OTHER_PBKDF2 = "the form pbkdf2 with another hash function or no number of rounds"
+OTHERS = {
+    sha512_crypt.using(rounds=1000).hash("x"): "the form sha512_crypt",
+    pbkdf2_sha1.using(rounds=1).hash("x"): "the form pbkdf2 (SHA-1) of Passlib",
+    django.MD5PasswordHasher().encode("x", SALT): "the form md5 of Django",
+    "pbkdf2:md5:1$salt$" + "d" * 32: OTHER_PBKDF2,
+    "pbkdf2:sha256$salt$" + "d" * 64: OTHER_PBKDF2,
+    hashlib.md5(b"x").hexdigest(): "an unknown form",
+    "hunter2$content": "an unknown form",
+    "": "an unknown form",
+}
+
+
+def test_hashes_at_the_bounds_are_verified(hasher):
+    for stored in AT_THE_BOUNDS + SLOW:
+        assert problem_of(stored) is None, stored
+    for stored in AT_THE_BOUNDS:
+        assert hasher.verify("wrong", stored) == (False, False)
+
+
+def test_hashes_beyond_a_bound_are_refused_by_its_name():
+    for stored, problem in BEYOND.items():
+        assert problem_of(stored) == problem, stored
+
+
+def test_forms_that_are_not_taken_are_named_without_their_content():
+    for stored, form in OTHERS.items():
+        assert problem_of(stored) == f"a hash of {form} is not taken"
+
+
+def test_malformed_hashes_are_refused_by_their_form():
+    for stored in MALFORMED:
+        problem = problem_of(stored) or ""
+        assert problem.startswith("its form is "), stored
+        assert problem.endswith(", but it is malformed"), stored
+        assert "dd" not in problem
+        assert "salt" not in problem
+
+
+def test_what_cannot_be_read_costs_a_login_nothing_and_matches_nothing(hasher, monkeypatch):
+    for name in ("pbkdf2_hmac", "scrypt"):
+        monkeypatch.setattr(hashlib, name, Mock(side_effect=AssertionError))
+    monkeypatch.setattr(foreign_hashes, "_ARGON2", {})
+    for stored in (*MALFORMED, *OTHERS, *(hash for hash in BEYOND if "$2b$" not in hash)):
+        assert not is_known(stored)
+        assert hasher.verify("x", stored) == (False, False)
+    for stored in AT_THE_BOUNDS:
+        assert hasher.verify("\ud800", stored) == (False, False)
+
+
+def test_hashes_that_take_memory_are_made_one_at_a_time(hasher, monkeypatch):
+    held = []
+
+    def noted(act):
+        def noting(*args, **kwargs):
+            held.append(foreign_hashes._memory.locked())
+            return act(*args, **kwargs)
+
+        return noting
+
+    monkeypatch.setattr(hashlib, "scrypt", noted(hashlib.scrypt))
+    for kind, real in foreign_hashes._ARGON2.items():
+        watched = lambda real=real, **numbers: Mock(derive=noted(real(**numbers).derive))  # noqa: E731
+        monkeypatch.setitem(foreign_hashes._ARGON2, kind, watched)
+    for maker in ("Django scrypt", "argon2id", "argon2i", "argon2d"):
+        stored = MAKERS[maker]("x")
+        held.clear()
+        assert hasher.verify("x", stored)
+        assert held == [True]
+    assert not foreign_hashes._memory.locked()
