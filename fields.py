@@ -8,7 +8,7 @@ from typing import Any
 from marshmallow import ValidationError, validate
 from marshmallow import fields as ma
 
-from core import clock, locales, passwords
+from core import clock, ids, locales, passwords
 from core.addresses import WHITE_SPACE, normalise_email
 from core.reasons import REQUIRED, Reason
 
@@ -161,6 +161,17 @@ class Zone(Text):
 
     def converted(self, text: str) -> str | None:
         return text if text in locales.time_zones() else None
+
+
+class Uuid(Text):
+    """A UUID of any version but the nil one, in lower case."""
+
+    longest = 36
+    invalid = Reason("invalid", "Not a UUID such as 01234567-89ab-7cde-8f01-23456789abcd.")
+    described = {"format": "uuid"}
+
+    def converted(self, text: str) -> str | None:
+        return ids.parse_uuid(text)
 
 
 class Flag(ma.Boolean):

@@ -4,7 +4,7 @@ The bounds of what is stored stand in models.py too: here for a helpful error, t
 or lengths of columns.
 """
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_schema
@@ -603,6 +603,45 @@ class SecondFactorSince(ResponseBody):
 class SecondFactorState(SecondFactorSince):
     recovery_codes_left = ma.Integer()
     required = ma.Boolean(metadata={"description": "Whether the account's role needs one."})
+
+
+# Accounts of other systems, and accounts on their way there.
+
+# No account is older. What means "never" elsewhere, the year 1, is BC in some time zones, and no
+# driver reads that.
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+PAST: dict[str, Any] = {
+    "past": True,
+    "validate": validate.Range(min=_EARLIEST, error=Reason("too_small", "This is before 1900.")),
+}
+
+
+class ImportedAccount(Person, ProfileChanges, SettingsChanges):
+    class Meta:
+        exclude = ("email_notifications", "push_notifications", "privacy")
+
+    id = fields.Uuid()
+    username = fields.Text(**USERNAME)
+    password_hash = ma.String()
+    role = ma.String(validate=fields.OneOf([*Role]))
+    is_active = fields.Flag()
+    email_verified = fields.Flag(load_default=False)
+    join_date = fields.Time(**PAST, attribute="created_at")
+    last_login = fields.Time(**PAST, attribute="last_login_at")
+
+
+class DumpedAccount(Profile):
+    """All that `ImportedAccount` takes."""
+
+    sometimes = frozenset({"password_hash", "last_login"})
+
+    class Meta:
+        exclude = ("avatar",)
+
+    password_hash = ma.String()
+    language = ma.String()
+    timezone = ma.String()
+    theme = ma.String()
 
 
 # The copy of a user's own data.

@@ -18,12 +18,11 @@ from services import accounts, administration, outbox, recovery, second_factor, 
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
-from web.limits import RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
+from web.limits import INVITATIONS, RESET_MAILS, SUCCESSES, By, Limit, allowance
 
 bp = Blueprint("admin", __name__)
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
-INVITATIONS = mails_to_one("invitations")
 NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
 ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER, SUCCESSES)
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import schemas
+from cli import transfer
 from cli.base import Commands, account, load, written
 from core import audit, clock, passwords
 from core.roles import EVERYBODY, Role
@@ -34,6 +35,8 @@ _PAGE = 500
 
 
 users = Commands("users", help="Manage accounts.")
+users.add_command(transfer.import_users)
+users.add_command(transfer.dump_users)
 
 # click would use the names of the members.
 _role = click.Choice([role.value for role in Role])

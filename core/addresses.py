@@ -7,6 +7,7 @@ from email.headerregistry import Address
 
 import email_validator
 
+MAX_USERNAME = 32
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 # The domain of addresses that an account gets instead of one that a thief may have.
 UNDONE = "undone.invalid"
@@ -46,6 +47,14 @@ def login_name(raw: str) -> str | None:
         return normalise_email(raw)
     name = raw.strip(WHITE_SPACE).lower()
     return name if _USERNAME.fullmatch(name) else None
+
+
+def username_from(email: str, number: int = 1) -> str:
+    """Return a valid username made from a normalised address, the later ones with their number."""
+    name = re.sub(r"[^a-z0-9_.-]+", "-", email.rpartition("@")[0]).lstrip("_.-")
+    name = name if len(name) > 2 else f"{name}-user".lstrip("-")
+    digits = str(number) if number > 1 else ""
+    return name[: MAX_USERNAME - len(digits)] + digits
 
 
 def parse_domain(raw: str) -> str:

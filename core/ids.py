@@ -22,6 +22,12 @@ def is_row_id(text: str) -> bool:
     return re.fullmatch(ROW_ID, text) is not None
 
 
+def parse_uuid(text: str) -> str | None:
+    """Return a UUID of any version in lower case; None for the nil one and for anything else."""
+    lower = text.lower()
+    return lower if is_row_id(lower) and lower.strip("0-") else None
+
+
 def new_token_id() -> str:
     """Return 128 random bits as URL-safe text, for the `jti` claim of a token."""
     return secrets.token_urlsafe(16)

@@ -9,7 +9,7 @@ The keys of the counters are HMACs, so that the table does not show who called.
 import hmac
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from flask import request
 from sqlalchemy import ColumnElement, and_, bindparam, case, delete, or_, select, update
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.dml import ReturningInsert
 
 import errors
 from core import audit, clock
@@ -33,7 +34,7 @@ from database import (
     reading,
     transaction,
 )
-from extensions import settings
+from extensions import db, settings
 from models import Counter, User, UserRow
 from web import bearer, caller
 
@@ -114,6 +115,7 @@ def mails_to_one(kind: str) -> Limit:
 
 
 RESET_MAILS = mails_to_one("reset mails")
+INVITATIONS = mails_to_one("invitations")
 
 
 class _Reached(Exception):
@@ -207,20 +209,35 @@ def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
         # In one order for all calls, or two of them could wait for each other (a deadlock). Those
         # of an account come first: all calls from one school wait for the others, while locked.
         for key in sorted(counters, reverse=True):
-            insert = insert_into(Counter.__table__)
-            new, over = insert.excluded, Counter.expires_at <= now
-            upsert = insert.on_conflict_do_update(
-                index_elements=[Counter.key],
-                set_={
-                    "hits": case((over, new.hits), else_=Counter.hits + 1),
-                    "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
-                },
-            ).returning(Counter.hits, Counter.expires_at)
             row = {"key": key, "hits": 1, "expires_at": now + WINDOWS[counters[key].window]}
-            hits, ends[key] = session.execute(upsert, row).one()
+            _, hits, ends[key] = session.execute(_upsert(now), row).one()
             if hits > counters[key].allowed:  # parallel calls took the last places after the read
                 raise _Reached(counters[key], ends[key])
     return ends
+
+
+def _upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
+    insert = insert_into(Counter.__table__)
+    new, over = insert.excluded, Counter.expires_at <= now
+    return insert.on_conflict_do_update(
+        index_elements=[Counter.key],
+        set_={
+            "hits": case((over, new.hits), else_=Counter.hits + 1),
+            "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
+        },
+    ).returning(Counter.key, Counter.hits, Counter.expires_at)
+
+
+def count_invitations(emails: Sequence[str]) -> Sequence[str]:
+    """Count an invitation to each address in the open transaction; return those that may get it."""
+    if not (settings.ratelimit_enabled and emails):
+        return emails
+    now = clock.utcnow()
+    keys = {_key(INVITATIONS, {"email": email}): email for email in emails}
+    end = now + WINDOWS[INVITATIONS.window]
+    rows = [{"key": key, "hits": 1, "expires_at": end} for key in sorted(keys, reverse=True)]
+    counted = db.session.execute(_upsert(now), rows)
+    return [keys[key] for key, hits, _ in counted if hits <= INVITATIONS.allowed]
 
 
 def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:

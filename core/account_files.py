@@ -1,0 +1,86 @@
+"""Files of accounts: JSON Lines, or CSV with a header line."""
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterator
+from typing import IO, Any, NamedTuple
+
+import orjson
+
+# Bytes of a line of JSON. A longer one is cut, so that it cannot be read, and not the memory's end.
+_LONGEST = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class BadFile(ValueError):
+    """This cannot be read as a file of accounts. The text has nothing of what the file says."""
+
+
+class Columns(NamedTuple):
+    known: Collection[str]
+    required: Collection[str]
+    flags: Collection[str]  # of `true` and `false`, also in CSV
+
+
+def read(file: IO[bytes], columns: Columns, *, as_csv: bool) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each line, from 1, and its fields. Raises BadFile and UnicodeError."""
+    file.seek(0)
+    return _read_csv(file, columns) if as_csv else _read_json(file, columns)
+
+
+def _read_json(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
+        text = line.removeprefix(_BOM) if number == 1 else line
+        if not text.strip():
+            continue
+        try:
+            found = orjson.loads(text)  # refuses what is not UTF-8
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise BadFile(f"Line {number} is not a JSON object in UTF-8.")
+        _check(number, found, columns)
+        yield number, found
+
+
+def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    try:
+        head = text.readline()
+        delimiter = ";" if head.count(";") > head.count(",") else ","
+        (names,) = csv.reader([head], delimiter=delimiter) if head else ([],)
+        names = [name.strip() for name in names]
+        _check(1, names, columns)
+        if len({*names}) < len(names):
+            raise BadFile("A column stands twice in the header.")
+        rows = csv.reader(text, delimiter=delimiter, strict=True)
+        number = 2
+        try:
+            for row in rows:
+                if any(row):
+                    yield number, _fields(names, row, columns)
+                number = rows.line_num + 2  # a cell may have had several lines
+        except csv.Error as error:
+            raise BadFile(f"Line {number} is not CSV: {error}.") from None
+    finally:
+        text.detach()  # or its end would close the file, which is read twice
+
+
+def _fields(names: list[str], row: list[str], columns: Columns) -> dict[str, object]:
+    # Cells beyond the header get a name that no column has.
+    named = dict(zip([*names, *["?"] * (len(row) - len(names))], row, strict=False))
+    found: dict[str, object] = {name: cell for name, cell in named.items() if cell}
+    for name in columns.flags & found.keys():
+        found[name] = {"true": True, "false": False}.get(named[name].lower(), named[name])
+    return found
+
+
+def _check(number: int, names: Collection[str], columns: Columns) -> None:
+    # First, so that of a file without a header nothing is shown.
+    if missing := [name for name in columns.required if name not in names]:
+        raise BadFile(f"Line {number} has no {', no '.join(missing)}.")
+    if unknown := [name for name in names if name not in columns.known]:
+        shown = unknown[0] if re.fullmatch(r"\w{1,40}", unknown[0], re.A) else "one"
+        use = ", ".join(columns.known)
+        raise BadFile(f"Line {number} has an unknown column: {shown}. Use: {use}.")

@@ -1,0 +1,223 @@
+"""Accounts in and out: from files of other systems, and into one."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from marshmallow import ValidationError
+from sqlalchemy import select
+
+import errors
+import schemas
+from core import clock, ids, passwords
+from core.addresses import search_key, username_from
+from core.roles import EVERYBODY, Role
+from database import insert_into, reading, transaction
+from extensions import db, settings
+from models import User, UserRow
+from services import outbox, recovery
+from services.letters import MailKind
+
+# Lines of a transaction, and rows of a query.
+BATCH = 500
+_FORM = schemas.ImportedAccount()
+_OPTIONAL = {
+    **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
+    **{"bio": "", "location": "", "website": "", "timezone": "UTC", "theme": "light"},
+}
+# What is unique, and why a line is refused where another account has it. One with the same address
+# is the same account.
+_UNIQUE = {
+    "email": "",
+    "id": "id: An account has this id.",
+    "username_key": f"username: {errors.UsernameTaken.message}",
+}
+
+
+@dataclass
+class Import:
+    """One run of an import, which can be killed at any time and run again."""
+
+    refuse: Callable[[int, str], None]  # is told the number of a line, and the reason
+    dry_run: bool = False
+    allow_admins: bool = False
+    without_passwords: bool = False
+    # Counts an invitation to each address; returns those that may get one. None: no invitations.
+    invite: Callable[[Sequence[str]], Collection[str]] | None = None
+    # Writes down a way in to an account without a password, before it is committed; there is none
+    # to an account that is an admin's or not active.
+    write_link: Callable[[UserRow, recovery.Handout | None], None] | None = None
+    unlock: Callable[[UserRow], None] = lambda _user: None  # where there is a way in: after that
+    counts: Counter[str] = field(init=False, default_factory=Counter)
+    # What accounts have, as hashes of column and value. A dry run takes its rows back; so it keeps
+    # all that it has met, and the others only what a transaction needs.
+    _taken: set[int] = field(init=False, default_factory=set)
+    _asked: set[str] = field(init=False, default_factory=set)  # usernames looked up in one query
+    # The last number behind a made username.
+    _numbers: dict[str, int] = field(init=False, default_factory=dict)
+    _linked: set[str] = field(init=False, default_factory=set)
+
+    def run(self, lines: Iterable[tuple[int, Any]]) -> Iterator[int]:
+        """Import accounts; yield after each transaction how many lines are done.
+
+        Raises SQLAlchemy's errors; what was committed before stays.
+        """
+        lines = iter(lines)
+        while batch := list(itertools.islice(lines, BATCH)):
+            self._run(batch, clock.utcnow())
+            yield self.counts.total()
+
+    def _run(self, batch: list[tuple[int, Any]], now: datetime) -> None:
+        accounts, refused = {}, {}
+        for number, line in batch:
+            try:
+                accounts[number] = self._account(line, now)
+            except ValidationError as error:
+                reasons = error.messages_dict.items()
+                refused[number] = "; ".join(f"{name}: {' '.join(why)}" for name, why in reasons)
+        with transaction() as session:
+            made, present = self._insert(accounts, refused)
+            linked = [] if self.dry_run else self._give_ways_in(made, present, now)
+            if self.dry_run:
+                session.rollback()
+        for user in linked:
+            self.unlock(user)
+        for number, reason in sorted(refused.items()):
+            self.refuse(number, reason)
+        self.counts.update(made=len(made), present=len(present), refused=len(refused))
+
+    def _account(self, line: Any, now: datetime) -> dict[str, Any]:
+        """Return the columns of an account but those of its names. Raises ValidationError."""
+        account: dict[str, Any] = _FORM.load(line)
+        if account.get("role") == Role.ADMIN and not self.allow_admins:
+            raise ValidationError({"role": ["This needs --allow-admins."]})
+        stored = account.pop("password_hash", "!")
+        problem = passwords.problem_of(stored) if passwords.is_usable(stored) else None
+        if problem and not self.without_passwords:
+            raise ValidationError({"passwordHash": [f"{problem}."]})
+        is_taken = passwords.is_usable(stored) and not problem
+        account["password_hash"] = stored if is_taken else passwords.unusable()
+        account["email_verified_at"] = now if account.pop("email_verified") else None
+        usual = {"id": ids.new_row_id(), "created_at": now, "language": settings.default_language}
+        return _OPTIONAL | usual | account
+
+    def _insert(
+        self, waiting: dict[int, dict[str, Any]], refused: dict[int, str]
+    ) -> tuple[dict[int, UserRow], dict[int, UserRow | None]]:
+        """Insert accounts; return by line the rows that are new, and those that were there before.
+
+        Of an account that an earlier line has made, the latter has None.
+        """
+        made: dict[int, UserRow] = {}
+        present: dict[int, UserRow | None] = {}
+        insert = insert_into(User.__table__).on_conflict_do_nothing().returning(User.__table__)
+        while waiting:
+            there = self._look_up(waiting.values())
+            new: dict[str, tuple[int, dict[str, Any]]] = {}
+            for number, account in waiting.items():
+                email = account["email"]
+                if hash(("email", email)) in self._taken:
+                    present[number] = there.get(email)
+                    continue
+                row = self._with_names(account)
+                clashes = [_UNIQUE[name] for name, mark in _marks(row) if mark in self._taken]
+                if clashes:
+                    refused[number] = "; ".join(clashes)
+                else:
+                    self._taken |= {mark for _, mark in _marks(row)}
+                    new[email] = number, row
+            rows: Any = db.session.execute(insert, [row for _, row in new.values()]) if new else ()
+            made |= {new.pop(row.email)[0]: row for row in rows}
+            # Others took these names after the look-up, and have committed: look again.
+            waiting = {number: waiting[number] for number, _ in new.values()}
+        return made, present
+
+    def _look_up(self, accounts: Collection[dict[str, Any]]) -> dict[str, Any]:
+        """Note which of the names are taken; return by address the accounts that are there."""
+        if not self.dry_run:
+            self._taken.clear()
+        emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
+        names = (each.get("username") or self._made_name(each["email"]) for each in accounts)
+        self._asked = {name.lower() for name in names}
+        for column, values in ((User.id, row_ids), (User.username_key, self._asked)):
+            found = db.session.scalars(select(column).where(column.in_(values)))
+            self._taken |= {hash((column.key, value)) for value in found}
+        rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
+        there = {row.email: row for row in rows}
+        self._taken |= {hash(("email", email)) for email in there}
+        return there
+
+    def _made_name(self, email: str) -> str:
+        return username_from(email, self._numbers.get(username_from(email), 1))
+
+    def _with_names(self, account: dict[str, Any]) -> dict[str, Any]:
+        """Return the row of an account, with a free username if it has none."""
+        email = account["email"]
+        username = account.get("username", self._made_name(email))
+        base = username_from(email)
+        while "username" not in account and self._is_taken(username):
+            self._numbers[base] = self._numbers.get(base, 1) + 1
+            username = self._made_name(email)
+        key = search_key(username, email, account["first_name"], account["last_name"])
+        names = {"username": username, "username_key": username.lower(), "search_key": key}
+        return account | names
+
+    def _is_taken(self, made_name: str) -> bool:
+        if made_name in self._asked or hash(("username_key", made_name)) in self._taken:
+            return hash(("username_key", made_name)) in self._taken
+        same = select(User.id).where(User.username_key == made_name)
+        return db.session.scalar(same) is not None
+
+    def _give_ways_in(
+        self, made: dict[int, UserRow], present: dict[int, UserRow | None], now: datetime
+    ) -> list[UserRow]:
+        """Invite, and write down links; return who got one of those."""
+        without = {
+            number: row
+            for number, row in sorted((made | present).items())
+            if row and not passwords.is_usable(row.password_hash)
+        }
+        if self.invite:
+            new = [row.email for number, row in without.items() if number in made]
+            for email in self.invite([email for email in new if not email.endswith(".invalid")]):
+                outbox.queue(MailKind.INVITATION, email)
+        linked: list[UserRow] = []
+        for number, row in without.items():
+            # A second link for the same account would end the first one.
+            if self.write_link is None or row.id in self._linked:
+                continue
+            self._linked.add(row.id)
+            handout = None
+            if row.is_active and row.role != Role.ADMIN:
+                linked.append(row)
+                if number in made:
+                    handout = recovery.hand_over(row, now=now)
+                else:
+                    handout = recovery.make_link(row.id, EVERYBODY, replace_password=False, now=now)
+            self.write_link(row, handout)
+        return linked
+
+
+def _marks(row: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(name, hash((name, row[name]))) for name in _UNIQUE]
+
+
+def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
+    """Yield all accounts, some hundred at a time, in the form that an import takes."""
+    form, last = schemas.DumpedAccount(many=True), ""
+    while True:
+        query = select(User.__table__).where(User.id > last).order_by(User.id).limit(BATCH)
+        with reading() as connection:
+            rows = connection.execute(query).all()
+        if not rows:
+            return
+        last = rows[-1].id
+        for row, account in zip(rows, found := form.dump(rows), strict=True):
+            if not (with_hashes and passwords.is_usable(row.password_hash)):
+                del account["passwordHash"]
+            if row.last_login_at is None:
+                del account["lastLogin"]
+        yield found

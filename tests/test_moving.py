@@ -1,0 +1,208 @@
+"""What docs/moving.md shows: its commands and programs, with what other systems store."""
+
+import base64
+import csv
+import hashlib
+import json
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import bcrypt
+import pytest
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from helpers import PASSWORD, login, on_one_database, on_postgres, rows, stored, success
+from sqlalchemy import text
+from werkzeug.security import generate_password_hash
+
+from config import ROOT
+from database import transaction
+from models import User
+
+PAGE = (ROOT / "docs/moving.md").read_text()
+BCRYPT = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+
+
+def section(title):
+    """Return the blocks of code below a heading, by language."""
+    (part,) = (part for part in PAGE.split("\n## ") if part.startswith(f"{title}\n"))
+    found = {}
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", part, re.M | re.S):
+        found[language] = found.get(language, "") + block
+    return found
+
+
+@pytest.fixture
+def follow(run, tmp_path, monkeypatch):
+    """Do what a section says, in an empty folder; return what the commands of ours printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def follow(title, program=""):
+        blocks, printed = section(title), []
+        for name, lines in re.findall(
+            r"^cat > (\S+) <<'END'\n(.*?)^END\n", blocks["sh"], re.M | re.S
+        ):
+            (tmp_path / name).write_text(lines)
+        commands = re.sub(r"<<'END'\n.*?^END\n", "\n", blocks["sh"], flags=re.M | re.S)
+        for line in commands.splitlines():
+            words, _, target = line.partition("#")[0].partition(" > ")
+            if words.startswith("python3 "):
+                command = [sys.executable, "-c", program or blocks["python"]]
+                made = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+                (tmp_path / target.strip()).write_bytes(made)
+            elif words.startswith("flask "):
+                output, code = run(*shlex.split(words)[1:])
+                assert code == 0, output
+                printed.append(output)
+                if target:
+                    (tmp_path / target.strip()).write_text(output)
+            else:
+                assert words.split()[:1] in ([], ["cat"]), line
+        return printed
+
+    return follow
+
+
+@on_one_database
+def test_a_file_of_accounts_and_a_class(app, client, follow, tmp_path):
+    tried, done = follow("A file of accounts")
+    assert tried == done == "made: 2\npresent: 0\nrefused: 0\n"
+    assert follow("From a spreadsheet") == [done]
+    with (tmp_path / "codes.csv").open() as file:
+        codes = {row["username"]: row["code"] for row in csv.DictReader(file)}
+    body = {"account": "mia", "code": codes["mia"], "newPassword": PASSWORD}
+    success(client.post("/api/auth/reset-password", json=body))
+    success(login(client, "mia"))
+    assert {row.username for row in rows(app, User)} == {"ada", "kim", "ben", "mia"}
+
+
+DJANGO = """
+import sys
+from datetime import UTC, datetime
+from types import ModuleType, SimpleNamespace
+
+
+class Objects(list):
+    exclude = lambda self, email: Objects(user for user in self if user.email != email)
+    order_by = lambda self, name: self
+    iterator = lambda self: iter(self)
+
+def user(name, email, last_login=None):
+    then = datetime(2020, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    return SimpleNamespace(get_username=lambda: name, email=email, first_name="", last_name="Lee",
+        password=HASH, is_active=True, date_joined=then, last_login=last_login and then)
+
+users = Objects([user("ada", "ada@a.org", True), user("b@c", "ben@a.org"), user("cy", "")])
+for module in ("django.contrib.auth", "django.core.management.base"):
+    parts = module.split(".")
+    for count in range(len(parts)):
+        name = ".".join(parts[:count + 1])
+        sys.modules[name] = ModuleType(name)
+sys.modules["django.contrib.auth"].get_user_model = lambda: SimpleNamespace(objects=users)
+sys.modules["django.core.management.base"].BaseCommand = object
+"""
+
+
+@on_one_database
+def test_from_django(app, client, follow):
+    digest = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), b"salt", 10)
+    stored_hash = f"pbkdf2_sha256$10$salt${base64.b64encode(digest).decode()}"
+    end = "\nCommand.stdout = SimpleNamespace(write=print)\nCommand().handle()\n"
+    program = f"HASH = {stored_hash!r}\n{DJANGO}{section('From Django')['python']}{end}"
+    assert follow("From Django", program) == ["made: 2\npresent: 0\nrefused: 0\n"]
+    success(login(client, "ada@a.org"))
+    user = stored(app, username="ada")
+    assert (user.first_name, user.created_at) == ("ada", datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert stored(app, email="ben@a.org").username == "ben"
+
+
+@on_one_database
+def test_from_a_flask_application(client, follow, tmp_path):
+    with sqlite3.connect(tmp_path / "app.db") as other:
+        other.execute("CREATE TABLE user (id, username, email, password_hash)")
+        found = (1, "ada", "ada@a.org", generate_password_hash(PASSWORD, "scrypt:1024:8:1"))
+        other.execute("INSERT INTO user VALUES (?, ?, ?, ?)", found)
+    assert follow("From a Flask application") == ["made: 1\npresent: 0\nrefused: 0\n"]
+    success(login(client, "ada"))
+
+
+@on_one_database
+def test_from_pocketbase(app, client, follow, tmp_path):
+    (tmp_path / "pb_data").mkdir()
+    with sqlite3.connect(tmp_path / "pb_data/data.db") as other:
+        other.execute("CREATE TABLE users (id, email, name, password, verified, created)")
+        more = ("Ada B. Park", BCRYPT, True, "2022-01-02 10:00:00.123Z")
+        other.execute("INSERT INTO users VALUES ('x', 'ada@a.org', ?, ?, ?, ?)", more)
+    assert follow("From PocketBase") == ["made: 1\npresent: 0\nrefused: 0\n"]
+    success(login(client, "ada@a.org"))
+    user = stored(app, username="ada")
+    assert (user.first_name, user.last_name) == ("Ada", "B. Park")
+    assert user.email_verified_at
+    assert user.created_at == datetime(2022, 1, 2, 10, tzinfo=UTC)
+
+
+@on_postgres
+def test_from_supabase(app, client, follow, tmp_path):
+    columns = "id uuid, email text, raw_user_meta_data jsonb, encrypted_password text, "
+    times = ("email_confirmed_at", "banned_until", "created_at", "last_sign_in_at", "deleted_at")
+    columns += ", ".join(f"{name} timestamptz" for name in times)
+    with app.app_context(), transaction() as session:
+        session.execute(text(f"CREATE SCHEMA auth CREATE TABLE users ({columns})"))
+        row = "gen_random_uuid(), 'Ada@a.org', CAST(:names AS jsonb), :hash, now(), null, now()"
+        more = {"names": '{"first_name": "Ada"}', "hash": BCRYPT}
+        session.execute(text(f"INSERT INTO auth.users VALUES ({row})"), more)
+        found = session.execute(text(section("From Supabase")["sql"])).mappings().all()
+        session.rollback()
+    with (tmp_path / "supabase.csv").open("w", newline="") as file:
+        rows = csv.DictWriter(file, found[0].keys())
+        rows.writeheader()
+        rows.writerows(found)
+    assert follow("From Supabase") == ["made: 1\npresent: 0\nrefused: 0\n"]
+    success(login(client, "ada@a.org"))
+    user = stored(app, username="ada")
+    assert (user.id, user.first_name, user.is_active) == (str(found[0]["id"]), "Ada", True)
+
+
+def keycloak(name, algorithm, digest, rounds, more):
+    said = {"hashIterations": rounds, "algorithm": algorithm, "additionalParameters": more}
+    encoded = {"salt": b"0123456789abcde\xfb", "value": digest}
+    secret = {part: base64.b64encode(raw).decode() for part, raw in encoded.items()}
+    password = {"credentialData": json.dumps(said), "secretData": json.dumps(secret)}
+    user = {"id": f"{len(name):08}-0000-4000-8000-000000000000", "username": name}
+    user |= {"email": f"{name}@a.org", "emailVerified": True, "enabled": True}
+    user["credentials"] = [{"type": "password", **password}]
+    return {**user, "createdTimestamp": 1600000000123}
+
+
+@on_one_database
+def test_from_keycloak(app, client, follow, tmp_path):
+    salt, password = b"0123456789abcde\xfb", PASSWORD.encode()
+    sizes = {"hashLength": ["32"], "memory": ["64"], "type": ["id"], "parallelism": ["1"]}
+    argon2 = Argon2id(salt=salt, length=32, iterations=2, lanes=1, memory_cost=64)
+    users = [
+        keycloak("argon", "argon2", argon2.derive(password), 2, {**sizes, "version": ["1.3"]}),
+        *(
+            keycloak(
+                name, f"pbkdf2-{name}", hashlib.pbkdf2_hmac(name, password, salt, 9, 64), 9, {}
+            )
+            for name in ("sha256", "sha512")
+        ),
+    ]
+    users[2]["id"] = users[2]["id"].replace("4000", "4001")
+    (tmp_path / "realm.json").write_text(json.dumps({"users": [*users, {"username": "service"}]}))
+    assert follow("From Keycloak") == ["made: 3\npresent: 0\nrefused: 0\n"]
+    for user in users:
+        success(login(client, user["email"]))
+        assert stored(app, username=user["username"]).id == user["id"]
+
+
+@on_one_database
+def test_away_from_here(follow, make_user):
+    make_user("ada", role="admin")
+    people, with_hashes, again = follow("Away from here")
+    assert "passwordHash" not in people
+    assert "passwordHash" in with_hashes
+    assert again == "made: 0\npresent: 1\nrefused: 0\n"
