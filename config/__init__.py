@@ -176,7 +176,7 @@ class Settings:
     @property
     def is_https(self) -> bool:
         """Whether users reach the service by https, whatever a proxy speaks with it."""
-        return urlsplit(self.public_url).scheme == "https"  # in lower case
+        return urlsplit(self.public_url).scheme == "https"  # `urlsplit` lowers its case
 
     @property
     def sender(self) -> Address:

@@ -1,6 +1,7 @@
 """The refresh token in a cookie, where a client asks for it with X-Refresh-Cookie."""
 
 import pytest
+from authenticator import set_up
 from forgeries import claims_of
 from helpers import (
     PASSWORD,
@@ -92,6 +93,7 @@ def test_login_and_refresh_put_the_token_into_a_cookie(
                 assert data["refreshToken"] == ""
                 success(verify(client, data["accessToken"]))
                 (sent, token), found = cookie_of(answer)
+                assert len(answer.headers["Set-Cookie"]) < 1000
                 assert (sent, claims_of(token)["type"]) == (name, "refresh")
                 life = found.pop("Max-Age", None)
                 assert (life and int(life)) in lives
@@ -252,9 +254,9 @@ def test_only_pages_of_the_service_and_of_allowed_origins_use_the_cookie(
 
 @on_one_database
 def test_default_ports_are_those_of_the_origins_scheme(make_app, user):
-    client = make_app(public_url="http://school.test").test_client()
+    client = make_app(public_url="http://School.Test").test_client()
     for host, origin, status in (
-        ("inside:443", "https://inside", 200),
+        ("Inside:443", "https://inside", 200),
         ("inside", "https://inside:443", 200),
         ("inside:80", "https://inside", 403),
         ("inside", "http://school.test:80", 200),
@@ -264,10 +266,13 @@ def test_default_ports_are_those_of_the_origins_scheme(make_app, user):
         assert answer.status_code == status, (host, origin)
 
 
-def test_errors_of_a_login_set_no_cookie(make_app, make_user):
-    client = make_app(require_verified_email=True).test_client()
-    user, gone = make_user(), make_user("gone", is_active=False)
+@on_one_database
+def test_errors_of_a_login_set_no_cookie(client, make_app, make_user, auth, clock):
+    set_up(client, auth.access, auth.user, clock)
+    user, gone = make_user("reader"), make_user("gone", is_active=False)
+    factor, client = log_in(client, auth.user), make_app(require_verified_email=True).test_client()
     for answer, code in (
+        (factor, "second_factor_required"),
         (log_in(client, user, password="wrong"), "invalid_credentials"),
         (log_in(client, user), "email_unverified"),
         (log_in(client, gone), "account_inactive"),

@@ -1,7 +1,7 @@
 """The refresh token in a cookie, for pages that must not keep it in JavaScript (RFC 6265bis).
 
 A client asks for it with a header at each call. Pages of other origins can send that header only
-after a preflight, so without `CORS_ORIGINS` none of them can use a visitor's cookie.
+after a preflight, so only those of `CORS_ORIGINS` can use a visitor's cookie.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,6 +20,7 @@ from web.responses import Reply
 HEADER = "X-Refresh-Cookie"
 ONE_BROWSER_RUN = "session"
 WISHES = ("1", ONE_BROWSER_RUN)
+_REFUSED = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _NO_COOKIE = "There is no cookie with a refresh token. Log in."
 _WRONG_ORIGIN = "Pages of this origin may not use the cookie; CORS_ORIGINS does not name it."
@@ -39,9 +40,10 @@ def check() -> None:
 
 @contextmanager
 def received(body: Mapping[str, str]) -> Iterator[str]:
-    """Lend the refresh token of the body, or of the cookie; a refused token's cookie is cleared.
+    """Lend the refresh token of the body, or of the cookie, which is cleared if it is refused.
 
-    Raises InvalidRequest if the body lacks it, or has it beside the cookie, and TokenMissing.
+    Raises InvalidRequest if the body lacks it, or has it although the client asks for the cookie;
+    and TokenMissing if there is no cookie.
     """
     token = body.get("refresh_token")
     if (token is None) == (_wish() is None):
@@ -49,13 +51,8 @@ def received(body: Mapping[str, str]) -> Iterator[str]:
         raise errors.InvalidRequest(fields={"refreshToken": [reason]})
     try:
         yield _cookie() if token is None else token
-    except (
-        errors.TokenMissing,
-        errors.TokenInvalid,
-        errors.TokenExpired,
-        errors.TokenRevoked,
-    ) as e:
-        e.headers = _clearing()
+    except _REFUSED as error:
+        error.headers = _clearing()
         raise
 
 
@@ -72,7 +69,7 @@ def cleared() -> Reply:
     return Reply(None, headers=_clearing())
 
 
-def name() -> str:
+def _name() -> str:
     # Browsers let only the host itself set the first one, and only over https.
     return "__Host-refresh" if settings.is_https else "refresh"
 
@@ -88,7 +85,7 @@ def _is_trusted(origin: str) -> bool:
         return False
     host, public = host.removesuffix(port), urlsplit(settings.public_url.lower())
     return (
-        # Behind a proxy, the scheme of the request is not the one of the page.
+        # Host and port only: behind a proxy, the request's own scheme is not that of the page.
         host == request.headers.get("Host", "").lower().removesuffix(port)
         or (scheme, host) == (public.scheme, public.netloc.removesuffix(port))
         or f"{scheme}://{host}" in settings.cors_origins
@@ -99,7 +96,7 @@ def _cookie() -> str:
     # `request.cookies` raises UnicodeDecodeError if any cookie of this host is not UTF-8.
     for part in request.headers.get("Cookie", "").split(";"):
         key, _, value = part.strip().partition("=")
-        if key == name() and value:
+        if key == _name() and value:
             return value
     raise errors.TokenMissing(_NO_COOKIE)
 
@@ -111,6 +108,6 @@ def _clearing() -> dict[str, str]:
 def _set(value: str, max_age: int | None) -> dict[str, str]:
     secure = settings.is_https
     cookie = dump_cookie(
-        name(), value, max_age, path="/", secure=secure, httponly=True, samesite="Strict"
+        _name(), value, max_age, path="/", secure=secure, httponly=True, samesite="Strict"
     )
     return {"Set-Cookie": cookie}
