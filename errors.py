@@ -19,6 +19,8 @@ class ApiError(Exception):
     right_password: bool | None = None
     # Seconds, for the Retry-After header.
     retry_after: int | None = None
+    # Other headers of the response.
+    headers: Mapping[str, str] = {}
 
     def __init__(
         self,

@@ -137,7 +137,13 @@ class RegistrationOptions(ResponseBody):
 
 
 class Refresh(Shape):
-    refresh_token = fields.Text(**A_TOKEN, metadata=example("REFRESH_TOKEN"))
+    refresh_token = fields.Text(
+        **{**A_TOKEN, "required": False},
+        metadata={
+            "description": "Required without `X-Refresh-Cookie`, and refused with it.",
+            **example("REFRESH_TOKEN"),
+        },
+    )
 
 
 class MailToken(Shape):

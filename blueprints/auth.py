@@ -24,9 +24,10 @@ from services import (
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from web import bearer, caller, limits
+from web import bearer, caller, limits, refresh_cookie
 from web.api import endpoint
 from web.limits import GUESSES, RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
+from web.responses import Reply
 
 bp = Blueprint("auth", __name__)
 post = functools.partial(endpoint, bp, "POST")
@@ -101,20 +102,21 @@ def options() -> object:
         errors.SecondFactorRequired,
         errors.WrongCode,
     ),
+    refresh_cookie=True,
     limits=(*GUESSES, LOGINS),
 )
-def login(body: dict[str, str]) -> dict[str, object]:
+def login(body: dict[str, str]) -> Reply:
     """Log in with e-mail address or username, and password; opens a session.
 
     Send the access token in the `Authorization` header of other requests. When it has expired,
-    exchange the refresh token for a new pair.
+    exchange the refresh token for a new pair. An error sets no cookie.
     """
     found = login_steps.check_password(body["email"], body["password"])
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
     with second_factor.judged(found.user, body["second_factor"]) as proof, transaction():
         user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
     audit.log("login", user.id)
-    return {**pair._asdict(), "user": profiles.profile(user)}
+    return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
 
 @post(
@@ -122,15 +124,21 @@ def login(body: dict[str, str]) -> dict[str, object]:
     body=schemas.Refresh,
     response=schemas.TokenPair,
     message="Here are your new tokens.",
-    errors=(errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
+    errors=(errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
+    refresh_cookie=True,
 )
-def refresh(body: dict[str, str]) -> sessions.TokenPair:
+def refresh(body: dict[str, str]) -> Reply:
     """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
 
     For 30 seconds the previous token gets the same new one again, for browser tabs that refresh in
     parallel and for lost responses. Any other used token ends the whole session.
+
+    With `X-Refresh-Cookie`, send the body `{}`: the token comes in the cookie. No cookie is
+    `token_missing`; each 401 clears it.
     """
-    return sessions.rotate(body["refresh_token"], now=clock.utcnow())
+    with refresh_cookie.received(body) as token:
+        pair = sessions.rotate(token, now=clock.utcnow())
+    return refresh_cookie.delivered(pair._asdict())
 
 
 @student("GET", "/verify", response=schemas.Verified, message="This access token is valid.")
@@ -140,12 +148,16 @@ def verify() -> dict[str, object]:
     return {"valid": True, "expires_in": seconds, "user": bearer.user()}
 
 
-@student("POST", "/logout", message="You are logged out.")
-def logout() -> None:
-    """End the session of the access token; its refresh token stops working too."""
+@student("POST", "/logout", message="You are logged out.", refresh_cookie=True)
+def logout() -> Reply:
+    """End the session of the access token; its refresh token stops working too.
+
+    With `X-Refresh-Cookie`, the cookie is cleared.
+    """
     with transaction():
         sessions.end(bearer.claims()["sid"], bearer.user().id)
     audit.log("logout", bearer.user().id)
+    return refresh_cookie.cleared()
 
 
 @student("GET", "/sessions", response=schemas.Sessions, message="These are your open sessions.")

@@ -19,7 +19,8 @@ from errors import NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
 from services import learning, users
 from web import bearer
-from web.api import Reply, endpoint
+from web.api import endpoint
+from web.responses import Reply
 
 bp = Blueprint("records", __name__)
 record = functools.partial(

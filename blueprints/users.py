@@ -17,8 +17,9 @@ from database import transaction
 from extensions import avatars
 from services import accounts, email_change, export, learning, profiles, second_factor
 from web import bearer
-from web.api import Reply, endpoint
+from web.api import endpoint
 from web.limits import CONFIRMATIONS, CONFIRMED, SUCCESSES, By, Limit
+from web.responses import Reply
 
 bp = Blueprint("users", __name__)
 get = functools.partial(endpoint, bp, "GET", role=Role.STUDENT)

@@ -174,6 +174,11 @@ class Settings:
         return self.secret_key, *self.secret_key_fallbacks
 
     @property
+    def is_https(self) -> bool:
+        """Whether users reach the service by https, whatever a proxy speaks with it."""
+        return urlsplit(self.public_url).scheme == "https"  # `urlsplit` lowers its case
+
+    @property
     def sender(self) -> Address:
         host = urlsplit(self.public_url).hostname or ""
         is_ip = ":" in host or re.fullmatch(r"[0-9.]+", host)

@@ -46,11 +46,12 @@ _TOKEN_FACTS = (
 
 
 class TokenPair(NamedTuple):
-    """A session's current tokens; `expires_in` is the access token's life in seconds."""
+    """A session's current tokens; the lives of the access token and the session in seconds."""
 
     access_token: str
     refresh_token: str
     expires_in: int
+    session_expires_in: int
 
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
@@ -217,4 +218,5 @@ def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> Token
     access_token = tokens.encode(
         Purpose.ACCESS, session.user_id, issued_at=now, expires_at=end, sid=session.id, role=role
     )
-    return TokenPair(access_token, refresh_token, int(end.timestamp()) - int(now.timestamp()))
+    lives = (int(each.timestamp()) - int(now.timestamp()) for each in (end, session.expires_at))
+    return TokenPair(access_token, refresh_token, *lives)

@@ -164,7 +164,7 @@ def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
             assert answer.headers["Access-Control-Allow-Origin"] == origin
             exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
             assert {"X-Request-ID", "Retry-After"} <= {*exposed}
-            assert "Access-Control-Allow-Credentials" not in answer.headers
+            assert answer.headers["Access-Control-Allow-Credentials"] == "true"
             assert "Origin" in answer.vary
 
 
@@ -196,10 +196,10 @@ def test_preflight_allows_what_the_api_needs(make_app):
     methods = {*headers["Access-Control-Allow-Methods"].split(", ")}
     assert methods >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
     allowed = {*headers["Access-Control-Allow-Headers"].lower().split(", ")}
-    assert allowed >= {"authorization", "content-type"}
+    assert allowed >= {"authorization", "content-type", "x-refresh-cookie"}
     assert "*" not in headers["Access-Control-Allow-Headers"]
     assert int(headers["Access-Control-Max-Age"]) > 0
-    assert "Access-Control-Allow-Credentials" not in headers
+    assert headers["Access-Control-Allow-Credentials"] == "true"
     # OPTIONS without a question is no preflight.
     headers = client.options("/api/auth/login", headers={"Origin": APP}).headers
     assert "Access-Control-Allow-Methods" not in headers

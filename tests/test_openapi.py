@@ -97,7 +97,8 @@ def test_every_operation_is_told_in_a_sentence_and_has_a_tag(document):
         ids.add(operation["operationId"])
         # Generators of clients make a function of each.
         assert re.fullmatch(r"[a-z][A-Za-z]*", operation["operationId"]), name
-        described = {row["name"] for row in operation.get("parameters", []) if row["in"] == "path"}
+        rows = [resolve(document, row) for row in operation.get("parameters", [])]
+        described = {row["name"] for row in rows if row["in"] == "path"}
         assert described == {*re.findall(r"{(\w+)}", name)}, name
     assert len(ids) == len(operations(document))
 

@@ -4,7 +4,7 @@ import functools
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -16,20 +16,12 @@ from core.scopes import Scope
 from errors import ApiError, InvalidRequest
 from extensions import settings
 from schemas import camel_case
-from web import bearer, bodies, responses
+from web import bearer, bodies, refresh_cookie
 from web.limits import Limit, View, call_within
+from web.responses import Reply, json_response
 
 # Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The result of a view whose status or headers are not those that every call of it has."""
-
-    data: object
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class AnyId(BaseConverter):
@@ -68,6 +60,8 @@ class Operation:
     for_teachers: bool = False
     # The scope with which a service key may call it; None when no key may.
     scope: Scope | None = None
+    # Whether the header X-Refresh-Cookie moves the refresh token into a cookie.
+    refresh_cookie: bool = False
     errors: tuple[type[ApiError], ...] = ()
     # Calls that do not pass validation are not counted.
     limits: tuple[Limit, ...] = ()
@@ -85,6 +79,8 @@ class Operation:
         def handle(**arguments: Any) -> Response:
             if self.role:
                 bearer.require(self.least_role, self.scope)
+            if self.refresh_cookie:
+                refresh_cookie.check()
             # `<uuid:…>` takes either case and makes objects; views get text in lower case.
             arguments = {name: str(value) for name, value in arguments.items()}
             if self.path_shape:
@@ -139,4 +135,4 @@ def _envelope(operation: Operation, result: object) -> Response:
     if operation.message:
         content["message"] = operation.message
     content["data"] = _made(operation.response).dump(reply.data) if operation.response else {}
-    return responses.json_response(content, reply.status, reply.headers)
+    return json_response(content, reply.status, reply.headers)

@@ -35,7 +35,7 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
         detail |= {"fields": error.fields, "reasons": _words(error.fields)}
     content = {"success": False, "message": str(error), "error": detail}
     retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return json_response(content, error.status, {**retry, **(headers or {})})
+    return json_response(content, error.status, {**retry, **error.headers, **(headers or {})})
 
 
 def _words(fields: errors.Fields) -> dict[str, object]:

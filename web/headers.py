@@ -3,7 +3,6 @@
 import functools
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 
@@ -27,7 +26,7 @@ HSTS = "max-age=31536000"
 WITHOUT_PREFIX = ("/auth/", "/users", "/service-keys")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID, X-Refresh-Cookie",
     "Access-Control-Max-Age": "600",
 }
 
@@ -60,8 +59,7 @@ def init_app(app: Flask, settings: Settings) -> None:
 
 
 def defaults(settings: Settings) -> dict[str, str]:
-    secure = urlsplit(settings.public_url).scheme == "https"  # whatever its case
-    return DEFAULTS | ({"Strict-Transport-Security": HSTS} if secure else {})
+    return DEFAULTS | ({"Strict-Transport-Security": HSTS} if settings.is_https else {})
 
 
 def _allow(origins: frozenset[str], response: Response) -> Response:
@@ -70,6 +68,7 @@ def _allow(origins: frozenset[str], response: Response) -> Response:
     if origin.lower() not in origins:
         return response
     response.headers["Access-Control-Allow-Origin"] = origin
+    response.headers["Access-Control-Allow-Credentials"] = "true"  # for the refresh cookie
     response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After"
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         response.headers.update(PREFLIGHT)

@@ -17,6 +17,7 @@ from core.ids import ROW_ID
 from core.reasons import WORDS
 from core.roles import Role
 from schemas import camel_case
+from web import refresh_cookie
 from web.api import Operation
 from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
@@ -50,6 +51,16 @@ HEADERS = {
     "X-Request-ID": "Names this request in the log.",
     "Retry-After": "Seconds to wait before the next try.",
     "WWW-Authenticate": "The challenge of RFC 6750.",
+    "Set-Cookie": "The refresh token, or its end, where `X-Refresh-Cookie` was sent.",
+}
+COOKIE_PARAMETER = {
+    "description": (
+        "Moves the refresh token into a cookie that scripts cannot read: `__Host-refresh`, or "
+        "`refresh` without https. `refreshToken` in the response is empty. `1` keeps the cookie as "
+        "long as the session lives, `session` until the browser is closed. Pages of other origins "
+        "than the service's own and those of `CORS_ORIGINS` are refused."
+    ),
+    "schema": {"type": "string", "enum": [*refresh_cookie.WISHES]},
 }
 
 
@@ -77,8 +88,10 @@ def build(app: Flask) -> Json:
     key = {"type": "http", "scheme": "bearer", "description": "A service key: `acsk_…`."}
     spec.components.security_scheme("serviceKey", key)
     for name, text in HEADERS.items():
-        header = {"description": text, "required": True, "schema": {"type": "string"}}
+        required = name != "Set-Cookie"
+        header = {"description": text, "required": required, "schema": {"type": "string"}}
         spec.components.header(name, header)
+    spec.components.parameter(refresh_cookie.HEADER, "header", COOKIE_PARAMETER)
     _add_error(spec)
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
@@ -97,6 +110,8 @@ def build(app: Flask) -> Json:
         ]
         shapes = {"path": operation.path_shape, "query": operation.query}
         parameters += [{"in": place, "schema": shape} for place, shape in shapes.items() if shape]
+        if operation.refresh_cookie:
+            parameters.append(refresh_cookie.HEADER)
         if parameters:
             described["parameters"] = parameters
         spec.path(path=path, operations={method: described})
@@ -134,10 +149,11 @@ def _limits(operation: Operation) -> str:
 
 
 def _responses(spec: APISpec, operation: Operation) -> Json:
+    headers = ["X-Request-ID", *(["Set-Cookie"] if operation.refresh_cookie else [])]
     responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "headers": _headers("X-Request-ID"),
+            "headers": _headers(*headers),
             "content": _json(_ref(_envelope(spec, operation))),
         }
         for status in successes(operation)
@@ -167,6 +183,8 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
+    if operation.refresh_cookie:
+        kinds.append(errors.Forbidden)
     if operation.role not in (None, Role.STUDENT):
         kinds.append(errors.SecondFactorRequired)
     if any(not limit.silent for limit in operation.limits):

@@ -1,0 +1,174 @@
+"""The refresh cookie in Chromium: for the page of docs/browser.md, and for no hostile one."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from flask import Flask, Response
+from real_service import deployed, serving
+from sqlalchemy import URL
+
+from config import ROOT
+
+pytestmark = pytest.mark.browser
+
+# Each way in which a page can make a browser send something, as "what it tried: what it read".
+ATTACK = """async ([api, login]) => {
+  const got = [];
+  const note = (what, seen) => got.push(`${what}: ${seen}`);
+  const bodies = ["{}", JSON.stringify(login)];
+  const types = ["application/json", "text/plain", "application/x-www-form-urlencoded"];
+  const wishes = [null, "1", "session"];
+  for (const path of ["/api/auth/refresh", "/auth/refresh", "/api/auth/login", "/api/auth/logout"])
+    for (const mode of ["cors", "no-cors"])
+      for (const type of types)
+        for (const wish of wishes)
+          for (const body of bodies) {
+            const headers = { "Content-Type": type, ...(wish ? { "X-Refresh-Cookie": wish } : {}) };
+            const options = { method: "POST", credentials: "include", mode, headers, body };
+            await fetch(api + path, options).then(
+              async (answer) => note(`${mode} ${path}`, answer.status + (await answer.text())),
+              () => note(`${mode} ${path}`, "an error"));
+          }
+  await fetch(api + "/api/auth/verify", { credentials: "include" }).then(
+    async (answer) => note("verify", await answer.text()), () => note("verify", "an error"));
+  navigator.sendBeacon(api + "/api/auth/refresh", "{}");
+  for (const enctype of ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"])
+    for (const path of ["refresh", "logout", "login"]) {
+      const frame = document.createElement("iframe");
+      frame.name = `frame${document.forms.length}`;
+      const form = document.createElement("form");
+      Object.assign(form, { method: "post", action: `${api}/api/auth/${path}`, enctype });
+      form.target = frame.name;
+      const field = document.createElement("input");
+      Object.assign(field, { name: '{"a":"', value: '"}' });
+      form.append(field);
+      document.body.append(frame, form);
+      const loaded = new Promise((done) => { frame.onload = done; });
+      form.submit();
+      await loaded;
+      let seen = "an error";
+      try { seen = frame.contentDocument?.body.textContent || seen; } catch {}
+      note(`form to ${path}`, seen);
+    }
+  return got;
+}"""
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The page of the docs and its module, by their paths."""
+    docs = (ROOT / "docs/browser.md").read_text()
+    (page,) = re.findall(r"^```html\n(.*?)^```$", docs, re.M | re.S)
+    (script,) = re.findall(r"^```js\n(// page\.js: .*?)^```$", docs, re.M | re.S)
+    assert script.count("https://accounts.example.org") == 1
+    return {"page": page, "script": script}
+
+
+@pytest.fixture(scope="module")
+def front_end(example):
+    app = Flask("front_end")
+    app.add_url_rule("/", "page", lambda: example["page"])
+    app.add_url_rule(
+        "/page.js", "script", lambda: Response(example["script"], mimetype="text/javascript")
+    )
+    with serving(app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    app = Flask("hostile")
+    app.add_url_rule("/", "page", lambda: "<!doctype html><title>A prize!</title><body>")
+    with serving(app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def service(front_end, example, mail_server, folder):
+    url = URL.create("sqlite", database=str(folder / "cookie.db"))
+    with deployed(url, mail_server.port, folder / "cookie.log", CORS_ORIGINS=front_end) as service:
+        here = example["script"].replace("https://accounts.example.org", service.url)
+        example["script"] = here
+        yield service
+
+
+@pytest.fixture
+def browser_of(browser, service, front_end):
+    """A browser with the page of the docs in it; `name` is that of a user of the service."""
+    context = browser.new_context()
+    context.set_default_timeout(10_000)
+    # Each answer of the API to any page, but not those to preflights.
+    answers = []
+    context.on("response", lambda each: answers.append(each) if "/auth/" in each.url else None)
+    page = context.new_page()
+    page.goto(front_end)
+
+    def cookie():
+        found = [each for each in context.cookies(service.url) if each["name"] == "refresh"]
+        return found[0] if found else None
+
+    yield SimpleNamespace(context=context, page=page, answers=answers, cookie=cookie)
+    context.close()
+
+
+def log_in(page, user, own=True):
+    page.get_by_label("E-mail address").fill(user["email"])
+    page.get_by_label("Password").fill(user["password"])
+    page.get_by_label("This is my own device").set_checked(own)
+    page.get_by_role("button", name="Log in").click()
+    greeted(page)
+
+
+def greeted(page):
+    page.get_by_text("Hello, First!").wait_for()
+
+
+def test_page_of_another_origin_stays_logged_in_until_it_logs_out(browser_of, service, front_end):
+    page, cookie = browser_of.page, browser_of.cookie
+    user = service.register("reader")
+    log_in(page, user, own=False)
+    first = cookie()
+    assert (first["httpOnly"], first["sameSite"], first["expires"]) == (True, "Strict", -1)
+    assert "refresh" not in page.evaluate("document.cookie + JSON.stringify(localStorage)")
+
+    page.reload()
+    greeted(page)
+    assert cookie()["value"] != first["value"]
+    assert cookie()["expires"] == -1
+    with page.expect_popup() as opened:
+        page.evaluate("() => { window.open('/') }")
+    greeted(opened.value)
+
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Password").wait_for()
+    assert cookie() is None
+    opened.value.reload()
+    opened.value.get_by_label("Password").wait_for()
+
+    log_in(page, user)
+    assert cookie()["expires"] > 0
+
+
+# Of the same site, which gets the cookie sent but is no allowed origin; and of another site.
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_hostile_page_gets_nothing_and_changes_nothing(browser_of, service, hostile, host):
+    user = service.register(f"victim-{host.replace('.', '-')}")
+    log_in(browser_of.page, user)
+    before = browser_of.cookie()
+    evil = browser_of.context.new_page()
+    evil.goto(hostile.replace("127.0.0.1", host))
+    browser_of.answers.clear()
+    stranger = service.register(f"stranger-{host.replace('.', '-')}")
+    login = {"email": stranger["email"], "password": stranger["password"]}
+    got = evil.evaluate(ATTACK, [service.url, login])
+    assert len(got) > 150
+    assert {each.partition(": ")[2] for each in got} == {"an error"}
+    assert browser_of.answers
+    for answer in browser_of.answers:
+        assert answer.status in (400, 401, 403, 415), (answer.url, answer.status)
+        assert "set-cookie" not in answer.headers
+    assert browser_of.cookie() == before
+
+    browser_of.page.reload()
+    greeted(browser_of.page)
