@@ -1,18 +1,19 @@
-"""The pages for browsers: reset-password, verify-email, undo-email-change and the API's docs.
+"""The pages for browsers: those that links open, account, admin, and the API's docs.
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for; the docs are in English.
+that the browser asks for, or `?language=` of the account pages; the docs are in English.
 """
 
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, send_from_directory
+from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
+from core.locales import standard_language
 from extensions import settings, templates
 from web import caller
 
@@ -26,8 +27,13 @@ _POLICY = (
 )
 # Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
 _STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
-# Swagger UI's style sheet has icons in data: URLs.
-_DOCS_POLICY = _POLICY.replace("img-src 'self'", "img-src 'self' data:")
+_PICTURES = ("img-src 'self'", "img-src 'self' data:")
+# QR codes are data: URLs, and so are the icons in Swagger UI's style sheet.
+_ACCOUNT_POLICY = _STRICT_POLICY.replace(*_PICTURES)
+_DOCS_POLICY = _POLICY.replace(*_PICTURES)
+# An operator's drawing may hold scripts, which run where the file itself is opened.
+_DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+_OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
@@ -40,6 +46,8 @@ PAGES = {
     "reset_password": _STRICT_POLICY,
     "verify_email": _STRICT_POLICY,
     "undo_email_change": _STRICT_POLICY,
+    "account": _ACCOUNT_POLICY,
+    "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
 }
 
@@ -47,22 +55,29 @@ PAGES = {
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
 @bp.get("/", strict_slashes=False)
 def home() -> BaseResponse:
-    """Redirect to where users go: to `APP_URL`, else to the docs."""
-    if not (settings.app_url or settings.docs):
+    """Redirect to where users go: to `APP_URL`, else to their account, else to the docs."""
+    if not (settings.app_url or settings.account_pages or settings.docs):
         raise errors.NotFound
-    return redirect(settings.app_url or f"{urlsplit(settings.public_url).path}/docs")
+    page = "account" if settings.account_pages else "docs"
+    return redirect(settings.app_url or f"{urlsplit(settings.public_url).path}/{page}")
 
 
 def show(name: str) -> Response:
     """Show a page. `web.headers` sets the other headers."""
-    if name == "docs" and not settings.docs:
+    is_account = PAGES[name] == _ACCOUNT_POLICY
+    if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
         raise errors.NotFound
+    language = "en" if name == "docs" else caller.language()
+    if is_account:  # the scripts ask for the language of the user
+        language = standard_language(request.args.get("language", "")) or language
     tag, html = templates.page(
         name,
-        "en" if name == "docs" else caller.language(),
+        language,
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
+        account_pages=settings.account_pages,
+        teachers=settings.instructor_rights == "students",
         min_length=settings.password_min_length,
         swagger_version=_swagger.version,
     )
@@ -77,6 +92,18 @@ def show(name: str) -> Response:
 
 for _name in PAGES:
     bp.add_url_rule(f"/{_name.replace('_', '-')}", _name, show, defaults={"name": _name})
+
+
+@bp.get("/<any('own.css', 'logo.svg'):name>")
+def own_look(name: str) -> Response:
+    """Return the operator's own style sheet or logo, which may change with the next restart."""
+    text = templates.own_look(name)
+    if text is None:
+        raise errors.NotFound
+    response = Response(text, mimetype=_OWN_LOOK[name])
+    response.cache_control.max_age = 300
+    response.headers["Content-Security-Policy"] = _DRAWING_POLICY
+    return response
 
 
 @bp.get("/docs/assets/<name>")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jinja2
@@ -18,7 +19,14 @@ from core.locales import ranges, standard_language
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
-_SHARED = frozenset({"base.html", "token_page.html", "new_link.html", "mail.html"})
+# What pages are made of; the other HTML templates are pages.
+_PART = re.compile(
+    r"(base|token_page|new_link|mail|app|fields|sign_in|(account|admin)_[a-z_]+)\.html"
+)
+# What the pages use of an operator's folder besides templates.
+OWN_LOOK = frozenset({"own.css", "logo.svg"})
+# The words that scripts say; every page has those of its files for its scripts.
+_SAID = ("say_", "error_", "field_")
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
@@ -86,11 +94,26 @@ class Templates:
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
     def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
-        """Return a page, and the language that it is in."""
-        tag, template = self._look_up("pages.txt", language)
-        facts = {"app_url": "", "imprint": "", **facts}
-        facts |= {"language": tag, "words": template.make_module(facts)}
+        """Return a page, and the language that it is in.
+
+        A page may have a file of words beside `pages.txt`, such as `account.txt`. Its scripts say
+        the `texts`.
+        """
+        facts = {"app_url": "", "imprint": "", "account_pages": False, "teachers": False, **facts}
+        facts |= {"logo": self.own_look("logo.svg"), "own_css": self.own_look("own.css")}
+        words: dict[str, object] = {}
+        tag = language
+        for file in (f"{name}.txt", "pages.txt"):
+            if f"{ENGLISH}/{file}" in self._sources:
+                tag, template = self._look_up(file, tag)
+                words = vars(template.make_module(facts)) | words
+        texts = {key: text for key, text in words.items() if key.startswith(_SAID)}
+        facts |= {"language": tag, "words": SimpleNamespace(**words), "texts": texts}
         return tag, self._environment.get_template(f"{name}.html").render(facts)
+
+    def own_look(self, name: str) -> str | None:
+        """Return the operator's own style sheet or logo, if there is one."""
+        return self._sources.get(name) if name in OWN_LOOK else None
 
     def _look_up(self, name: str, language: str) -> tuple[str, Template]:
         tags = (*ranges(language), *ranges(self._default), ENGLISH)
@@ -118,7 +141,7 @@ class Templates:
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
             if name.startswith(f"{ENGLISH}/mail/"):
                 self.mail(Path(name).stem, language, **facts)
-            elif "/" not in name and name not in _SHARED:
+            elif name.endswith(".html") and not _PART.fullmatch(name):
                 self.page(Path(name).stem, language, min_length=8, **facts)
 
 
@@ -145,7 +168,8 @@ def problems(folder: Path) -> list[str]:
         f"has a file whose name is none of ours: {name}"
         for name in own
         for tag, _, file in [name.partition("/")]
-        if name not in ours and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
+        if name not in ours.keys() | OWN_LOOK
+        and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
     ]
     # A mistake in a file that others share is found once for each of them.
     return [*unknown, *dict.fromkeys(Templates(folder, ENGLISH).failures())]
