@@ -2,7 +2,7 @@
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for; the docs are in English.
+that the browser asks for; the docs are in English. blueprints/certificates.py has one more page.
 """
 
 from importlib import metadata
@@ -25,7 +25,7 @@ _POLICY = (
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 # Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
-_STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
+STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
 # Swagger UI's style sheet has icons in data: URLs.
 _DOCS_POLICY = _POLICY.replace("img-src 'self'", "img-src 'self' data:")
 
@@ -37,9 +37,9 @@ _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
     # Links open these. The token is in the URL's fragment, which is not sent.
-    "reset_password": _STRICT_POLICY,
-    "verify_email": _STRICT_POLICY,
-    "undo_email_change": _STRICT_POLICY,
+    "reset_password": STRICT_POLICY,
+    "verify_email": STRICT_POLICY,
+    "undo_email_change": STRICT_POLICY,
     "docs": _DOCS_POLICY,
 }
 
@@ -54,9 +54,14 @@ def home() -> BaseResponse:
 
 
 def show(name: str) -> Response:
-    """Show a page. `web.headers` sets the other headers."""
+    """Show a page that contains no user data."""
     if name == "docs" and not settings.docs:
         raise errors.NotFound
+    return page(name, PAGES[name], swagger_version=_swagger.version)
+
+
+def page(name: str, policy: str, **facts: object) -> Response:
+    """Return a page with the facts that it shows. `web.headers` sets the other headers."""
     tag, html = templates.page(
         name,
         "en" if name == "docs" else caller.language(),
@@ -64,11 +69,11 @@ def show(name: str) -> Response:
         app_url=settings.app_url,
         imprint=settings.imprint,
         min_length=settings.password_min_length,
-        swagger_version=_swagger.version,
+        **facts,
     )
     response = Response(html)
     response.headers["Content-Language"] = tag
-    response.headers["Content-Security-Policy"] = PAGES[name]
+    response.headers["Content-Security-Policy"] = policy
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["X-Frame-Options"] = "DENY"
     response.vary.add("Accept-Language")

@@ -19,6 +19,7 @@ from core.locales import ranges, standard_language
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
 _SHARED = frozenset({"base.html", "token_page.html", "new_link.html", "mail.html"})
+_STATES = ("valid", "expired", "revoked")
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
@@ -26,6 +27,9 @@ _SAMPLE: dict[str, Any] = {
     "registration_open": True,
     "event": "added",
     "left": "9",
+    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
+    **dict.fromkeys(("issued_at", "expires_at", "checked_at"), datetime(2026, 1, 1, tzinfo=UTC)),
+    "is_limited": False,
 }
 
 
@@ -86,9 +90,15 @@ class Templates:
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
     def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
-        """Return a page, and the language that it is in."""
+        """Return a page, and the language that it is in. A datetime is written as a day in words.
+
+        `root` is the way up from the page's URL to that of the service.
+        """
         tag, template = self._look_up("pages.txt", language)
-        facts = {"app_url": "", "imprint": "", **facts}
+        words: Any = self._look_up("words.txt", tag)[1].make_module({"site": facts["site"]})
+        facts = {"app_url": "", "imprint": "", "root": "", **facts}
+        days = {key: value for key, value in facts.items() if isinstance(value, datetime)}
+        facts |= {key: str(words.day(value)).strip() for key, value in days.items()}
         facts |= {"language": tag, "words": template.make_module(facts)}
         return tag, self._environment.get_template(f"{name}.html").render(facts)
 
@@ -113,8 +123,9 @@ class Templates:
         """Write an e-mail or a page with the facts that our own shows."""
         shown = meta.find_undeclared_variables(self._environment.parse(ours))
         shown |= {"site", "app_url", "imprint"}  # where they are set
-        for size in _SIZES.values():  # each unit has words of its own
-            sample = {**_SAMPLE, "life": timedelta(minutes=size)}
+        # Each unit, and each state of a certificate, has words of its own.
+        for size, status in zip(_SIZES.values(), _STATES, strict=True):
+            sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
             if name.startswith(f"{ENGLISH}/mail/"):
                 self.mail(Path(name).stem, language, **facts)
