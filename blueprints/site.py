@@ -3,6 +3,7 @@
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
 that the browser asks for, or `?language=` of the account pages; the docs are in English.
+blueprints/certificates.py has one more page.
 """
 
 from importlib import metadata
@@ -26,10 +27,10 @@ _POLICY = (
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 # Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
-_STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
+STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
 _PICTURES = ("img-src 'self'", "img-src 'self' data:")
 # QR codes are data: URLs, and so are the icons in Swagger UI's style sheet.
-_ACCOUNT_POLICY = _STRICT_POLICY.replace(*_PICTURES)
+_ACCOUNT_POLICY = STRICT_POLICY.replace(*_PICTURES)
 _DOCS_POLICY = _POLICY.replace(*_PICTURES)
 # An operator's drawing may hold scripts, which run where the file itself is opened.
 _DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -43,9 +44,9 @@ _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
     # Links open these. The token is in the URL's fragment, which is not sent.
-    "reset_password": _STRICT_POLICY,
-    "verify_email": _STRICT_POLICY,
-    "undo_email_change": _STRICT_POLICY,
+    "reset_password": STRICT_POLICY,
+    "verify_email": STRICT_POLICY,
+    "undo_email_change": STRICT_POLICY,
     "account": _ACCOUNT_POLICY,
     "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
@@ -63,27 +64,35 @@ def home() -> BaseResponse:
 
 
 def show(name: str) -> Response:
-    """Show a page. `web.headers` sets the other headers."""
+    """Show a page that contains no user data."""
     is_account = PAGES[name] == _ACCOUNT_POLICY
     if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
         raise errors.NotFound
-    language = "en" if name == "docs" else caller.language()
+    language = "en" if name == "docs" else ""
     if is_account:  # the scripts ask for the language of the user
-        language = standard_language(request.args.get("language", "")) or language
+        language = standard_language(request.args.get("language", "")) or ""
+    return page(name, PAGES[name], language, swagger_version=_swagger.version)
+
+
+def page(name: str, policy: str, language: str = "", **facts: object) -> Response:
+    """Return a page with the facts that it shows, by default in the caller's language.
+
+    `web.headers` sets the other headers.
+    """
     tag, html = templates.page(
         name,
-        language,
+        language or caller.language(),
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
         account_pages=settings.account_pages,
         teachers=settings.instructor_rights == "students",
         min_length=settings.password_min_length,
-        swagger_version=_swagger.version,
+        **facts,
     )
     response = Response(html)
     response.headers["Content-Language"] = tag
-    response.headers["Content-Security-Policy"] = PAGES[name]
+    response.headers["Content-Security-Policy"] = policy
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["X-Frame-Options"] = "DENY"
     response.vary.add("Accept-Language")

@@ -27,6 +27,7 @@ _PART = re.compile(
 OWN_LOOK = frozenset({"own.css", "logo.svg"})
 # The words that scripts say; every page has those of its files for its scripts.
 _SAID = ("say_", "error_", "field_")
+_STATES = ("valid", "expired", "revoked")
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
@@ -34,6 +35,9 @@ _SAMPLE: dict[str, Any] = {
     "registration_open": True,
     "event": "added",
     "left": "9",
+    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
+    **dict.fromkeys(("issued_at", "expires_at", "checked_at"), datetime(2026, 1, 1, tzinfo=UTC)),
+    "is_limited": False,
 }
 
 
@@ -94,12 +98,13 @@ class Templates:
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
     def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
-        """Return a page, and the language that it is in.
+        """Return a page, and the language that it is in. A datetime is written as a day in words.
 
-        A page may have a file of words beside `pages.txt`, such as `account.txt`. Its scripts say
-        the `texts`.
+        `root` is the way up from the page's URL to that of the service. A page may have a file of
+        words beside `pages.txt`, such as `account.txt`. Its scripts say the `texts`.
         """
-        facts = {"app_url": "", "imprint": "", "account_pages": False, "teachers": False, **facts}
+        facts = {"app_url": "", "imprint": "", "root": "", **facts}
+        facts = {"account_pages": False, "teachers": False, **facts}
         facts |= {"logo": self.own_look("logo.svg"), "own_css": self.own_look("own.css")}
         words: dict[str, object] = {}
         tag = language
@@ -107,6 +112,9 @@ class Templates:
             if f"{ENGLISH}/{file}" in self._sources:
                 tag, template = self._look_up(file, tag)
                 words = vars(template.make_module(facts)) | words
+        dates: Any = self._look_up("words.txt", tag)[1].make_module({"site": facts["site"]})
+        days = {key: value for key, value in facts.items() if isinstance(value, datetime)}
+        facts |= {key: str(dates.day(value)).strip() for key, value in days.items()}
         texts = {key: text for key, text in words.items() if key.startswith(_SAID)}
         facts |= {"language": tag, "words": SimpleNamespace(**words), "texts": texts}
         return tag, self._environment.get_template(f"{name}.html").render(facts)
@@ -136,8 +144,9 @@ class Templates:
         """Write an e-mail or a page with the facts that our own shows."""
         shown = meta.find_undeclared_variables(self._environment.parse(ours))
         shown |= {"site", "app_url", "imprint"}  # where they are set
-        for size in _SIZES.values():  # each unit has words of its own
-            sample = {**_SAMPLE, "life": timedelta(minutes=size)}
+        # Each unit, and each state of a certificate, has words of its own.
+        for size, status in zip(_SIZES.values(), _STATES, strict=True):
+            sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
             if name.startswith(f"{ENGLISH}/mail/"):
                 self.mail(Path(name).stem, language, **facts)
