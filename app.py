@@ -14,6 +14,7 @@ from blueprints import (
     admin,
     auth,
     avatars,
+    certificates,
     health,
     jwks,
     records,
@@ -85,7 +86,7 @@ def create_app(
     app.register_blueprint(admin.bp, url_prefix="/api/users")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
-    for blueprint in (health.bp, jwks.bp, site.bp):
+    for blueprint in (certificates.bp, health.bp, jwks.bp, site.bp):
         app.register_blueprint(blueprint)
     openapi.init_app(app)
 

@@ -347,6 +347,12 @@ class Certificate(Base):
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
     credential_url: Mapped[str] = mapped_column(sa.String(200))
+    # In clear, because its owner gives it away; None while the certificate is not shared.
+    share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)
+    # The user's name at the first delivery, first and last: nobody can share a certificate under
+    # another name. None where a process of version 1.0 added the row during an upgrade.
+    holder: Mapped[str | None] = mapped_column(sa.String(129))
+    revoked_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
 
 
 # A learning record, written by the course system.

@@ -418,6 +418,24 @@ class CertificateRecord(ResponseBody):
     issued_at = fields.Moment()
     expires_at = fields.Moment(allow_none=True)
     credential_url = ma.String(metadata={"description": "Empty where there is none."})
+    revoked_at = fields.Moment(allow_none=True)
+    shared = fields.IsSet(attribute="share_code")
+    verify_url = ma.String(
+        metadata={"description": "Where everybody can check it; empty where it is not shared."}
+    )
+
+
+class CertificateSharing(Shape):
+    shared = fields.Flag(required=True, metadata=example(True))
+
+
+class CheckedCertificate(ResponseBody):
+    status = ma.String(metadata={"enum": ["valid", "expired", "revoked"]})
+    holder = ma.String()
+    course_name = ma.String()
+    issued_at = fields.Moment()
+    expires_at = fields.Moment(allow_none=True)
+    credential_url = ma.String(metadata={"description": "Empty where there is none."})
 
 
 class Certificates(ResponseBody):
@@ -445,6 +463,8 @@ CoursePath = _path("course_id")
 LessonPath = _path("course_id", "lesson_id")
 AchievementPath = _path("achievement_id")
 CertificatePath = _path("certificate_id")
+# Not validated, because all that is no code is the same 404.
+ShareCodePath = Shape.from_dict({"code": ma.String(required=True, metadata=example("0" * 16))})
 
 
 class CourseDelivery(Shape):
@@ -467,6 +487,7 @@ class CertificateDelivery(Shape):
     course_name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
     issued_at = fields.Time(past=True)
     expires_at = fields.Time(past=False)
+    revoked_at = fields.Time(past=True)
     credential_url = fields.Link(load_default="")
 
 
@@ -667,6 +688,10 @@ class ExportedCourse(CourseRecord):
     completed_lessons = ma.List(ma.Nested(LessonRecord))
 
 
+class ExportedCertificate(CertificateRecord):
+    holder = ma.String(allow_none=True)
+
+
 class EmailChange(ResponseBody):
     old_email = ma.String()
     changed_at = fields.Moment()
@@ -683,4 +708,4 @@ class Export(ResponseBody):
     email_changes = ma.List(ma.Nested(EmailChange))
     courses = ma.List(ma.Nested(ExportedCourse))
     achievements = ma.List(ma.Nested(AchievementRecord))
-    certificates = ma.List(ma.Nested(CertificateRecord))
+    certificates = ma.List(ma.Nested(ExportedCertificate))

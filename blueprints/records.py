@@ -17,7 +17,7 @@ from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
 from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
-from services import learning, users
+from services import certificates, learning, users
 from web import bearer
 from web.api import endpoint
 from web.responses import Reply
@@ -74,7 +74,7 @@ def list_user_days(user_id: str, query: dict[str, date]) -> dict[str, object]:
 @read("/certificates", response=schemas.Certificates)
 def list_user_certificates(user_id: str) -> dict[str, object]:
     """List a user's certificates, newest first."""
-    return {"certificates": learning.list_certificates(_learner(user_id).id)}
+    return {"certificates": certificates.list_all(_learner(user_id).id)}
 
 
 def _keep_keys_from_admins(user_id: str) -> None:
@@ -173,10 +173,13 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     """Record that a user has received a certificate.
 
     `issuedAt` defaults to the time of the first delivery; without `expiresAt` the certificate does
-    not expire.
+    not expire, and without `revokedAt` it is not revoked (any more). Its holder is who the user was
+    at the first delivery, and a certificate that is shared stays so; removing it ends both.
     """
-    values = {"expires_at": None, **body}
-    return _put(Certificate, user_id, {"id": certificate_id}, values, at="issued_at")
+    with transaction():
+        _keep_keys_from_admins(user_id)
+        row, is_new = certificates.deliver(user_id, certificate_id, body, now=clock.utcnow())
+    return Reply(row, 201 if is_new else 200)
 
 
 @removal("/certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)

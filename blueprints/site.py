@@ -1,18 +1,20 @@
-"""The pages for browsers: reset-password, verify-email, undo-email-change and the API's docs.
+"""The pages for browsers: those that links open, account, admin, and the API's docs.
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for; the docs are in English.
+that the browser asks for, or `?language=` of the account pages; the docs are in English.
+blueprints/certificates.py has one more page.
 """
 
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, send_from_directory
+from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
+from core.locales import standard_language
 from extensions import settings, templates
 from web import caller
 
@@ -25,9 +27,14 @@ _POLICY = (
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 # Trusted Types turn every innerHTML into an error. Swagger UI needs innerHTML.
-_STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
-# Swagger UI's style sheet has icons in data: URLs.
-_DOCS_POLICY = _POLICY.replace("img-src 'self'", "img-src 'self' data:")
+STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
+_PICTURES = ("img-src 'self'", "img-src 'self' data:")
+# QR codes are data: URLs, and so are the icons in Swagger UI's style sheet.
+_ACCOUNT_POLICY = STRICT_POLICY.replace(*_PICTURES)
+_DOCS_POLICY = _POLICY.replace(*_PICTURES)
+# An operator's drawing may hold scripts, which run where the file itself is opened.
+_DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+_OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
@@ -37,9 +44,11 @@ _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
     # Links open these. The token is in the URL's fragment, which is not sent.
-    "reset_password": _STRICT_POLICY,
-    "verify_email": _STRICT_POLICY,
-    "undo_email_change": _STRICT_POLICY,
+    "reset_password": STRICT_POLICY,
+    "verify_email": STRICT_POLICY,
+    "undo_email_change": STRICT_POLICY,
+    "account": _ACCOUNT_POLICY,
+    "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
 }
 
@@ -47,28 +56,43 @@ PAGES = {
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
 @bp.get("/", strict_slashes=False)
 def home() -> BaseResponse:
-    """Redirect to where users go: to `APP_URL`, else to the docs."""
-    if not (settings.app_url or settings.docs):
+    """Redirect to where users go: to `APP_URL`, else to their account, else to the docs."""
+    if not (settings.app_url or settings.account_pages or settings.docs):
         raise errors.NotFound
-    return redirect(settings.app_url or f"{urlsplit(settings.public_url).path}/docs")
+    page = "account" if settings.account_pages else "docs"
+    return redirect(settings.app_url or f"{urlsplit(settings.public_url).path}/{page}")
 
 
 def show(name: str) -> Response:
-    """Show a page. `web.headers` sets the other headers."""
-    if name == "docs" and not settings.docs:
+    """Show a page that contains no user data."""
+    is_account = PAGES[name] == _ACCOUNT_POLICY
+    if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
         raise errors.NotFound
+    language = "en" if name == "docs" else ""
+    if is_account:  # the scripts ask for the language of the user
+        language = standard_language(request.args.get("language", "")) or ""
+    return page(name, PAGES[name], language, swagger_version=_swagger.version)
+
+
+def page(name: str, policy: str, language: str = "", **facts: object) -> Response:
+    """Return a page with the facts that it shows, by default in the caller's language.
+
+    `web.headers` sets the other headers.
+    """
     tag, html = templates.page(
         name,
-        "en" if name == "docs" else caller.language(),
+        language or caller.language(),
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
+        account_pages=settings.account_pages,
+        teachers=settings.instructor_rights == "students",
         min_length=settings.password_min_length,
-        swagger_version=_swagger.version,
+        **facts,
     )
     response = Response(html)
     response.headers["Content-Language"] = tag
-    response.headers["Content-Security-Policy"] = PAGES[name]
+    response.headers["Content-Security-Policy"] = policy
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["X-Frame-Options"] = "DENY"
     response.vary.add("Accept-Language")
@@ -77,6 +101,18 @@ def show(name: str) -> Response:
 
 for _name in PAGES:
     bp.add_url_rule(f"/{_name.replace('_', '-')}", _name, show, defaults={"name": _name})
+
+
+@bp.get("/<any('own.css', 'logo.svg'):name>")
+def own_look(name: str) -> Response:
+    """Return the operator's own style sheet or logo, which may change with the next restart."""
+    text = templates.own_look(name)
+    if text is None:
+        raise errors.NotFound
+    response = Response(text, mimetype=_OWN_LOOK[name])
+    response.cache_control.max_age = 300
+    response.headers["Content-Security-Policy"] = _DRAWING_POLICY
+    return response
 
 
 @bp.get("/docs/assets/<name>")

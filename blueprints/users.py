@@ -15,7 +15,15 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, email_change, export, learning, profiles, second_factor
+from services import (
+    accounts,
+    certificates,
+    email_change,
+    export,
+    learning,
+    profiles,
+    second_factor,
+)
 from web import bearer
 from web.api import endpoint
 from web.limits import CONFIRMATIONS, CONFIRMED, SUCCESSES, By, Limit
@@ -163,7 +171,24 @@ def get_course(course_id: str) -> dict[str, object]:
 @get("/certificates", response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
-    return {"certificates": learning.list_certificates(bearer.user().id)}
+    return {"certificates": certificates.list_all(bearer.user().id)}
+
+
+@put(
+    "/certificates/<id:certificate_id>",
+    path_shape=schemas.CertificatePath,
+    body=schemas.CertificateSharing,
+    response=schemas.CertificateRecord,
+    message="The certificate is saved.",
+    errors=(errors.NotFound,),
+)
+def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, object]:
+    """Share a certificate of the caller, so that everybody with its `verifyUrl` can check it.
+
+    A shared certificate keeps its URL. After `shared` was set to false, the URL never works again.
+    """
+    with transaction():
+        return certificates.share(bearer.user().id, certificate_id, **body)
 
 
 @get(

@@ -82,6 +82,9 @@ class Settings:
     email_verification_url: str = setting(
         types.web_url, "", "Page that a verification link opens. Unset: the built-in page."
     )
+    account_pages: bool = setting(
+        types.switch, True, "0: no pages for users at `/account`, nor for admins at `/admin`."
+    )
     docs: bool = setting(types.switch, True, "0: no interactive documentation at `/docs`.")
     require_verified_email: bool = setting(
         types.switch, False, "1: no login before the e-mail address is verified."

@@ -1,9 +1,12 @@
 """Codes that people type, in Crockford's base32: in either case, with O for 0, and I and L for 1.
 
 A code is made from what it is for and stored nowhere, so it proves nothing about anything else.
+Only a share code is random: its certificate keeps it.
 """
 
 import hmac
+import re
+import secrets as random
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,6 +14,7 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # without I, L, O and U
 _AS_MEANT = str.maketrans("OIL", "011", "- ")
 _CHANGE_DIGITS = 8
 _ACCESS_DIGITS = 12
+_SHARE_DIGITS = 16
 
 
 def make(secret: str, change_id: str, address: str) -> str:
@@ -50,6 +54,17 @@ def hours_of_access_code(
     wanted = read(typed)
     made = ((hour, make_access_code(secret, access, hour)) for secret in secrets for hour in hours)
     return [hour for hour, code in made if hmac.compare_digest(wanted, read(code))]
+
+
+def new_share_code() -> str:
+    """Return a random code of 80 bits for a certificate, as it is stored and stands in a URL."""
+    return shown(random.randbits(5 * _SHARE_DIGITS), _SHARE_DIGITS, group=_SHARE_DIGITS)
+
+
+def read_share_code(typed: str) -> str:
+    """Return a share code as it is stored; "" for a text that cannot be one."""
+    code = read(typed).decode()
+    return code if re.fullmatch(f"[{_DIGITS}]{{{_SHARE_DIGITS}}}", code) else ""
 
 
 def _digest(secret: str, *parts: str) -> bytes:

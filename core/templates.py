@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jinja2
@@ -18,7 +19,15 @@ from core.locales import ranges, standard_language
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
-_SHARED = frozenset({"base.html", "token_page.html", "new_link.html", "mail.html"})
+# What pages are made of; the other HTML templates are pages.
+_PART = re.compile(
+    r"(base|token_page|new_link|mail|app|fields|sign_in|(account|admin)_[a-z_]+)\.html"
+)
+# What the pages use of an operator's folder besides templates.
+OWN_LOOK = frozenset({"own.css", "logo.svg"})
+# The words that scripts say; every page has those of its files for its scripts.
+_SAID = ("say_", "error_", "field_")
+_STATES = ("valid", "expired", "revoked")
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
@@ -26,6 +35,9 @@ _SAMPLE: dict[str, Any] = {
     "registration_open": True,
     "event": "added",
     "left": "9",
+    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
+    **dict.fromkeys(("issued_at", "expires_at", "checked_at"), datetime(2026, 1, 1, tzinfo=UTC)),
+    "is_limited": False,
 }
 
 
@@ -86,11 +98,30 @@ class Templates:
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
     def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
-        """Return a page, and the language that it is in."""
-        tag, template = self._look_up("pages.txt", language)
-        facts = {"app_url": "", "imprint": "", **facts}
-        facts |= {"language": tag, "words": template.make_module(facts)}
+        """Return a page, and the language that it is in. A datetime is written as a day in words.
+
+        `root` is the way up from the page's URL to that of the service. A page may have a file of
+        words beside `pages.txt`, such as `account.txt`. Its scripts say the `texts`.
+        """
+        facts = {"app_url": "", "imprint": "", "root": "", **facts}
+        facts = {"account_pages": False, "teachers": False, **facts}
+        facts |= {"logo": self.own_look("logo.svg"), "own_css": self.own_look("own.css")}
+        words: dict[str, object] = {}
+        tag = language
+        for file in (f"{name}.txt", "pages.txt"):
+            if f"{ENGLISH}/{file}" in self._sources:
+                tag, template = self._look_up(file, tag)
+                words = vars(template.make_module(facts)) | words
+        dates: Any = self._look_up("words.txt", tag)[1].make_module({"site": facts["site"]})
+        days = {key: value for key, value in facts.items() if isinstance(value, datetime)}
+        facts |= {key: str(dates.day(value)).strip() for key, value in days.items()}
+        texts = {key: text for key, text in words.items() if key.startswith(_SAID)}
+        facts |= {"language": tag, "words": SimpleNamespace(**words), "texts": texts}
         return tag, self._environment.get_template(f"{name}.html").render(facts)
+
+    def own_look(self, name: str) -> str | None:
+        """Return the operator's own style sheet or logo, if there is one."""
+        return self._sources.get(name) if name in OWN_LOOK else None
 
     def _look_up(self, name: str, language: str) -> tuple[str, Template]:
         tags = (*ranges(language), *ranges(self._default), ENGLISH)
@@ -113,12 +144,13 @@ class Templates:
         """Write an e-mail or a page with the facts that our own shows."""
         shown = meta.find_undeclared_variables(self._environment.parse(ours))
         shown |= {"site", "app_url", "imprint"}  # where they are set
-        for size in _SIZES.values():  # each unit has words of its own
-            sample = {**_SAMPLE, "life": timedelta(minutes=size)}
+        # Each unit, and each state of a certificate, has words of its own.
+        for size, status in zip(_SIZES.values(), _STATES, strict=True):
+            sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
             if name.startswith(f"{ENGLISH}/mail/"):
                 self.mail(Path(name).stem, language, **facts)
-            elif "/" not in name and name not in _SHARED:
+            elif name.endswith(".html") and not _PART.fullmatch(name):
                 self.page(Path(name).stem, language, min_length=8, **facts)
 
 
@@ -145,7 +177,8 @@ def problems(folder: Path) -> list[str]:
         f"has a file whose name is none of ours: {name}"
         for name in own
         for tag, _, file in [name.partition("/")]
-        if name not in ours and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
+        if name not in ours.keys() | OWN_LOOK
+        and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
     ]
     # A mistake in a file that others share is found once for each of them.
     return [*unknown, *dict.fromkeys(Templates(folder, ENGLISH).failures())]

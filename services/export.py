@@ -9,8 +9,8 @@ from sqlalchemy import Row, select
 
 from database import reading
 from extensions import Base
-from models import Achievement, Avatar, Certificate, Course, EmailChange, Lesson, UserRow
-from services import email_change, profiles, second_factor, sessions
+from models import Achievement, Avatar, Course, EmailChange, Lesson, UserRow
+from services import certificates, email_change, profiles, second_factor, sessions
 
 
 def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
@@ -34,7 +34,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "pending_email": email_change.pending(user.id, now=now)["pending_email"],
         "email_changes": _rows(EmailChange, user.id),
         "achievements": _rows(Achievement, user.id),
-        "certificates": _rows(Certificate, user.id),
+        "certificates": certificates.list_all(user.id),
     }
 
 

@@ -1,4 +1,4 @@
-"""Learning records: courses, lessons, achievements and certificates of users, and their progress.
+"""Learning records: how all are written; courses, lessons and progress of users.
 
 The course system chooses the ids. It may deliver a record again, or in parallel; the result is the
 same.
@@ -17,7 +17,7 @@ from core import locales, streaks
 from core.streaks import MOST_DAYS
 from database import change, insert_into, lacks_parent, reading
 from extensions import db
-from models import Achievement, Certificate, Course, Lesson, Record, UserRow
+from models import Achievement, Course, Lesson, Record, UserRow
 from services import users
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
@@ -175,14 +175,3 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]
             "achievements": connection.execute(achievements).all(),
             "current_streak": current_streak,
         }
-
-
-def list_certificates(user_id: str) -> Sequence[Row[Any]]:
-    """Return the certificates of a user, newest first."""
-    query = (
-        select(Certificate.__table__)
-        .where(Certificate.user_id == user_id)
-        .order_by(Certificate.issued_at.desc(), Certificate.id.desc())
-    )
-    with reading() as connection:
-        return connection.execute(query).all()

@@ -10,7 +10,7 @@ import errors
 from core import clock
 from database import transaction
 from extensions import db, hasher
-from models import Achievement, Certificate, Course, Lesson
+from models import Achievement, Certificate, Course, Lesson, User
 from services import accounts
 
 _FIRST_NAMES = ("Alex", "Jules", "Kim", "Mika", "Noor", "Robin", "Sam", "Yuki")
@@ -35,22 +35,23 @@ def add(count: int, password: str) -> list[str]:
         # One transaction for each account, or the requests of a running service would time out.
         with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
             user = accounts.add(**student, password_hash=password_hash, email_verified_at=now)
-            _add_records(user.id, chance, now)
+            _add_records(user, chance, now)
             added.append(user.email)
     return added
 
 
-def _add_records(user_id: str, chance: random.Random, now: datetime) -> None:
+def _add_records(user: User, chance: random.Random, now: datetime) -> None:
     for course, name, lessons in chance.sample(_COURSES, chance.randint(1, len(_COURSES))):
         done = chance.choice((lessons, chance.randint(1, lessons)))
         last = now - timedelta(days=chance.randint(0, 9))
-        key = {"user_id": user_id, "id": course}
+        key = {"user_id": user.id, "id": course}
         db.session.add(Course(**key, name=name, lessons=lessons))
         db.session.flush()  # its lessons refer to it
         for day in range(done):
             when = {"completed_at": last - timedelta(days=day), "minutes": chance.randint(10, 60)}
-            db.session.add(Lesson(user_id=user_id, course_id=course, id=str(done - day), **when))
+            db.session.add(Lesson(user_id=user.id, course_id=course, id=str(done - day), **when))
         if done == lessons:
             db.session.add(Achievement(**key, name=f"Completed: {name}", earned_at=last))
             about = {"course_id": course, "course_name": name, "credential_url": ""}
-            db.session.add(Certificate(**key, **about, issued_at=last))
+            holder = f"{user.first_name} {user.last_name}"
+            db.session.add(Certificate(**key, **about, issued_at=last, holder=holder))

@@ -1,20 +1,9 @@
 // The script of the pages that links open. A page shows one of its steps: check (the API is asked
 // for whom the link is), act (the form for users with a link or a code), done, again (without a valid
-// link), sent (a new one is on its way). The attributes of each form name the URL that it is sent to
-// and the next step.
+// link), sent (a new one is on its way). The attributes of each form name its call and the next step.
 
-const TIMEOUT = 30000; // milliseconds
-
-// The page has the words in its language: error_<code>, field_<word> and field_<name>_<word>.
-const texts = new Map(
-  [...document.getElementById("texts").content.children].map((text) => [
-    text.dataset.for,
-    text.textContent,
-  ]),
-);
-const textOf = (code) => texts.get(`error_${code}`) ?? texts.get("error_internal_error");
-const problemOf = (name, word) =>
-  texts.get(`field_${name}_${word}`) ?? texts.get(`field_${word}`) ?? texts.get("field_invalid");
+import "./forms.js";
+import { say } from "./words.js";
 
 let token = null;
 
@@ -23,7 +12,7 @@ function show(step, message) {
     section.hidden = section.id !== step;
   }
   for (const part of document.querySelectorAll("[data-without-token]")) {
-    part.hidden = part.disabled = token !== null; // the fields of a hidden fieldset are not sent
+    part.hidden = part.disabled = token !== null; // the fields of a disabled fieldset are not sent
   }
   for (const place of document.querySelectorAll("[data-account]")) {
     place.closest("p").hidden = token === null;
@@ -45,7 +34,7 @@ function start() {
   } else if (document.querySelector("[data-without-token]")) {
     show("act");
   } else {
-    show("again", textOf("no_link"));
+    show("again", say("error_no_link"));
   }
 }
 
@@ -61,87 +50,32 @@ function showAccount({ username, email, hasPassword }) {
   }
 }
 
-// Returns the API's response body, or one of the same shape if there is none.
-async function post(url, body) {
-  let response;
-  try {
-    response = await fetch(url, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body),
-      signal: AbortSignal.timeout(TIMEOUT),
-    });
-  } catch {
-    return { success: false, error: { code: "no_response" } };
-  }
-  try {
-    const result = await response.json();
-    if (result.success || result.error.code) return result;
-  } catch {
-    // A proxy may respond with its own error page.
-  }
-  return { success: false, error: { code: "unavailable" } };
+function sayDead() {
+  token = null;
+  show("again", say("error_invalid_token")).focus();
 }
 
-// Shows one message for each mistake: at its field, else above the button.
-function showProblem(form, message, reasons) {
-  let first = null;
-  for (const input of form.querySelectorAll("input[name]")) {
-    const problems = (reasons[input.name] ?? []).map((word) => problemOf(input.name, word));
-    document.getElementById(`${input.id}-error`).textContent = problems.join(" ");
-    if (problems.length) {
-      input.setAttribute("aria-invalid", "true");
-      first ??= input;
-    } else {
-      input.removeAttribute("aria-invalid");
-    }
-  }
-  form.querySelector("[role=alert]").textContent = first ? "" : message;
-  first?.focus();
-}
-
-async function send(event) {
-  event.preventDefault();
-  const form = event.target;
-  const button = form.querySelector("button");
-  // aria-disabled, since a disabled button would lose the keyboard focus.
-  if (button.ariaDisabled === "true") return;
-  const body = Object.fromEntries(new FormData(form));
-  const withToken = token !== null && "withToken" in form.dataset;
-  if (withToken) body.token = token;
-
-  showProblem(form, "", {});
-  button.ariaDisabled = "true";
-  form.querySelector("[role=status]").textContent = texts.get("wait");
-  const result = await post(form.dataset.post, body);
-  button.ariaDisabled = "false";
-  form.querySelector("[role=status]").textContent = "";
-
+const withToken = (form) => token !== null && "withToken" in form.dataset;
+document.addEventListener("prepare", ({ target: form, detail: { body } }) => {
+  if (withToken(form)) body.token = token;
+});
+document.addEventListener("done", ({ target: form, detail: { data } }) => {
   const { action, next } = form.dataset;
-  const reasons = result.error?.reasons ?? {};
-  const isInvalid = result.error?.code === "invalid_token";
-  const isDead = result.success
-    ? action && result.data?.action !== action // the link of another page
-    : withToken && (isInvalid || reasons.token);
-  if (isDead) {
-    token = null;
-    show("again", textOf("invalid_token")).focus();
-  } else if (result.success) {
-    if (action) showAccount(result.data);
-    form.reset();
-    show(next).focus();
-  } else {
-    button.hidden = false;
-    const wrongCode = { code: ["wrong"] };
-    showProblem(form, textOf(result.error.code), isInvalid ? wrongCode : reasons);
+  if (action && data.action !== action) return sayDead(); // the link of another page
+  if (action) showAccount(data);
+  form.reset();
+  show(next).focus();
+});
+document.addEventListener("failed", (event) => {
+  const { target: form, detail: problem } = event;
+  const isInvalid = problem.code === "invalid_token";
+  if (withToken(form) && (isInvalid || problem.reasons.token)) {
+    event.preventDefault();
+    return sayDead();
   }
-}
-
-for (const form of document.forms) form.addEventListener("submit", send);
-for (const box of document.querySelectorAll("[data-reveals]")) {
-  const input = document.getElementById(box.dataset.reveals);
-  box.addEventListener("change", () => (input.type = box.checked ? "text" : "password"));
-}
+  form.querySelector("button").hidden = false;
+  if (isInvalid) problem.reasons = { code: ["wrong"] };
+});
 for (const button of document.querySelectorAll("[data-show]")) {
   button.addEventListener("click", () => show(button.dataset.show).focus());
 }

@@ -27,7 +27,8 @@ EXPORTED = {
     "courses.0": "courses: id name lessons",
     "courses.0.completedLessons.0": "lessons: course_id id completed_at minutes",
     "achievements.0": "achievements: id name earned_at",
-    "certificates.0": "certificates: id course_id course_name issued_at expires_at credential_url",
+    "certificates.0": "certificates: id course_id course_name issued_at expires_at credential_url "
+    "holder revoked_at",
 }
 # ... or other names, ...
 RENAMED = {
@@ -38,6 +39,7 @@ RENAMED = {
     "users.avatar_digest": "account.avatar",
     "pending_emails.new_email": "pendingEmail",
     "avatars.picture": "avatar.data",
+    "certificates.share_code": "certificates.0.verifyUrl",
 }
 # ... or why they are not in it.
 LEFT_OUT = {

@@ -120,12 +120,22 @@ class Kind:
 LESSON_PATH = "courses/python/lessons/one"
 CERTIFICATE_PATH = "certificates/c-1"
 ANOTHER = {"courseId": "other", "courseName": "O"}
-NO_MORE = {"expiresAt": None, "credentialUrl": ""}
+NOT_SHARED = {"shared": False, "verifyUrl": ""}
+NO_MORE = {"expiresAt": None, "credentialUrl": "", "revokedAt": None}
 KINDS = [
     Kind(Course, "courses/python", COURSE, {"name": "Z"}, id="python"),
     Kind(Lesson, LESSON_PATH, LESSON, {"minutes": 26}, "completedAt", id="one", courseId="python"),
     Kind(Achievement, "achievements/first", ACHIEVEMENT, {"name": "Z"}, "earnedAt", id="first"),
-    Kind(Certificate, CERTIFICATE_PATH, CERTIFICATE, ANOTHER, "issuedAt", **NO_MORE, id="c-1"),
+    Kind(
+        Certificate,
+        CERTIFICATE_PATH,
+        CERTIFICATE,
+        ANOTHER,
+        "issuedAt",
+        **NO_MORE,
+        **NOT_SHARED,
+        id="c-1",
+    ),
 ]
 TIMED = [kind for kind in KINDS if kind.time]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -313,7 +323,8 @@ def test_ids_may_be_of_all_the_allowed_signs_and_are_told_apart_by_case(app, sch
 
 def test_replaced_certificate_has_what_the_last_delivery_says(school):
     more = {"expiresAt": "2031-01-01T00:00:00Z", "credentialUrl": "https://example.org/1"}
-    whole = {"id": "c-1", "issuedAt": NOW, **CERTIFICATE}
+    more["revokedAt"] = NOW
+    whole = {"id": "c-1", "issuedAt": NOW, **CERTIFICATE, **NO_MORE, **NOT_SHARED}
     for status, sent, kept in (
         (201, more, more),
         (200, more | {"credentialUrl": ""}, more | {"credentialUrl": ""}),
@@ -445,7 +456,9 @@ def test_certificates_are_newest_first_and_whole(school):
     }
     for record_id, body in bodies.items():
         success(school.put(f"certificates/{record_id}", body), 201)
-    assert school.certificates() == [{"id": each, **NO_MORE, **bodies[each]} for each in "acdb"]
+    assert school.certificates() == [
+        {"id": each, **NO_MORE, **NOT_SHARED, **bodies[each]} for each in "acdb"
+    ]
 
 
 def test_streak_goes_by_the_time_zone_of_the_learner(school):

@@ -104,6 +104,7 @@ def test_what_is_limited_is_what_we_promise(limited):
         "POST /api/users": ["1000 per hour", "3 per hour"],
         "POST /api/users/<uuid:user_id>/access-link": ["200 per hour", "3 per hour", "3 per hour"],
         "GET /api/users/export": ["10 per hour"],
+        "GET /api/certificates/<id:code>": ["60 per minute"],
         "PUT /api/users/password": [*confirmed, "20 per hour"],
         "POST /api/users/email": [*confirmed, "5 per hour", "3 per hour", "10 per hour"],
         "POST /api/users/email/confirm": ["20 per hour"],
@@ -150,6 +151,7 @@ STORIES = {
         {"account": "nobody"},
     ),
     "exports of a user's data": (By.CALLER, "GET /api/users/export", {}, {}),
+    "checks of certificates": (By.IP, "GET /api/certificates/<id:code>", {}, {}),
     "right current passwords": (By.CALLER, CHANGE, {**RIGHT, **WEAK}, {"currentPassword": "wrong"}),
     "password changes": (By.CALLER, CHANGE, RIGHT, WEAK),
     "requests to change the e-mail address": (

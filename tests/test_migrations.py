@@ -112,6 +112,26 @@ def test_upgrade_numbers_the_changes_of_addresses_by_their_ids(app, engine):
         }
 
 
+def test_upgrade_gives_each_certificate_the_name_of_its_user(app, engine):
+    database.upgrade(app)
+    with engine.begin() as connection:
+        for user in ("ada", "bob"):
+            names = {"username": user, "username_key": user, "email": user, "last_name": user}
+            connection.execute(insert(User), USER | names | {"id": user})
+            values = {"user_id": user, "id": "c", "course_id": "c", "course_name": "C"}
+            values |= {"issued_at": clock.utcnow(), "credential_url": ""}
+            connection.execute(insert(Certificate), values)  # as the version before does
+    with app.app_context():
+        command.downgrade(database.enable_migrations(app).get_config(), "0007")
+    database.upgrade(app)
+    with engine.connect() as connection:
+        holders = connection.execute(select(Certificate.user_id, Certificate.holder))
+        assert {(user, holder) for user, holder in holders} == {
+            ("ada", "First ada"),
+            ("bob", "First bob"),
+        }
+
+
 def test_processes_of_version_1_0_deny_sessions_for_long_enough_during_an_upgrade(app, engine):
     database.upgrade(app)
     now = clock.utcnow()

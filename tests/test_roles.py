@@ -29,6 +29,7 @@ LEAST_CALLER = {
         POST /api/auth/resend-verification
         POST /api/auth/undo-email-change
         GET /api/auth/options
+        GET /api/certificates/*
         GET /healthz
         GET /readyz
     """,
@@ -50,6 +51,7 @@ LEAST_CALLER = {
         GET /api/users/courses
         GET /api/users/courses/*
         GET /api/users/certificates
+        PUT /api/users/certificates/*
         GET /api/users/export
         PUT /api/users/password
         GET /api/users/email

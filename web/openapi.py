@@ -41,6 +41,7 @@ TAGS = {
     "second_factor": "The caller's second factor",
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records of a user: reading, delivering, removing",
+    "certificates": "Certificates that their holders share, for everybody who has the code",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",

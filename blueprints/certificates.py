@@ -1,0 +1,61 @@
+"""Certificates that their holders share, for everybody who has the code: as JSON and as a page."""
+
+from typing import Any, cast
+
+from flask import Blueprint, Response, request
+
+import errors
+import schemas
+from blueprints import site
+from core import clock
+from services import certificates
+from web.api import endpoint
+from web.limits import By, Limit, call_within
+
+bp = Blueprint("certificates", __name__)
+
+# One count for both.
+CHECKS = (Limit(60, "minute", "checks of certificates", By.IP),)
+
+
+@bp.after_request
+def keep_out_of_search_engines(response: Response) -> Response:
+    response.headers["X-Robots-Tag"] = "noindex"
+    return response
+
+
+# `id:` accepts a slash: for every text that is no code, the response is the same 404.
+@endpoint(
+    bp,
+    "GET",
+    "/api/certificates/<id:code>",
+    path_shape=schemas.ShareCodePath,
+    response=schemas.CheckedCertificate,
+    errors=(errors.NotFound, errors.Unavailable),
+    limits=CHECKS,
+)
+def check_certificate(code: str) -> dict[str, object]:
+    """Check a certificate whose holder shares it.
+
+    `holder` is the user's name when the certificate was delivered first. The page
+    `/certificates/{code}` shows the same; this call needs its prefix `/api`.
+    """
+    return certificates.check(code, now=clock.utcnow())
+
+
+@bp.get("/certificates/<id:code>")
+def show_certificate(code: str) -> Response:
+    """Show the same as a page, which works and can be printed without a script."""
+    now = clock.utcnow()
+    shown: dict[str, Any] = {"root": "../" * (request.path.count("/") - 1)}
+    try:
+        found = call_within(CHECKS, certificates.check, typed=code, now=now)
+    except (errors.NotFound, errors.TooManyRequests) as error:
+        shown["is_limited"] = isinstance(error, errors.TooManyRequests)
+        page = site.page("no_certificate", site.STRICT_POLICY, **shown)
+        page.status_code = error.status
+        if error.retry_after:
+            page.headers["Retry-After"] = str(error.retry_after)
+        return page
+    shown |= cast("dict[str, Any]", found)
+    return site.page("certificate", site.STRICT_POLICY, checked_at=now, **shown)

@@ -1,0 +1,86 @@
+"""Certificates: delivered by the course system, shared by their owners, checked by strangers."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, func, null, select, update
+
+import errors
+from core import codes
+from database import change_one, reading
+from extensions import settings
+from models import Certificate, User
+from services import learning
+
+_NAME = User.first_name + " " + User.last_name
+
+
+def deliver(
+    user_id: str, certificate_id: str, values: Mapping[str, object], *, now: datetime
+) -> tuple[dict[str, object], bool]:
+    """Add or replace a certificate; return it and whether it is new. Raises UserNotFound.
+
+    A replaced one keeps its holder and its share code, and its time of issue if none is sent.
+    """
+    name = select(_NAME).where(User.id == user_id).scalar_subquery()
+    row, is_new = learning.put(
+        Certificate,
+        user_id,
+        {"id": certificate_id},
+        {"expires_at": None, "revoked_at": None, **values},
+        at_first={"issued_at": now, "holder": name},
+    )
+    return _with_url(row), is_new
+
+
+def list_all(user_id: str) -> Sequence[dict[str, object]]:
+    """Return the certificates of a user, newest first."""
+    query = (
+        select(Certificate.__table__)
+        .where(Certificate.user_id == user_id)
+        .order_by(Certificate.issued_at.desc(), Certificate.id.desc())
+    )
+    with reading() as connection:
+        return [_with_url(row) for row in connection.execute(query)]
+
+
+def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
+    """Share a certificate of a user or end that; return it. Raises NotFound.
+
+    A shared one keeps its code. A code that has ended never comes back.
+    """
+    code = func.coalesce(Certificate.share_code, codes.new_share_code()) if shared else null()
+    row = change_one(
+        update(Certificate)
+        .where(Certificate.user_id == user_id, Certificate.id == certificate_id)
+        .values(share_code=code)
+        .returning(Certificate.__table__)
+    )
+    if row is None:
+        raise errors.NotFound("There is no such certificate.")
+    return _with_url(row)
+
+
+def check(typed: str, *, now: datetime) -> dict[str, object]:
+    """Return what everybody may see of the certificate with this share code. Raises NotFound.
+
+    The holder's account may be inactive.
+    """
+    holder = func.coalesce(Certificate.holder, _NAME).label("shown_holder")
+    query = select(Certificate.__table__, holder).join(User)
+    is_meant = Certificate.share_code == codes.read_share_code(typed)
+    with reading() as connection:
+        row = connection.execute(query.where(is_meant)).one_or_none()
+    if row is None:
+        raise errors.NotFound("There is no certificate with this code.")
+    is_over = row.expires_at is not None and row.expires_at <= now
+    status = "revoked" if row.revoked_at else "expired" if is_over else "valid"
+    return _with_url(row) | {"status": status, "holder": row.shown_holder}
+
+
+def _with_url(row: Row[Any]) -> dict[str, object]:
+    """Return a certificate with the URL at which it can be checked, "" if it is not shared."""
+    code = row.share_code
+    url = f"{settings.public_url}/certificates/{code}" if code else ""
+    return {**row._asdict(), "verify_url": url}

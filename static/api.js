@@ -1,0 +1,185 @@
+// The one door to the API, and who is signed in. The access token lives in this module only; the
+// refresh token is in a cookie that scripts cannot read.
+
+const TIMEOUT = 30_000; // milliseconds
+const UPLOAD_TIMEOUT = 120_000;
+// So short that the second try of a lost answer still gets the same new token.
+const REFRESH_TIMEOUT = 10_000;
+const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
+const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
+// All applications of an origin share its storage and channels.
+const NAME = `accounts ${new URL(".", location).pathname}`;
+
+/** A call that failed: `code` as in docs/errors.md, or no_response; `retryAfter` in seconds. */
+export class Problem extends Error {
+  constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0 } = {}) {
+    super(code);
+    Object.assign(this, { code, key: `error_${code}`, status, fields, reasons, retryAfter });
+  }
+}
+
+let access = null; // {token, user, until}
+let lastUser = null; // who is signed in, or was until the session ended
+let changed = () => {};
+const channel = new BroadcastChannel(NAME);
+
+/** Call back when somebody has signed in here (true), or the session has ended (false). */
+export const onChange = (callback) => (changed = callback);
+export const userId = () => access?.user ?? null;
+
+// Whether somebody is signed in on this browser, and how the cookie is kept: `1`, or `session`
+// where the device belongs to others. Never a token.
+function remembered() {
+  try {
+    return localStorage.getItem(NAME);
+  } catch {
+    return null; // storage is blocked
+  }
+}
+function remember(how) {
+  try {
+    if (how) localStorage.setItem(NAME, how);
+    else localStorage.removeItem(NAME);
+  } catch {
+    // A reload signs out.
+  }
+}
+
+// Drops everything that this page holds about a user.
+export function startAnew() {
+  for (const form of document.forms) form.reset(); // or a reload brings back what was typed
+  history.replaceState(null, "", location.pathname + location.search);
+  location.reload();
+  return new Promise(() => {});
+}
+
+/** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
+export function forget() {
+  remember(null);
+  channel.postMessage(null);
+  return startAnew();
+}
+
+function take({ accessToken, expiresIn }) {
+  const part = accessToken.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+  const user = JSON.parse(atob(part)).sub;
+  if (lastUser && user !== lastUser) return startAnew();
+  lastUser = user;
+  access = { token: accessToken, user, until: Date.now() + expiresIn * 1000 - EARLY };
+}
+
+async function send(method, path, body) {
+  const headers = {};
+  const isForm = body instanceof FormData; // the browser sets its Content-Type
+  const { ownDevice = false, ...rest } = path === "auth/login" ? body : {};
+  if (path === "auth/login") body = rest;
+  const options = { method, headers };
+  if (access && path !== "auth/refresh") headers.Authorization = `Bearer ${access.token}`;
+  if (WITH_COOKIE.has(path)) {
+    const how = ownDevice ? "1" : "session";
+    headers["X-Refresh-Cookie"] = path === "auth/login" ? how : (remembered() ?? how);
+  }
+  let url = `api/${path}`;
+  if (body && method === "GET") url += `?${new URLSearchParams(body)}`;
+  else if (isForm) options.body = body;
+  else if (body) {
+    headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  const time = isForm ? UPLOAD_TIMEOUT : path === "auth/refresh" ? REFRESH_TIMEOUT : TIMEOUT;
+  let response, answer;
+  try {
+    response = await fetch(url, { ...options, signal: AbortSignal.timeout(time) });
+    answer = await response.text();
+  } catch {
+    throw new Problem("no_response");
+  }
+  try {
+    answer = JSON.parse(answer);
+    if (answer.success) return answer.data;
+  } catch {
+    answer = null;
+  }
+  const retryAfter = Number(response.headers.get("Retry-After")) || 0;
+  const about = { status: response.status, retryAfter, ...answer?.error };
+  throw new Problem(answer?.error?.code ?? "unavailable", about); // a proxy's own page is no JSON
+}
+
+const alone = (act) =>
+  // Browsers have no locks on pages without https; there the grace of the service has to do.
+  navigator.locks ? navigator.locks.request(`${NAME} refresh`, act) : act();
+let renewing = null;
+
+// Gets a new access token; one tab at a time, so that each sends the newest cookie.
+function renew() {
+  const ask = () => send("POST", "auth/refresh", {});
+  const again = (problem) => (problem.status ? Promise.reject(problem) : ask());
+  renewing ??= alone(() => ask().catch(again).then(take))
+    .catch((problem) => {
+      if (problem.status === 401) {
+        access = null;
+        remember(null);
+        if (lastUser) changed(false);
+      }
+      throw problem;
+    })
+    .finally(() => (renewing = null));
+  return renewing;
+}
+
+/**
+ * Return the `data` of the answer. Throws Problem. The body of a GET is its query. An access token
+ * that has expired is replaced, and the call is sent once more. A login takes `ownDevice` besides:
+ * whether the cookie may outlive the browser.
+ */
+export async function call(method, path, body) {
+  if (access && Date.now() > access.until) await renew();
+  const used = access?.token;
+  try {
+    const data = await send(method, path, body);
+    if (path === "auth/login") {
+      await take(data);
+      remember(body.ownDevice ? "1" : "session");
+      channel.postMessage(access.user);
+      changed(true);
+    }
+    return data;
+  } catch (problem) {
+    if (problem.status !== 401 || !used) throw problem;
+    if (used === access?.token) await renew();
+    return send(method, path, body);
+  }
+}
+
+/** Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. */
+export async function resume() {
+  if (!remembered()) return false;
+  try {
+    await renew();
+  } catch (problem) {
+    if (problem.status !== 401) throw problem;
+  }
+  return access !== null;
+}
+
+export async function logOut() {
+  await call("POST", "auth/logout").catch((problem) => {
+    // Without an answer, the cookie is still there and the page must not say otherwise.
+    if (problem.status !== 401) throw problem;
+  });
+  return forget();
+}
+
+/** Offer a text for saving as a file. */
+export function save(name, text, type = "application/json") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  URL.revokeObjectURL(url);
+}
+
+channel.addEventListener("message", ({ data: user }) => {
+  if (user === null || user !== lastUser) startAnew();
+  else if (!access) renew().then(() => changed(true), () => {});
+});
+// A page that comes back by the back button may be another user's by now.
+addEventListener("pageshow", (event) => event.persisted && location.reload());

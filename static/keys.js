@@ -1,0 +1,5 @@
+// The section "keys".
+
+async function show() {}
+
+export const sections = { keys: show };

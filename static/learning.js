@@ -1,0 +1,5 @@
+// The section "learning".
+
+async function show() {}
+
+export const sections = { learning: show };

@@ -1,0 +1,5 @@
+// The section "newcomers".
+
+async function show() {}
+
+export const sections = { newcomers: show };

@@ -1,0 +1,5 @@
+// The section "people".
+
+async function show() {}
+
+export const sections = { people: show };

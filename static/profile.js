@@ -1,0 +1,5 @@
+// The section "profile".
+
+async function show() {}
+
+export const sections = { profile: show };

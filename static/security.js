@@ -1,0 +1,5 @@
+// The section "security".
+
+async function show() {}
+
+export const sections = { security: show };

@@ -1,0 +1,5 @@
+// The section "settings".
+
+async function show() {}
+
+export const sections = { settings: show };

@@ -1,0 +1,148 @@
+// The frame of /account and /admin: who is signed in, and which section is shown. A section is
+// <section id data-module>; its module in this folder exports `sections`, with a function for each
+// id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
+// `#id/more`, whose rest the function gets.
+
+import { call, logOut, onChange, resume, userId } from "./api.js";
+import { explain } from "./forms.js";
+import { fill, language, say, useTimeZone } from "./words.js";
+
+const THEME = "theme"; // in localStorage, so that a reload begins in the right colours
+const all = [...document.querySelectorAll("main > section")];
+const busy = document.getElementById("busy");
+const trouble = document.getElementById("trouble");
+const site = document.title;
+
+// What sections get: {profile, settings, reload, go}.
+const me = { profile: null, settings: null, reload, go };
+
+function paint(theme) {
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem(THEME, theme);
+  } catch {
+    // The next page begins in the colours of the device.
+  }
+}
+
+// Reloads the page once in the user's own language; the service may not have it.
+function speak(wanted) {
+  const url = new URL(location);
+  const isRight = wanted === language || wanted.startsWith(`${language}-`);
+  if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
+  url.searchParams.set("language", wanted);
+  location.replace(url);
+  return new Promise(() => {});
+}
+
+/** Load who is signed in anew: after a change of the profile, the settings or the address. */
+async function reload() {
+  const [profile, settings] = await Promise.all([
+    call("GET", "users/profile"),
+    call("GET", "users/settings"),
+  ]);
+  Object.assign(me, { profile, settings });
+  paint(settings.theme);
+  useTimeZone(settings.timezone);
+  await speak(settings.language);
+  fill(document.querySelector("header"), profile);
+  for (const way of document.querySelectorAll("header [data-roles]")) {
+    const { roles } = way.dataset;
+    way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
+  }
+}
+
+// Returns the section that the URL names, else the first one, among those that are open to the user.
+function find(id) {
+  const isIn = userId() !== null;
+  const closed = new Set(
+    [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
+  );
+  const open = all.filter(
+    (section) => "signedOut" in section.dataset !== isIn && !closed.has(section.id),
+  );
+  return open.find((section) => section.id === id) ?? open[0];
+}
+
+let turn = 0;
+
+// Shows the section of the URL. One that was left because its session ended is shown as it was.
+async function route({ focus = true, keep = false } = {}) {
+  const mine = ++turn;
+  const [id, ...rest] = decodeURI(location.hash.slice(1)).split("/");
+  const section = find(id);
+  for (const other of all) other.hidden = other !== section;
+  for (const part of document.querySelectorAll("[data-for-users]")) part.hidden = !userId();
+  for (const way of document.querySelectorAll("nav a")) {
+    if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
+    else way.removeAttribute("aria-current");
+  }
+  document.body.classList.toggle("signed-out", !userId());
+  const heading = section.querySelector("h1");
+  document.title = `${heading.textContent} · ${site}`;
+  trouble.hidden = true;
+  busy.textContent = "";
+  if (focus) heading.focus();
+  const { module } = section.dataset;
+  if (!module || (keep && section.dataset.shown)) return;
+  const late = setTimeout(() => (busy.textContent = say("say_wait")), 400); // milliseconds
+  section.ariaBusy = "true";
+  try {
+    const { sections } = await import(`./${module}.js`);
+    await sections[section.id](section, me, ...(section.id === id ? rest : []));
+    section.dataset.shown = "yes";
+  } catch (problem) {
+    if (mine === turn) complain(problem);
+  } finally {
+    clearTimeout(late);
+    section.ariaBusy = "false";
+    if (mine === turn) busy.textContent = "";
+  }
+}
+
+/** Show a section: go("people/…"). */
+function go(hash) {
+  if (location.hash === `#${hash}`) return route();
+  location.hash = hash;
+}
+
+function complain(problem) {
+  if (!problem.code) throw problem; // a mistake of ours
+  if (problem.status === 401) return; // the sign-in is shown
+  busy.textContent = "";
+  trouble.hidden = false;
+  trouble.querySelector("[role=alert]").textContent = explain(problem);
+}
+
+async function begin() {
+  try {
+    if (await resume()) await reload();
+    await route({ focus: false });
+  } catch (problem) {
+    complain(problem);
+  }
+}
+
+onChange(async (isIn) => {
+  try {
+    if (isIn) await reload();
+    await route({ keep: true });
+    document.getElementById("ended").textContent = isIn ? "" : say("say_session_ended");
+  } catch (problem) {
+    complain(problem);
+  }
+});
+addEventListener("hashchange", () => route());
+// The fragment of the URL names a section, so the link to the content does not go there.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.querySelector("main > section:not([hidden]) h1")?.focus();
+});
+trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
+document.getElementById("sign-out").addEventListener("click", () => logOut().catch(complain));
+try {
+  document.documentElement.dataset.theme = localStorage.getItem(THEME) ?? "system";
+} catch {
+  // Storage is blocked.
+}
+begin();

@@ -1,0 +1,97 @@
+// The words of the page in its language. The document brings them in <template id="texts">: all
+// words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
+
+export const language = document.documentElement.lang;
+const texts = new Map(
+  [...document.getElementById("texts").content.children].map((text) => [
+    text.dataset.for,
+    text.textContent,
+  ]),
+);
+const plurals = new Intl.PluralRules(language);
+let timeZone; // unset: the device's
+
+/** From now on, write times in this zone (IANA); one that the browser does not know is ignored. */
+export function useTimeZone(zone) {
+  try {
+    new Intl.DateTimeFormat(language, { timeZone: zone });
+    timeZone = zone;
+  } catch {
+    // An older browser than the list of zones of the service.
+  }
+}
+
+export const has = (key) => texts.has(key);
+
+/**
+ * Return the text of a key, with `{name}` replaced by the value of that name; numbers are written
+ * as the language does. With `count` among the values, the key may have forms: `<key>_one`,
+ * `<key>_other`, as Intl.PluralRules names them.
+ */
+export function say(key, values = {}) {
+  const form = texts.get(`${key}_${plurals.select(values.count ?? 0)}`);
+  const text = texts.get(key) ?? form ?? texts.get(`${key}_other`);
+  if (text === undefined) throw new Error(`No text ${key}`);
+  return text.replace(/\{(\w+)\}/g, (whole, name) => {
+    const value = values[name] ?? whole;
+    return typeof value === "number" ? number(value) : value;
+  });
+}
+
+export const number = (value, options) => new Intl.NumberFormat(language, options).format(value);
+
+const written = (value, options) =>
+  new Intl.DateTimeFormat(language, options).format(new Date(value));
+/** Write a time of the API as a date: 20 November 2026. */
+export const date = (value) => written(value, { dateStyle: "long", timeZone });
+/** Write a time of the API as date and time: 20 Nov 2026, 09:31. */
+export const moment = (value) =>
+  written(value, { dateStyle: "medium", timeStyle: "short", timeZone });
+/** Write a day of the API, such as 2026-11-20, whatever the zone. */
+export const day = (value, options = { dateStyle: "medium" }) =>
+  written(`${value}T00:00:00Z`, { ...options, timeZone: "UTC" });
+
+/** Write when something happens or happened, such as "in 5 minutes", from the seconds to it. */
+export function when(seconds) {
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? units[3];
+  const amount = seconds < 0 ? Math.trunc(seconds / size) : Math.ceil(seconds / size);
+  return new Intl.RelativeTimeFormat(language).format(amount, unit);
+}
+
+/**
+ * Fill values into the elements below: by `data-text` as text, `data-src` and `data-href` as URL,
+ * `data-if` and `data-unless` (hidden by it), and into form controls by their names. A dot in a
+ * name leads into an object. Names that the values do not have are left alone.
+ */
+export function fill(root, values) {
+  const each = (attribute, act) => {
+    for (const element of root.querySelectorAll(`[${attribute}]`)) {
+      const path = element.getAttribute(attribute).split(".");
+      const value = path.reduce((object, name) => object?.[name], values);
+      if (value !== undefined) act(element, value);
+    }
+  };
+  each("data-text", (element, value) => {
+    element.textContent = typeof value === "number" ? number(value) : value;
+  });
+  each("data-src", (element, value) => (element.src = value));
+  each("data-href", (element, value) => (element.href = value));
+  each("data-if", (element, value) => (element.hidden = !value));
+  each("data-unless", (element, value) => (element.hidden = Boolean(value)));
+  each("name", (element, value) => {
+    if (element.type === "checkbox") element.checked = value;
+    else if (element.type === "radio") element.checked = element.value === value;
+    else element.value = value;
+  });
+  return root;
+}
+
+/** Return a filled copy of the one element in `<template id>`. */
+export function copy(id, values = {}) {
+  const template = document.getElementById(id);
+  return fill(template.content.cloneNode(true), values).firstElementChild;
+}
+
+/** Return the URL of an SVG document that the API sent as text, for an <img>. */
+export const pictureOf = (svg) => `data:image/svg+xml,${encodeURIComponent(svg)}`;
