@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
         ("mail.html", "{{ settings.secret_key }}", "in de: 'settings' is undefined"),
         ("verify_email.html", "{{ swagger_version }}", "in de: 'swagger_version' is undefined"),
         ("mail.html", "{% include '../.env' %}", "cannot write mail/access_link_made.txt in de: "),
-        ("pt/pages.txt", "{% set skip = 'x' %}", "cannot write account.html in pt"),
+        ("pt/pages.txt", "{% set skip = 'x' %}", "cannot write reset_password.html in pt"),
         ("de/words.txt", "", "cannot write mail/access_link_made.txt in de"),
         ("de/mail/password_reset.txt", " ", "cannot write mail/password_reset.txt in de"),
         ("mail.html", "{{ title }}", "cannot write mail/access_link_made.txt in de"),
