@@ -11,8 +11,6 @@ const UMLAUTS = { ä: "ae", ö: "oe", ü: "ue" };
 /** Return the text of a file: UTF-8, or what spreadsheets on Windows save. */
 export async function textOf(file) {
   const bytes = await file.arrayBuffer();
-  const [first, second] = new Uint8Array(bytes.slice(0, 2));
-  if (first === 0xff && second === 0xfe) return new TextDecoder("utf-16le").decode(bytes);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
@@ -89,10 +87,21 @@ export function suggest({ firstName, lastName, email = "" }, taken = new Set()) 
   return username;
 }
 
-/** Return the address of somebody without one: it cannot exist, and no mail goes there. */
-export const addressOf = (username) =>
+// The address of somebody without one: it cannot exist, and no mail goes there.
+const addressOf = (username) =>
   // Dots at the end or side by side are for usernames only.
   `${username.toLowerCase().replace(/\.(?=\.|$)/g, "_")}@no-mail.invalid`;
+
+/** Return the body of the call that makes an account, from a person's fields and the options. */
+export function bodyOf({ extra, withoutEmail, ...body }) {
+  if (!body.language) delete body.language;
+  if (withoutEmail || !body.email) {
+    // Nobody can prove such an address, so a service that asks for that would let nobody in.
+    Object.assign(body, { email: addressOf(body.username), emailVerified: true });
+    if (body.deliver === "mail") body.deliver = body.role === "admin" ? "none" : "link";
+  }
+  return body;
+}
 
 const isAddress = /^[^\s@,;<>"]+@[^\s@,;<>"]+\.[^\s@.,;<>"]+$/;
 

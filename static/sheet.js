@@ -20,9 +20,18 @@ export function add({ user, link, code, qrCode, expiresAt }) {
 
 export const show = () => sheet.querySelector("h2").focus();
 
-export function clear() {
+function clear() {
   slips.replaceChildren();
   sheet.hidden = true;
 }
 
 document.getElementById("sheet-print").addEventListener("click", () => print());
+const forget = document.getElementById("sheet-forget");
+forget.addEventListener("submit", (event) => {
+  event.preventDefault();
+  clear();
+  forget.closest("dialog").close();
+  document.querySelector("#newcomers h1").focus();
+});
+forget.addEventListener("reset", clear); // the frame's, before another user's turn
+addEventListener("beforeunload", (event) => slips.childElementCount && event.preventDefault());
