@@ -16,11 +16,14 @@ function reasonText(control, word) {
   return say(keys.find(has));
 }
 
-const controls = (form) => [...form.elements].filter((control) => control.name);
+const controls = (form) => [...form.querySelectorAll(":is(input, select, textarea)[name]")];
 const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[part], object);
 
-/** Show one message for each mistake: at its field, else in the form's alert; none: clear all. */
-export function showProblem(form, problem) {
+/**
+ * Show one message for each mistake: at its field, else in the form's alert; none: clear all. A
+ * form may also be a row of a table.
+ */
+export function showProblem(form, problem, focus = true) {
   let first = null;
   for (const control of controls(form)) {
     const place = document.getElementById(`${control.id}-error`);
@@ -33,7 +36,7 @@ export function showProblem(form, problem) {
     if (wrong) first ??= control;
   }
   form.querySelector("[role=alert]").textContent = problem && !first ? explain(problem) : "";
-  first?.focus();
+  if (focus) first?.focus();
 }
 
 /** Return what the form holds, for a body; a dot in a name makes an object. */
@@ -114,7 +117,15 @@ document.addEventListener("change", ({ target }) => {
   document.getElementById(target.dataset.reveals).type = target.checked ? "text" : "password";
 });
 document.addEventListener("click", ({ target }) => {
-  const { opens, closes } = target.closest("button")?.dataset ?? {};
+  const { opens, closes, copies } = target.closest("button")?.dataset ?? {};
   if (opens) document.getElementById(opens).showModal();
   if (closes !== undefined) target.closest("dialog").close();
+  if (copies) {
+    const field = document.getElementById(copies);
+    field.select(); // where scripts may not copy, the user can
+    navigator.clipboard?.writeText(field.value).then(
+      () => (target.textContent = say("say_copied")),
+      () => {},
+    );
+  }
 });
