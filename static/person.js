@@ -84,7 +84,9 @@ function render(manages, learned, courses) {
     );
     return item;
   });
-  document.getElementById("person-courses").replaceChildren(...items);
+  const list = document.getElementById("person-courses");
+  list.replaceChildren(...items);
+  list.hidden = !items.length;
 }
 
 function hand({ link, code, qrCode, expiresAt }) {
@@ -143,6 +145,7 @@ export async function showPerson(who, id, isLate) {
 
 part.addEventListener("prepare", (event) => {
   const { target: form, detail: { body } } = event;
+  news.textContent = "";
   if ("confirmation" in body && body.confirmation.trim() !== account.username) {
     event.preventDefault();
     showProblem(form, new Problem("invalid_request", { reasons: { confirmation: ["differs"] } }));
