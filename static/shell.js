@@ -135,6 +135,11 @@ onChange(async (isIn) => {
   }
 });
 addEventListener("hashchange", () => route());
+// The fragment of the URL names a section, so the link to the content does not go there.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.querySelector("main > section:not([hidden]) h1")?.focus();
+});
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 document.getElementById("sign-out").addEventListener("click", () => logOut().catch(complain));
 try {

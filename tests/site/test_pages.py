@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
-from config import Settings
+from config import ROOT, Settings
+from core.templates import Templates, problems
 from extensions import components
 
-PAGES = ["/reset-password", "/verify-email", "/undo-email-change", "/docs"]
+PAGES = ["/reset-password", "/verify-email", "/undo-email-change", "/account", "/admin", "/docs"]
 TOKEN_PAGES = PAGES[:3]
+ACCOUNT_PAGES = PAGES[3:5]
 
 
 class Visitor(FlaskClient):
@@ -37,9 +39,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
-        self.addresses += [
-            found[name] or "" for name in ("src", "href", "action", "data-post") if name in found
-        ]
+        self.addresses += [found[name] or "" for name in ("src", "href", "action") if name in found]
         if tag == "style" or (tag == "script" and "src" not in found):
             self.inline.append(tag)
         self.inline += [name for name in found if name == "style" or name.startswith("on")]
@@ -52,9 +52,9 @@ def policy(visitor, path):
     return dict(rule.split(" ", 1) for rule in header.split("; "))
 
 
-def test_the_root_leads_to_the_docs_below_any_prefix(visitor):
+def test_the_root_leads_to_the_account_below_any_prefix(visitor):
     answer = visitor.get("/")
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/docs")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/account")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -73,6 +73,41 @@ def test_a_token_page_forbids_markup_from_script(visitor, path):
     assert rules["img-src"] == "'self'"
 
 
+@pytest.mark.parametrize("path", ACCOUNT_PAGES)
+def test_an_account_page_forbids_markup_from_script_and_shows_qr_codes(visitor, path):
+    rules = policy(visitor, path)
+    assert rules["require-trusted-types-for"] == "'script'"
+    assert rules["img-src"] == "'self' data:"
+
+
+@pytest.mark.parametrize("path", ACCOUNT_PAGES)
+@pytest.mark.parametrize(
+    ("asked", "language"), [("de-AT", "de"), ("fr", "fr"), ("ja", "en"), ("../x", "es"), ("", "es")]
+)
+def test_an_account_page_can_be_asked_for_in_a_language(visitor, path, asked, language):
+    headers = {"Accept-Language": "es"}
+    response = visitor.get(path, query_string={"language": asked}, headers=headers)
+    assert f'<html lang="{language}">' in response.text
+
+
+@pytest.mark.parametrize("path", ACCOUNT_PAGES)
+def test_an_account_page_is_light(visitor, path):
+    """At most 9 modules, and 80 KB before compression; two calls of the API and the icon follow."""
+    page = visitor.get(path).text
+    files = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page))
+    modules = {name for name in files if name.endswith(".js")}
+    assert len(modules) <= 9
+    assert sum(len(visitor.get(f"/{name}").data) for name in files) + len(page) < 80_000
+    parts = re.findall(r'data-module="([^"]+)"', page)
+    assert {f"static/{name}.js" for name in parts} <= modules
+    imported = [
+        name
+        for module in modules
+        for name in re.findall(r'from "\./([^"]+)"', visitor.get(f"/{module}").text)
+    ]
+    assert {f"static/{name}" for name in imported} <= modules
+
+
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_a_page_has_no_inline_script_or_style_and_only_addresses_of_its_own(
@@ -84,8 +119,10 @@ def test_a_page_has_no_inline_script_or_style_and_only_addresses_of_its_own(
     assert found.inline == []
     assert len(found.addresses) >= 4
     for address in found.addresses:
-        assert re.match(r"[a-z]+[/.][^:]+$", address), address
-        if not address.startswith("api/"):
+        assert re.match(r"[a-z]+[^:]*$|#[a-z-]+$", address), address
+        if address.startswith("#"):
+            assert f'id="{address[1:]}"' in page, address
+        else:
             assert visitor.get(f"/{address}").status_code == 200, address
 
 
@@ -123,9 +160,9 @@ def test_the_password_hint_follows_the_setting(site_app):
     assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
 
 
-def test_the_scripts_never_write_markup_or_reach_elsewhere(visitor):
-    for name in ("pages.js", "docs.js"):
-        script = visitor.get(f"/static/{name}").text
+def test_the_scripts_never_write_markup_or_reach_elsewhere():
+    for path in sorted((ROOT / "static").glob("*.js")):
+        script = path.read_text()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", script)
         assert "://" not in script
 
@@ -153,3 +190,25 @@ def test_a_static_file_is_asked_for_anew_by_its_etag(visitor, name):
     answer = visitor.get(f"/static/{name}")
     again = visitor.get(f"/static/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (answer.status_code, again.status_code) == (200, 304)
+
+
+def test_an_operators_style_sheet_and_logo_are_on_all_pages(site_app, tmp_path):
+    (tmp_path / "own.css").write_text(":root { --accent: #060 }")
+    (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    assert problems(tmp_path) == []
+    components(site_app).templates = Templates(tmp_path, "en")
+    client = site_app.test_client()
+    for path in [*TOKEN_PAGES, *ACCOUNT_PAGES]:
+        page = client.get(path).text
+        assert page.index("static/pages.css") < page.index('<link rel="stylesheet" href="own.css">')
+        assert "icon.svg" not in page
+    for name, kind in (("own.css", "text/css"), ("logo.svg", "image/svg+xml")):
+        answer = client.get(f"/{name}")
+        assert (answer.status_code, answer.mimetype) == (200, kind)
+        assert 0 < answer.cache_control.max_age <= 3600
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-")
+
+
+def test_without_an_own_look_there_is_none(visitor):
+    assert "own.css" not in visitor.get("/account").text
+    assert {visitor.get(path).status_code for path in ("/own.css", "/logo.svg")} == {404}

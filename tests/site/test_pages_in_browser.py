@@ -258,8 +258,10 @@ def test_the_pages_work_below_a_path_prefix(page, base_url, site_app, fake_api):
         return inner(environ, start_response)
 
     site_app.wsgi_app = below_accounts
-    page.goto(f"{base_url}/accounts/")
+    page.goto(f"{base_url}/accounts/docs")
     expect(page.locator(".opblock")).to_have_count(1)
+    page.goto(f"{base_url}/accounts/")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     open_link(page, base_url, "accounts/verify-email", fake_api)
     page.get_by_role("button").click()
     expect(page.locator("#done")).to_be_visible()

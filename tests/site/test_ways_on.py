@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from blueprints.site import PAGES
 from config import ConfigError, Settings, load
 from core import clock
 from core.templates import Templates
@@ -14,7 +13,7 @@ from services import links
 from services.letters import MailKind
 
 APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
-PAGES_OF_LINKS = [f"/{name.replace('_', '-')}" for name in PAGES if name != "docs"]
+PAGES_OF_LINKS = ["/reset-password", "/verify-email", "/undo-email-change"]
 FACTS = {"site": "school.example", "link": "https://school.example/page#token=a.b_c", "code": "A-B"}
 FACTS |= {
     "life": timedelta(days=1),
@@ -53,9 +52,18 @@ def test_settings_take_a_url_and_a_line():
 
 def test_the_root_leads_to_the_platform(visit):
     for docs in (True, False):
-        response = visit("/", app_url=APP, docs=docs)
+        response = visit("/", app_url=APP, docs=docs, account_pages=docs)
         assert (response.status_code, response.headers["Location"]) == (302, APP)
-    assert visit("/", docs=False).status_code == 404
+    assert visit("/").headers["Location"] == "/account"
+    assert visit("/", account_pages=False).headers["Location"] == "/docs"
+    assert visit("/", account_pages=False, docs=False).status_code == 404
+
+
+def test_the_account_pages_can_be_turned_off(visit):
+    for path in ("/account", "/admin"):
+        assert visit(path).status_code == 200
+        assert visit(path, account_pages=False).status_code == 404
+    assert 'href="account"' not in visit("/verify-email", account_pages=False).text
 
 
 def test_the_docs_can_be_turned_off(visit):
@@ -69,11 +77,14 @@ def test_the_docs_can_be_turned_off(visit):
 def test_a_page_leads_to_the_platform_and_names_who_runs_it(visit, path):
     page = visit(path, app_url=APP, imprint=IMPRINT, site_name="The School").text
     assert f'<a class="button" href="{APP}">Go to The School</a>' in page
+    assert '<a class="button plain" href="account">My account</a>' in page
     assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in page
     page = visit(path, imprint="https://school.example/imprint").text
     assert '<a href="https://school.example/imprint">Legal notice</a>' in page
+    assert '<a class="button" href="account">' in page
+    page = visit(path, account_pages=False).text
     assert "You can close this page." in page
-    assert "<footer>" not in visit(path).text
+    assert "<footer>" not in page
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])

@@ -1,0 +1,58 @@
+"""/account and /admin in Chromium, in front of the whole application.
+
+The `page` fixture asserts at the end of each story that nothing broke: no console message, no
+violation of the Content-Security-Policy, no request to another host.
+"""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from helpers import PASSWORD
+from playwright.sync_api import expect
+from real_service import serving
+
+from extensions import components
+
+
+@pytest.fixture(params=["sqlite"])
+def database_url(request, _migrated, _sqlite_url):
+    """The pages do not see which database there is."""
+    return _migrated(_sqlite_url)
+
+
+@pytest.fixture
+def base_url(app):
+    with serving(app) as url:
+        parts = components(app)
+        parts.settings = replace(parts.settings, public_url=url)
+        yield url
+
+
+@pytest.fixture
+def sign_in(base_url):
+    """Open /account, or what `at` says, and sign in there; return the page."""
+
+    def sign_in(page, user, at="account", password=PASSWORD, own_device=False):
+        page.goto(f"{base_url}/{at}")
+        form = page.locator("#sign-in form")
+        form.locator("[name=email]").fill(user.username)
+        form.locator("[name=password]").fill(password)
+        form.locator("[name=ownDevice]").set_checked(own_device)
+        form.locator("[name=password]").press("Enter")
+        return page
+
+    return sign_in
+
+
+@pytest.fixture
+def signed_in(page, make_user, sign_in):
+    """Open /account, signed in as a new user with these fields: `it.page`, `it.user`."""
+
+    def signed_in(at="account", **fields):
+        user = make_user(**fields)
+        sign_in(page, user, at)
+        expect(page.locator("#sign-out")).to_be_visible()
+        return SimpleNamespace(page=page, user=user)
+
+    return signed_in

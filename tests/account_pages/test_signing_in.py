@@ -1,0 +1,214 @@
+"""Who is signed in: across reloads, tabs, expired tokens and lost connections."""
+
+import re
+
+import authenticator
+import pytest
+from helpers import NEW_PASSWORD, PASSWORD
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+def expect_signed_in(page):
+    expect(page.get_by_role("heading", name="Profile")).to_be_visible()
+    expect(page.locator("#sign-out")).to_be_visible()
+
+
+def expect_signed_out(page):
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.locator("#sign-out")).to_be_hidden()
+
+
+def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign_in):
+    user = make_user()
+    sign_in(page, user, password="wrong")
+    expect(page.locator("#sign-in [role=alert]")).to_contain_text("name or the password is wrong")
+    expect(page.locator("#sign-in [name=email]")).to_have_value(user.username)
+    page.locator("#sign-in [name=password]").fill(PASSWORD)
+    page.locator("#sign-in [name=password]").press("Enter")
+    expect(page.get_by_role("heading", name="Profile")).to_be_focused()
+    expect(page.locator("header")).to_contain_text(user.username)
+
+
+@pytest.mark.parametrize("own_device", [True, False])
+def test_a_reload_stays_signed_in_and_scripts_see_no_refresh_token(
+    page, make_user, sign_in, own_device
+):
+    sign_in(page, make_user(), own_device=own_device)
+    expect_signed_in(page)
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert (cookie["expires"] > 0) == own_device
+    assert "eyJ" not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    assert page.evaluate("document.cookie") == ""
+    page.reload()
+    expect_signed_in(page)
+    (cookie,) = page.context.cookies()
+    assert (cookie["expires"] > 0) == own_device
+
+
+def test_a_visitor_costs_no_call(page, base_url):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{base_url}/account")
+    expect_signed_out(page)
+    assert [url for url in asked if "/api/" in url] == []
+
+
+def test_a_sign_out_in_one_tab_ends_all_tabs(signed_in, base_url):
+    page = signed_in().page
+    other = page.context.new_page()
+    other.goto(f"{base_url}/account#security")
+    expect(other.get_by_role("heading", name="Security")).to_be_visible()
+    page.locator("#sign-out").click()
+    expect_signed_out(page)
+    expect_signed_out(other)
+    assert page.context.cookies() == []
+
+
+def test_tabs_that_refresh_at_once_stay_signed_in(signed_in, base_url):
+    page = signed_in().page
+    tabs = [page, *(page.context.new_page() for _ in range(3))]
+    for tab in tabs:
+        tab.goto(f"{base_url}/account", wait_until="commit")
+    for tab in tabs:
+        expect_signed_in(tab)
+
+
+def test_a_second_factor_is_asked_for_when_it_is_needed(
+    page, client, clock, make_user, log_in, sign_in
+):
+    user = make_user()
+    phone = authenticator.set_up(client, log_in(user), user, clock)
+    sign_in(page, user)
+    code = page.locator("#sign-in [name=secondFactor]")
+    expect(code).to_be_focused()
+    expect(code).to_have_attribute("autocomplete", "one-time-code")
+    code.fill(phone.wrong())
+    code.press("Enter")
+    expect(code).to_have_accessible_description(re.compile("This code is wrong"))
+    code.fill(phone.code())
+    code.press("Enter")
+    expect_signed_in(page)
+
+
+def test_an_expired_token_is_replaced_in_the_middle_of_a_form(signed_in, clock):
+    page = signed_in().page
+    clock.move(minutes=16)
+    status = page.evaluate(
+        "import('./static/api.js').then((api) => api.call('PUT', 'users/profile', {bio: 'Hi'}))"
+    )
+    assert status["bio"] == "Hi"
+
+
+def test_what_was_typed_outlives_the_session(signed_in, client, log_in):
+    """Another device changes the password."""
+    it = signed_in()
+    it.page.evaluate("document.querySelector('#profile').append(document.createElement('input'))")
+    it.page.locator("#profile > input").fill("typed")
+    body = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
+    assert client.put("/api/users/password", json=body, headers=log_in(it.user).headers).json[
+        "success"
+    ]
+    it.page.evaluate(
+        "import('./static/api.js').then((api) => api.call('GET', 'users/profile')).catch(() => 0)"
+    )
+    expect(it.page.get_by_text("Your session has ended.")).to_be_visible()
+    it.page.locator("#sign-in [name=email]").fill(it.user.username)
+    it.page.locator("#sign-in [name=password]").fill(NEW_PASSWORD)
+    it.page.locator("#sign-in [name=password]").press("Enter")
+    expect(it.page.locator("#profile > input")).to_have_value("typed")
+
+
+def test_another_users_sign_in_starts_the_page_anew(signed_in, make_user, sign_in):
+    page = signed_in().page
+    page.evaluate("document.querySelector('#profile').append(document.createElement('input'))")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect_signed_in(other)
+    other.evaluate("localStorage.clear()")
+    sign_in(other, make_user("somebody"))
+    expect(page.locator("header")).to_contain_text("somebody")
+    expect(page.locator("#profile > input")).to_have_count(0)
+
+
+def test_a_refresh_for_another_user_starts_the_page_anew(
+    signed_in, make_user, base_url, client, clock
+):
+    """The cookie has changed without a word, as by another application of the host."""
+    page = signed_in().page
+    body = {"email": make_user("somebody").email, "password": PASSWORD}
+    header = {"X-Refresh-Cookie": "session"}
+    login = client.post("/api/auth/login", json=body, headers=header)
+    name, value = login.headers["Set-Cookie"].split(";")[0].split("=", 1)
+    page.context.add_cookies([{"name": name, "value": value, "url": base_url}])
+    clock.move(minutes=16)
+    page.evaluate("void import('./static/api.js').then((api) => api.call('GET', 'users/settings'))")
+    expect(page.locator("header")).to_contain_text("somebody")
+
+
+def test_without_a_connection_the_page_says_so_and_goes_on_later(signed_in):
+    page = signed_in().page
+    page.route("**/api/**", lambda route: route.abort())
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("did not respond")
+    page.unroute("**/api/**")
+    page.get_by_role("button", name="Try again").click()
+    expect_signed_in(page)
+
+
+def test_a_page_is_in_the_users_language_and_colours(signed_in, client, log_in, base_url):
+    it = signed_in(language="de-AT")
+    expect(it.page.get_by_role("heading", name="Profil")).to_be_visible()
+    changes = {"theme": "dark", "language": "ja"}
+    client.put("/api/users/settings", json=changes, headers=log_in(it.user).headers)
+    it.page.goto(f"{base_url}/account")
+    expect(it.page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert it.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 26)"
+    expect(it.page.get_by_role("heading", name="Profile")).to_be_visible()
+
+
+def test_somebody_without_rights_is_led_to_the_own_account(signed_in):
+    page = signed_in("admin").page
+    expect(page.locator("#no-rights")).to_contain_text("may not manage others")
+    page.locator("#no-rights").get_by_role("link", name="My account").click()
+    expect_signed_in(page)
+
+
+def test_an_admin_sees_the_sections(signed_in):
+    page = signed_in("admin", role="admin").page
+    expect(page.get_by_role("heading", name="People")).to_be_visible()
+    page.get_by_role("link", name="Service keys").click()
+    heading = page.get_by_role("heading", name="Service keys")
+    expect(heading).to_be_focused()
+    expect(page.get_by_role("link", name="Service keys")).to_have_attribute("aria-current", "page")
+
+
+def test_somebody_registers_and_is_signed_in(page, base_url):
+    page.goto(f"{base_url}/account")
+    page.get_by_role("link", name="Create an account").click()
+    form = page.locator("#sign-up")
+    expect(form.get_by_role("heading")).to_be_focused()
+    form.get_by_label("First name").fill("Ada")
+    form.get_by_label("Last name").fill("Lovelace")
+    form.get_by_label("Username").fill("ad")
+    form.get_by_label("E-mail address").fill("ada@example.org")
+    form.get_by_label("Password", exact=True).fill(PASSWORD)
+    form.get_by_role("button", name="Create my account").click()
+    expect(form.get_by_label("Username")).to_have_accessible_description(
+        re.compile("This is too short")
+    )
+    form.get_by_label("Username").fill("ada")
+    form.get_by_role("button", name="Create my account").click()
+    expect_signed_in(page)
+
+
+def test_a_forgotten_password_gets_a_mail(page, make_user, base_url, outbox):
+    user = make_user()
+    page.goto(f"{base_url}/account")
+    page.locator("#sign-in [name=email]").fill(user.email)
+    page.get_by_role("link", name="Forgot your password?").click()
+    page.locator("#forgot-password").get_by_role("button").click()
+    expect(page.get_by_role("heading", name="Check your e-mail")).to_be_focused()
+    assert outbox.waiting() == [("password_reset", user.email)]
