@@ -164,19 +164,9 @@ part.addEventListener("done", ({ target: form, detail: { data } }) => {
   done = { id: isGone ? undefined : account.id, text: say(key, account), made: data };
   me.go(isGone ? back.hash.slice(1) : `people/${account.id}`);
 });
-part.addEventListener("click", async ({ target }) => {
-  const { closes, copies, prints } = target.dataset;
-  if (closes !== undefined) refill(target.form);
-  if (prints !== undefined) print();
-  if (!copies) return;
-  const link = document.getElementById("person-link");
-  const text = copies === "link" ? link.value : handout.querySelector("[data-text=code]").textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    handout.querySelector("[role=status]").textContent = say("say_people_copied");
-  } catch {
-    link.select(); // without https, browsers let no page copy
-  }
+part.addEventListener("click", ({ target }) => {
+  if ("closes" in target.dataset) refill(target.form);
+  if ("prints" in target.dataset) print();
 });
 // Escape closes a dialog as its button does.
 part.addEventListener("cancel", ({ target }) => refill(target.querySelector("form")), true);
