@@ -102,8 +102,13 @@ function tell(text) {
   if (text) news.focus();
 }
 
+function closeDialogs() {
+  for (const dialog of part.querySelectorAll("dialog[open]")) dialog.close();
+}
+
 /** Leave the account; tell in the list what became of it. */
 export function hidePerson() {
+  closeDialogs();
   part.hidden = true;
   handout.replaceChildren();
   tell(done && !done.id ? done.text : "");
@@ -114,7 +119,7 @@ export function hidePerson() {
 export async function showPerson(who, id, isLate) {
   me = who;
   const manages = me.profile.role === "admin";
-  for (const dialog of part.querySelectorAll("dialog[open]")) dialog.close();
+  closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
   const [found, rules, learned, learning] = await Promise.all([
