@@ -102,6 +102,7 @@ async function submit(event) {
   } catch (problem) {
     setBusy(form, false);
     if (!problem.code) throw problem; // a mistake of ours
+    if (problem.status === 401 && form.offsetParent === null) return; // the sign-in is shown
     if (problem.reasons.secondFactor && askForCode(form, true)) return;
     if (tell(form, "failed", problem)) showProblem(form, problem);
   }

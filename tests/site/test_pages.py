@@ -90,14 +90,14 @@ def test_an_account_page_can_be_asked_for_in_a_language(visitor, path, asked, la
     assert f'<html lang="{language}">' in response.text
 
 
-@pytest.mark.parametrize("path", ACCOUNT_PAGES)
-def test_an_account_page_is_light(visitor, path):
-    """At most 9 modules, and 80 KB before compression; two calls of the API and the icon follow."""
+@pytest.mark.parametrize(("path", "most", "size"), [("/account", 9, 80), ("/admin", 12, 120)])
+def test_an_account_page_is_light(visitor, path, most, size):
+    """In modules, and in KB before compression; two calls of the API and the icon follow."""
     page = visitor.get(path).text
     files = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page))
     modules = {name for name in files if name.endswith(".js")}
-    assert len(modules) <= 9
-    assert sum(len(visitor.get(f"/{name}").data) for name in files) + len(page) < 80_000
+    assert len(modules) <= most
+    assert sum(len(visitor.get(f"/{name}").data) for name in files) + len(page) < size * 1000
     parts = re.findall(r'data-module="([^"]+)"', page)
     assert {f"static/{name}.js" for name in parts} <= modules
     imported = [
