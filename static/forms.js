@@ -114,7 +114,15 @@ document.addEventListener("change", ({ target }) => {
   document.getElementById(target.dataset.reveals).type = target.checked ? "text" : "password";
 });
 document.addEventListener("click", ({ target }) => {
-  const { opens, closes } = target.closest("button")?.dataset ?? {};
+  const { opens, closes, copies } = target.closest("button")?.dataset ?? {};
   if (opens) document.getElementById(opens).showModal();
   if (closes !== undefined) target.closest("dialog").close();
+  if (copies) {
+    const field = document.getElementById(copies);
+    field.select(); // where scripts may not copy, the user can
+    navigator.clipboard?.writeText(field.value).then(
+      () => (target.textContent = say("say_copied")),
+      () => {},
+    );
+  }
 });
