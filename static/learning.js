@@ -1,5 +1,193 @@
-// The section "learning".
+// What somebody has learned: figures, a picture of the days, courses, achievements, certificates.
 
-async function show() {}
+import { call } from "./api.js";
+import { explain } from "./forms.js";
+import { copy, date, day, fill, moment, number, say, today, useTimeZone } from "./words.js";
+
+const DAY = 86_400_000; // milliseconds
+const STEP = 17; // from one day of the picture to the next
+const SIZE = 14;
+const LEFT = 36; // of the names of the weekdays
+const TOP = 20; // of the names of the months
+const STEPS = [15, 30, 60]; // minutes from which a day has a stronger colour
+const MOVES = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
+
+const part = (name) => document.getElementById(`learning-${name}`);
+const unit = (value, name) =>
+  number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
+const time = (minutes) => (minutes < 60 ? unit(minutes, "minute") : unit(minutes / 60, "hour"));
+const done = (lessons = 0, minutes = 0) =>
+  `${say("say_learning_lessons", { count: lessons })} · ${time(minutes)}`;
+const line = (name, facts) => copy("learning-line", { name, facts });
+
+// The picture: a column for each week, as on a wall calendar; the days of the API by their dates.
+
+let days = new Map();
+let cells = [];
+let chosen = -1; // which of the cells is described below the picture
+
+function draw(now) {
+  const svg = part("days").querySelector("svg");
+  svg.replaceChildren();
+  const add = (name, attributes, text = "") => {
+    const element = document.createElementNS(svg.namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    svg.append(element);
+    return element;
+  };
+  const last = Date.parse(now); // a date alone is taken for UTC, in which no day is shorter
+  const weekday = (new Date(last).getUTCDay() + 6) % 7; // Monday is 0
+  const monday = last - (52 * 7 + weekday) * DAY;
+  const iso = (row) => new Date(monday + row * DAY).toISOString().slice(0, 10);
+  for (const row of [0, 2, 4]) {
+    add("text", { x: 0, y: TOP + row * STEP + 11 }, day(iso(row), { weekday: "short" }));
+  }
+  cells = [];
+  const end = 52 * 7 + weekday;
+  for (let n = Math.max(0, end - 365); n <= end; n++) {
+    const name = iso(n);
+    const place = { x: LEFT + Math.floor(n / 7) * STEP, y: TOP + (n % 7) * STEP };
+    if (name.endsWith("-01")) add("text", { x: place.x, y: 12 }, day(name, { month: "short" }));
+    const { minutes } = days.get(name) ?? {};
+    const step = minutes === undefined ? 0 : 1 + STEPS.filter((least) => minutes >= least).length;
+    const look = `step-${step}${n === end ? " today" : ""}`;
+    const box = { width: SIZE, height: SIZE, rx: 3, class: look, "data-date": name };
+    cells.push(add("rect", { ...place, ...box }));
+  }
+  choose(cells.length - 1);
+  part("days").scrollLeft = part("days").scrollWidth;
+}
+
+function choose(index) {
+  if (!cells[index]) return;
+  cells[chosen]?.classList.remove("chosen");
+  chosen = index;
+  cells[index].classList.add("chosen");
+  const name = cells[index].dataset.date;
+  const { lessons, minutes } = days.get(name) ?? {};
+  const values = { day: day(name, { dateStyle: "full" }), done: done(lessons, minutes) };
+  part("day").textContent = say(lessons ? "say_learning_day" : "say_learning_no_lesson", values);
+}
+
+part("days").addEventListener("keydown", (event) => {
+  if (!(event.key in MOVES) || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  choose(chosen + MOVES[event.key]);
+  cells[chosen].scrollIntoView({ block: "nearest", inline: "nearest" });
+});
+part("days").addEventListener("pointerover", ({ target }) => choose(cells.indexOf(target)));
+
+function yearText(list, { currentStreak }, now) {
+  if (!list.length) return say("say_learning_no_year");
+  const sum = (name) => list.reduce((all, one) => all + one[name], 0);
+  const values = { count: list.length, done: done(sum("lessons"), sum("minutes")) };
+  const text = say("say_learning_year", values);
+  return currentStreak && !days.has(now) ? `${text} ${say("say_learning_go_on")}` : text;
+}
+
+// The facts that are there, one after the other: each a key of a text and a time of the API.
+const dated = (...facts) =>
+  facts.filter(([, at]) => at).map(([key, at]) => say(`say_learning_${key}`, { date: date(at) }));
+
+function courseItem(course) {
+  const { id, name, lessons, completedLessons, minutes, completedAt, lastActivityAt } = course;
+  const facts = [
+    say("say_learning_of", { done: completedLessons, count: lessons }),
+    time(minutes),
+    ...dated(completedAt ? ["completed", completedAt] : ["last", lastActivityAt]),
+  ];
+  const item = copy("learning-course", { ...course, facts: facts.join(" · ") });
+  const bar = item.querySelector("progress");
+  Object.assign(bar, { max: lessons, value: completedLessons, ariaLabel: name });
+  const more = item.querySelector("details");
+  more.addEventListener("toggle", () => more.open && openCourse(more, id));
+  return item;
+}
+
+async function openCourse(more, id) {
+  const status = more.querySelector("[role=status]");
+  status.textContent = say("say_wait");
+  try {
+    const { completed } = await call("GET", `users/courses/${encodeURIComponent(id)}`);
+    const facts = (lesson) => `${moment(lesson.completedAt)} · ${time(lesson.minutes)}`;
+    const lines = completed.map((lesson) => line(lesson.id, facts(lesson)));
+    more.querySelector(".lines").replaceChildren(...lines);
+    status.textContent = "";
+  } catch (problem) {
+    if (!problem.code) throw problem; // a mistake of ours
+    status.textContent = explain(problem);
+  }
+}
+
+function showCertificate(item, certificate) {
+  const { issuedAt, expiresAt, revokedAt } = certificate;
+  const facts = dated(["issued", issuedAt], ["until", expiresAt], ["revoked", revokedAt]);
+  const isOver = expiresAt !== null && Date.parse(expiresAt) <= Date.now();
+  return fill(item, {
+    ...certificate,
+    isValid: !revokedAt && !isOver,
+    isExpired: !revokedAt && isOver,
+    facts: facts.join(" · "),
+    copyText: say("say_learning_copy"), // it may say "Copied."
+  });
+}
+
+function certificateItem(certificate) {
+  const { id, courseName } = certificate;
+  const item = showCertificate(copy("learning-certificate"), certificate);
+  const form = item.querySelector("form");
+  const { shared, verifyUrl } = form.elements;
+  form.dataset.certificateId = id;
+  verifyUrl.id = item.querySelector("button").dataset.copies = `learning-link-${id}`;
+  shared.addEventListener("change", () => form.requestSubmit());
+  form.addEventListener("prepare", (event) => {
+    if (shared.checked) return;
+    event.preventDefault(); // the link would be dead for good: ask first
+    shared.checked = true;
+    stopping = item;
+    fill(part("stop"), { courseName }).querySelector("form").dataset.certificateId = id;
+    part("stop").showModal();
+  });
+  form.addEventListener("failed", () => (shared.checked = false));
+  form.addEventListener("done", ({ detail }) => showCertificate(item, detail.data));
+  return item;
+}
+
+let stopping = null; // the certificate that the dialog is about
+part("stop").addEventListener("done", ({ detail }) => {
+  showCertificate(stopping, detail.data);
+  stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
+});
+
+async function show(section) {
+  const paths = ["progress", "progress/days", "courses", "certificates"];
+  const answers = paths.map((path) => call("GET", `users/${path}`));
+  const [progress, { timezone, days: list }, { courses }, { certificates }] =
+    await Promise.all(answers);
+  useTimeZone(timezone);
+  const now = today();
+  days = new Map(list.map((one) => [one.date, one]));
+  const { achievements, currentStreak, totalHours, totalLessons, totalCourses } = progress;
+  fill(section, {
+    ...progress,
+    any: courses.length + certificates.length + achievements.length,
+    streak: say("say_learning_streak", { count: currentStreak }),
+    hours: say("say_learning_hours", { count: totalHours }),
+    ofLessons: say("say_learning_of_lessons", { count: totalLessons }),
+    ofCourses: say("say_learning_of_courses", { count: totalCourses }),
+    sum: yearText(list, progress, now),
+    timezone,
+    courses,
+    certificates,
+  });
+  draw(now);
+  const dayLine = (one) => line(day(one.date), done(one.lessons, one.minutes));
+  part("list").querySelector("ul").replaceChildren(...list.map(dayLine).reverse());
+  part("courses").replaceChildren(...courses.map(courseItem));
+  part("certificates").replaceChildren(...certificates.map(certificateItem));
+  const earned = ({ name, earnedAt }) => line(name, date(earnedAt));
+  part("achievements").replaceChildren(...achievements.map(earned));
+}
 
 export const sections = { learning: show };

@@ -51,6 +51,11 @@ export const moment = (value) =>
 export const day = (value, options = { dateStyle: "medium" }) =>
   written(`${value}T00:00:00Z`, { ...options, timeZone: "UTC" });
 
+/** Return today in the user's zone, as the API writes days. */
+export const today = () =>
+  // The one language that writes numbers in this order.
+  new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
+
 /** Write when something happens or happened, such as "in 5 minutes", from the seconds to it. */
 export function when(seconds) {
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
