@@ -37,11 +37,10 @@ function present() {
 
 async function show(_, user) {
   me = user;
+  if (!section.dataset.shown) fill(form, me.profile); // once: something may be typed later
+  countBio();
   record = await call("GET", `users/${me.profile.id}`);
   present();
-  if (section.dataset.shown) return;
-  fill(form, me.profile);
-  countBio();
 }
 
 form.addEventListener("input", countBio);
