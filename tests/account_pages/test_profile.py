@@ -53,7 +53,7 @@ def test_a_profile_is_changed_and_shown_as_text(signed_in, client, log_in):
 
 def test_what_was_typed_stays_while_another_section_is_open(signed_in):
     page = signed_in().page
-    expect(page.get_by_label("First name")).to_have_value("First")
+    expect(page.locator("#profile").get_by_label("First name")).to_have_value("First")
     page.get_by_label("Place").fill("Lisbon")
     page.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Profile").click()
@@ -95,8 +95,8 @@ def test_a_picture_may_come_from_elsewhere(signed_in, way):
                 Object.assign(document.createElement("canvas"), {width: 9}).toBlob(done));
             const transfer = new DataTransfer();
             transfer.items.add(new File([blob], "a.png", {type: "image/png"}));
-            const event = new window[name](way, {[data]: transfer, bubbles: true, cancelable: true});
-            document.body.dispatchEvent(event);
+            const options = {[data]: transfer, bubbles: true, cancelable: true};
+            document.body.dispatchEvent(new window[name](way, options));
         }""",
         [way, name, data],
     )
