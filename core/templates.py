@@ -106,6 +106,7 @@ class Templates:
         facts = {"app_url": "", "imprint": "", "root": "", **facts}
         facts = {"account_pages": False, "teachers": False, **facts}
         facts |= {"logo": self.own_look("logo.svg"), "own_css": self.own_look("own.css")}
+        facts["languages"] = [(tag, tag) for tag in sorted(self.languages)]
         words: dict[str, object] = {}
         tag = language
         for file in (f"{name}.txt", "pages.txt"):

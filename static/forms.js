@@ -1,6 +1,6 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
-import { call } from "./api.js";
+import { Problem, call } from "./api.js";
 import { has, say, when } from "./words.js";
 
 /** Return the sentence for a problem. */
@@ -101,7 +101,7 @@ async function submit(event) {
     if (form.dataset.then) location.hash = form.dataset.then;
   } catch (problem) {
     setBusy(form, false);
-    if (!problem.code) throw problem; // a mistake of ours
+    if (!(problem instanceof Problem)) throw problem; // a mistake of ours
     if (problem.status === 401 && form.offsetParent === null) return; // the sign-in is shown
     if (problem.reasons.secondFactor && askForCode(form, true)) return;
     if (tell(form, "failed", problem)) showProblem(form, problem);

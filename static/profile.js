@@ -1,5 +1,124 @@
-// The section "profile".
+// The section "profile": what users say about themselves, their picture, and what others see of it.
 
-async function show() {}
+import { Problem, call } from "./api.js";
+import { setBusy, showProblem } from "./forms.js";
+import { date, fill, say } from "./words.js";
+
+const byId = (id) => document.getElementById(id);
+const section = byId("profile");
+const form = byId("profile-form");
+const pictureForm = byId("picture-form");
+const file = pictureForm.elements.avatar;
+const canvas = section.querySelector("canvas");
+const LARGE = 2 ** 20; // bytes
+let me, record;
+
+function countBio() {
+  const left = 500 - [...form.elements.bio.value].length; // characters, as the API counts them
+  byId("profile-bio-hint").textContent = say("say_profile_left", { count: left });
+}
+
+// Shows what is stored: everywhere but in the form, where something may be typed already.
+function present() {
+  const { avatar, ...profile } = me.profile;
+  const shown = {
+    ...profile,
+    ...me.settings.privacy,
+    name: `${profile.firstName} ${profile.lastName}`,
+    // Without the host, which need not be the one at which the page was opened.
+    picture: `avatars/${avatar.split("/").pop()}`,
+    role: say(`say_role_${profile.role}`),
+    since: date(profile.joinDate),
+  };
+  for (const card of ["picture", "facts"]) fill(byId(`profile-${card}`), shown);
+  shown.role = say(`say_role_${record.role}`); // also while it waits for a second factor
+  fill(byId("profile-others"), { ...shown, learnt: say("say_profile_learnt", record.progress) });
+}
+
+async function show(_, user) {
+  me = user;
+  if (!section.dataset.shown) fill(form, me.profile); // once: something may be typed later
+  countBio();
+  record = await call("GET", `users/${me.profile.id}`);
+  present();
+}
+
+form.addEventListener("input", countBio);
+form.addEventListener("done", ({ detail: { data } }) => {
+  me.profile = data;
+  fill(form, data);
+  countBio();
+  present();
+});
+
+// Draws the chosen picture as the service will cut it; one that the browser cannot read is not
+// shown, and the API says what is wrong with it.
+async function preview() {
+  showProblem(pictureForm, null);
+  canvas.hidden = true;
+  const [chosen] = file.files;
+  const picture = chosen && (await createImageBitmap(chosen).catch(() => null));
+  if (!picture || chosen !== file.files[0]) return;
+  const { width, height } = picture;
+  const side = Math.min(width, height);
+  const pen = canvas.getContext("2d");
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  pen.imageSmoothingQuality = "high";
+  pen.drawImage(picture, (width - side) / 2, (height - side) / 2, side, side, 0, 0, 512, 512);
+  picture.close();
+  canvas.hidden = false;
+}
+
+async function change(method, body) {
+  if (pictureForm.ariaBusy === "true") return;
+  const bar = pictureForm.querySelector("progress");
+  let done = "";
+  showProblem(pictureForm, null);
+  setBusy(pictureForm, true);
+  bar.hidden = false;
+  try {
+    me.profile.avatar = (await call(method, "users/avatar", await body?.())).avatar;
+    pictureForm.reset();
+    canvas.hidden = true;
+    present();
+    done = say(body ? "say_saved" : "say_profile_picture_removed");
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    showProblem(pictureForm, problem);
+  } finally {
+    bar.hidden = true;
+    setBusy(pictureForm, false, done);
+  }
+}
+
+// A photo of many megabytes goes as it is shown: small enough for any limit, and in a moment.
+async function upload() {
+  const [chosen] = file.files;
+  const isLarge = chosen.size > LARGE && !canvas.hidden;
+  const small = isLarge && (await new Promise((done) => canvas.toBlob(done)));
+  const body = new FormData();
+  body.append("avatar", small || chosen);
+  return body;
+}
+
+file.addEventListener("change", preview);
+pictureForm.addEventListener("submit", (event) => {
+  event.preventDefault();
+  change("POST", upload);
+});
+pictureForm.querySelector(".danger").addEventListener("click", () => change("DELETE"));
+// Anywhere: a picture that misses its place would open in the browser instead of the page.
+for (const way of ["dragover", "drop", "paste"]) {
+  document.addEventListener(way, (event) => {
+    const { files, types } = event.dataTransfer ?? event.clipboardData;
+    const isText = types.includes("text/plain"); // office programs add a picture of it
+    if (section.hidden || isText || !types.includes("Files")) return;
+    event.preventDefault();
+    if (!files.length) return; // it is still on its way
+    file.files = files;
+    pictureForm.scrollIntoView({ block: "nearest" });
+    preview();
+  });
+}
 
 export const sections = { profile: show };

@@ -3,11 +3,10 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets.
 
-import { call, logOut, onChange, resume, userId } from "./api.js";
+import { Problem, call, logOut, onChange, resume, userId } from "./api.js";
 import { explain } from "./forms.js";
 import { fill, language, say, useTimeZone } from "./words.js";
 
-const THEME = "theme"; // in localStorage, so that a reload begins in the right colours
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
@@ -19,7 +18,7 @@ const me = { profile: null, settings: null, reload, go };
 function paint(theme) {
   document.documentElement.dataset.theme = theme;
   try {
-    localStorage.setItem(THEME, theme);
+    localStorage.setItem("theme", theme); // for theme.js
   } catch {
     // The next page begins in the colours of the device.
   }
@@ -109,7 +108,7 @@ function go(hash) {
 }
 
 function complain(problem) {
-  if (!problem.code) throw problem; // a mistake of ours
+  if (!(problem instanceof Problem)) throw problem; // a mistake of ours
   if (problem.status === 401) return; // the sign-in is shown
   busy.textContent = "";
   trouble.hidden = false;
@@ -142,9 +141,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 document.getElementById("sign-out").addEventListener("click", () => logOut().catch(complain));
-try {
-  document.documentElement.dataset.theme = localStorage.getItem(THEME) ?? "system";
-} catch {
-  // Storage is blocked.
-}
 begin();

@@ -1,0 +1,53 @@
+"""The look of the account pages: on small screens, with large text, on paper, without scripts."""
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def phone(page):
+    """A page of 320 pixels."""
+    page.set_viewport_size({"width": 320, "height": 640})
+    return page
+
+
+def expect_large_text_to_fit(page, *ids):
+    page.evaluate("void (document.documentElement.style.fontSize = '200%')")
+    for id in ids:
+        page.evaluate(f"location.hash = '{id}'")
+        expect(page.locator(f"#{id} h1")).to_be_focused()
+        expect(page.locator(f"#{id}[aria-busy=true]")).to_have_count(0)
+        widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert widths == [320, 320], id
+
+
+def test_large_text_fits_a_small_screen_for_visitors(phone, base_url):
+    phone.goto(f"{base_url}/account?language=de")
+    expect_large_text_to_fit(phone, "sign-up", "forgot-password", "new-confirmation", "sign-in")
+
+
+def test_large_text_fits_a_small_screen_for_users(phone, make_user, sign_in):
+    user = make_user("a" * 32, language="de", bio="w" * 90, last_name="b" * 64)
+    sign_in(phone, user, "account?language=de")
+    expect(phone.locator("#sign-out")).to_be_visible()
+    expect_large_text_to_fit(phone, "learning", "settings", "security", "profile")
+
+
+def test_paper_shows_the_section_alone_in_black_on_white(signed_in):
+    page = signed_in(theme="dark").page
+    expect(page.locator("#profile-others strong")).to_have_text("First Last")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 26)"
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    expect(page.locator("#profile-others")).to_be_visible()
+    expect(page.locator("header, nav, form:visible, button:visible").first).to_be_hidden()
+
+
+def test_without_scripts_the_page_says_what_it_needs(browser, base_url):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(f"{base_url}/account")
+    expect(page.locator("noscript p")).to_be_visible()
+    expect(page.locator("form:visible, nav:visible")).to_have_count(0)
+    page.context.close()

@@ -1,0 +1,129 @@
+"""What users say about themselves, their picture, and what others see of it."""
+
+import io
+import os
+import re
+from dataclasses import replace
+
+import pytest
+from helpers import success
+from PIL import Image
+from playwright.sync_api import expect
+
+from extensions import components
+
+pytestmark = pytest.mark.browser
+
+SCRIPT, HEBREW = "<script>alert(1)</script>", "שלום עולם"
+
+
+def picture(side=64):
+    """Return a PNG file of noise, which is not much smaller than its pixels."""
+    file = io.BytesIO()
+    Image.frombytes("RGB", (side, side), os.urandom(side * side * 3)).save(file, "png")
+    return {"name": "me.png", "mimeType": "image/png", "buffer": file.getvalue()}
+
+
+def test_a_profile_is_changed_and_shown_as_text(signed_in, client, log_in):
+    it = signed_in()
+    form, others = it.page.locator("#profile-form"), it.page.locator("#profile-others")
+    expect(form.get_by_label("First name")).to_have_value("First")
+    form.get_by_label("First name").fill(SCRIPT)
+    form.get_by_label("Last name").fill(HEBREW)
+    form.get_by_label("What you want to say").fill("I learn 🎓\nby doing.")
+    expect(form.get_by_label("What you want to say")).to_have_accessible_description(
+        "481 characters left."
+    )
+    form.get_by_label("Website").fill("example.org")
+    form.get_by_role("button").click()
+    expect(form.get_by_label("Website")).to_have_accessible_description(
+        re.compile("not the address of a website")
+    )
+    form.get_by_label("Website").fill("https://example.org/me")
+    form.get_by_role("button").click()
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+    expect(others.locator("strong")).to_have_text(f"{SCRIPT} {HEBREW}")
+    expect(others.get_by_text("I learn")).to_have_text("I learn 🎓\nby doing.")
+    expect(others.get_by_role("link", name="https://example.org/me")).to_be_visible()
+    it.page.reload()
+    expect(form.get_by_label("First name")).to_have_value(SCRIPT)
+    seen = success(client.get("/api/users/profile", headers=log_in(it.user).headers))
+    assert (seen["firstName"], seen["bio"]) == (SCRIPT, "I learn 🎓\nby doing.")
+
+
+def test_what_was_typed_stays_while_another_section_is_open(signed_in):
+    page = signed_in().page
+    expect(page.locator("#profile").get_by_label("First name")).to_have_value("First")
+    page.get_by_label("Place").fill("Lisbon")
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("link", name="Profile").click()
+    expect(page.get_by_label("Place")).to_have_value("Lisbon")
+
+
+def test_a_picture_is_shown_then_saved_then_removed(signed_in):
+    page = signed_in().page
+    form, shown = page.locator("#picture-form"), page.get_by_alt_text("Your picture now")
+    expect(shown).to_have_attribute("src", re.compile("avatars/"))
+    default = shown.get_attribute("src")
+    text = {"name": "me.png", "mimeType": "image/png", "buffer": b"no picture"}
+    form.get_by_label("New picture").set_input_files(text)
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_label("New picture")).to_have_accessible_description(
+        re.compile("We cannot read this picture.")
+    )
+    expect(page.locator("canvas")).to_be_hidden()
+    form.get_by_label("New picture").set_input_files(picture())
+    expect(page.get_by_role("img", name="Your new picture, not saved yet")).to_be_visible()
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+    expect(shown).not_to_have_attribute("src", default)
+    assert shown.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 64
+    form.get_by_role("button", name="Remove the picture").click()
+    expect(form.get_by_role("status")).to_have_text("Your picture is removed.")
+    expect(shown).to_have_attribute("src", default)
+
+
+@pytest.mark.parametrize("way", ["drop", "paste"])
+def test_a_picture_may_come_from_elsewhere(signed_in, way):
+    page = signed_in().page
+    name, data = (
+        ("DragEvent", "dataTransfer") if way == "drop" else ("ClipboardEvent", "clipboardData")
+    )
+    page.evaluate(
+        """async ([way, name, data]) => {
+            const blob = await new Promise((done) =>
+                Object.assign(document.createElement("canvas"), {width: 9}).toBlob(done));
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([blob], "a.png", {type: "image/png"}));
+            const options = {[data]: transfer, bubbles: true, cancelable: true};
+            document.body.dispatchEvent(new window[name](way, options));
+        }""",
+        [way, name, data],
+    )
+    expect(page.get_by_role("img", name="Your new picture, not saved yet")).to_be_visible()
+    page.get_by_role("button", name="Save the picture").click()
+    expect(page.locator("#picture-form").get_by_role("status")).to_have_text("Saved.")
+
+
+def test_a_large_photo_is_made_smaller_and_a_large_file_of_another_kind_is_refused(signed_in, app):
+    parts = components(app)
+    parts.settings = replace(parts.settings, max_avatar_bytes=2**20)
+    form = (page := signed_in().page).locator("#picture-form")
+    large = picture(side=700)
+    assert len(large["buffer"]) > 2**20
+    form.get_by_label("New picture").set_input_files({**large, "buffer": bytes(2 * 2**20)})
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_role("alert")).to_contain_text("This is too large.")
+    form.get_by_label("New picture").set_input_files(large)
+    expect(page.locator("canvas")).to_be_visible()
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+
+
+def test_an_address_that_is_not_confirmed_gets_another_mail(signed_in, outbox):
+    it = signed_in()
+    facts = it.page.locator("#profile-facts")
+    expect(facts).to_contain_text("not confirmed")
+    facts.get_by_role("button", name="Send a new link").click()
+    expect(facts.get_by_role("status")).to_contain_text("The link is on its way.")
+    assert outbox.waiting() == [("email_verification", it.user.email)]

@@ -1,0 +1,65 @@
+"""Colours, language, time zone, messages and privacy."""
+
+import pytest
+from helpers import failure, success
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+DARK = "rgb(16, 19, 26)"
+COLOUR = "getComputedStyle(document.body).backgroundColor"
+
+
+@pytest.fixture
+def settings_of(client, log_in):
+    return lambda user: success(client.get("/api/users/settings", headers=log_in(user).headers))
+
+
+def test_colours_change_at_once_and_a_reload_begins_in_them(signed_in, settings_of):
+    it = signed_in("account#settings")
+    it.page.get_by_label("Dark").check()
+    expect(it.page.locator("#settings-theme [role=status]")).to_have_text("Saved.")
+    assert it.page.evaluate(COLOUR) == DARK
+    assert settings_of(it.user)["theme"] == "dark"
+    it.page.route("**/shell.js", lambda route: route.fulfill(content_type="text/javascript"))
+    it.page.reload()
+    assert it.page.evaluate(COLOUR) == DARK
+
+
+def test_a_page_speaks_the_language_that_is_chosen(signed_in, settings_of):
+    it = signed_in("account#settings", language="pt-BR", timezone="Asia/Tokyo")
+    language, zone = it.page.get_by_label("Language"), it.page.get_by_label("Time zone")
+    expect(language.locator("option")).to_have_text(
+        ["Deutsch", "English", "Español", "Français", "Português (Brasil)"]
+    )
+    expect(language).to_have_value("pt-BR")
+    expect(zone).to_have_value("Asia/Tokyo")
+    it.page.get_by_role("button", name="Use this device").click()
+    here = it.page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    expect(zone).to_have_value(here)
+    language.select_option("Français")
+    it.page.locator("form", has=zone).get_by_role("button", name="Save").click()
+    expect(it.page.get_by_role("heading", name="Préférences")).to_be_visible()
+    stored = settings_of(it.user)
+    assert (stored["language"], stored["timezone"]) == ("fr", here)
+
+
+def test_only_what_was_changed_is_saved(signed_in, settings_of, client, log_in, make_user):
+    it = signed_in("account#settings")
+    privacy = it.page.locator("form", has=it.page.get_by_label("Others may see my profile"))
+    messages = it.page.locator("form", has=it.page.get_by_label("By e-mail"))
+    expect(messages.get_by_label("By e-mail")).to_be_checked()
+    other_device = {"pushNotifications": False}
+    success(client.put("/api/users/settings", json=other_device, headers=log_in(it.user).headers))
+    messages.get_by_label("By e-mail").uncheck()
+    messages.get_by_role("button").click()
+    expect(messages.get_by_role("status")).to_have_text("Saved.")
+    privacy.get_by_label("Others may see my profile").uncheck()
+    privacy.get_by_role("button").click()
+    expect(privacy.get_by_role("status")).to_have_text("Saved.")
+    stored = settings_of(it.user)
+    assert (stored["emailNotifications"], stored["pushNotifications"]) == (False, False)
+    stranger = log_in(make_user("stranger")).headers
+    failure(client.get(f"/api/users/{it.user.id}", headers=stranger), 403, "profile_private")
+    it.page.get_by_role("link", name="Profile").click()
+    expect(it.page.locator("#profile-others")).to_contain_text("Only teachers and admins see this.")
