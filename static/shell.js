@@ -72,6 +72,8 @@ async function route({ focus = true, keep = false } = {}) {
   const [id, ...rest] = decodeURI(location.hash.slice(1)).split("/");
   const section = find(id);
   for (const other of all) other.hidden = other !== section;
+  // An open dialog would keep the whole page from being used, also where it is hidden.
+  for (const dialog of document.querySelectorAll("[hidden] dialog[open]")) dialog.close();
   for (const part of document.querySelectorAll("[data-for-users]")) part.hidden = !userId();
   for (const way of document.querySelectorAll("nav a")) {
     if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
