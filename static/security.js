@@ -188,6 +188,7 @@ addEventListener("beforeunload", (event) => stage() === "codes" && event.prevent
 export const sections = {
   security: (_, who) => {
     me = who;
+    for (const place of section.querySelectorAll(".said")) place.textContent = "";
     return load();
   },
 };
