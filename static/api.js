@@ -45,19 +45,19 @@ function remember(how) {
   }
 }
 
-// Drops everything that this page holds about a user.
-export function startAnew() {
+// Drops everything that this page holds about a user; `hash` names the section that comes then.
+export function startAnew(hash = "") {
   for (const form of document.forms) form.reset(); // or a reload brings back what was typed
-  history.replaceState(null, "", location.pathname + location.search);
+  history.replaceState(null, "", location.pathname + location.search + hash);
   location.reload();
   return new Promise(() => {});
 }
 
 /** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
-export function forget() {
+export function forget(hash) {
   remember(null);
   channel.postMessage(null);
-  return startAnew();
+  return startAnew(hash);
 }
 
 function take({ accessToken, expiresIn }) {

@@ -56,12 +56,12 @@ export const today = () =>
   // The one language that writes numbers in this order.
   new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
 
-/** Write when something happens or happened, such as "in 5 minutes", from the seconds to it. */
+/** Write when something happens, such as "in 5 minutes" or "yesterday", from the seconds to it. */
 export function when(seconds) {
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? units[3];
   const amount = seconds < 0 ? Math.trunc(seconds / size) : Math.ceil(seconds / size);
-  return new Intl.RelativeTimeFormat(language).format(amount, unit);
+  return new Intl.RelativeTimeFormat(language, { numeric: "auto" }).format(amount, unit);
 }
 
 /**

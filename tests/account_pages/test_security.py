@@ -1,0 +1,276 @@
+"""What users do for the safety of their accounts: the section Security."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from authenticator import Authenticator
+from helpers import NEW_PASSWORD, PASSWORD, failure, login, rows, success, verify
+from playwright.sync_api import expect
+
+from core.roles import Role
+from core.second_factor import STEP
+from extensions import components
+from models import PendingEmail, User
+
+pytestmark = pytest.mark.browser
+FIREFOX = "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:128.0) Gecko/20100101 Firefox/128.0"
+
+
+@pytest.fixture
+def security(signed_in):
+    """Open the section, signed in as a new user."""
+
+    def security(**fields):
+        it = signed_in("account#security", **fields)
+        it.card = lambda name: it.page.locator("#security .card").filter(
+            has=it.page.get_by_role("heading", name=name, exact=True)
+        )
+        expect(it.card("Your devices")).to_contain_text("This device")
+        return it
+
+    return security
+
+
+def enter(form, button, **values):
+    """Fill fields by their labels, and press the button."""
+    for label, value in values.items():
+        form.get_by_label(label.replace("e_mail", "e-mail").replace("_", " "), exact=True).filter(
+            visible=True
+        ).fill(value)
+    form.get_by_role("button", name=button, exact=True).click()
+
+
+def set_up(it):
+    """Turn a second factor on in the page, up to the recovery codes; return the app."""
+    card = it.card("Second factor")
+    card.locator("summary", has_text="Set up").click()
+    enter(card, "Continue", Current_password=PASSWORD)
+    expect(card.get_by_role("heading", name="1. Add the account to an app")).to_be_focused()
+    picture = card.get_by_role("img", name=re.compile("QR code"))
+    assert picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 0
+    key = card.locator("[data-text=key]").inner_text()
+    assert re.fullmatch(r"([A-Z2-7]{4} ){7}[A-Z2-7]{4}", key)
+    app = Authenticator(key.replace(" ", ""))
+    link = card.get_by_role("link", name="Open in an app")
+    expect(link).to_have_attribute("href", re.compile("^otpauth://.*" + key.replace(" ", "")))
+    code = card.get_by_label("Code from the app")
+    enter(card, "Turn on", Code_from_the_app=app.wrong())
+    expect(code).to_have_accessible_description(re.compile("This code is wrong"))
+    enter(card, "Turn on", Code_from_the_app=app.code())
+    expect(card.get_by_role("heading", name="Your recovery codes")).to_be_focused()
+    app.recovery_codes = card.locator(".codes li").all_inner_texts()
+    assert len({*app.recovery_codes}) == 10
+    return app
+
+
+def keep(it):
+    card = it.card("Second factor")
+    card.get_by_label("I have kept these codes").check()
+    card.get_by_role("button", name="Done").click()
+    expect(card).to_contain_text("You have 10 recovery codes left.")
+
+
+def test_a_second_factor_from_its_key_to_its_removal(security, clock, client):
+    it = security()
+    card = it.card("Second factor")
+    app = set_up(it)
+    clock.move(seconds=STEP)
+    keep(it)
+    failure(login(client, it.user), 403, "second_factor_required")
+    for code in (app.code(), app.recovery_codes[3].lower()):
+        it.page.locator("#sign-out").click()
+        it.page.locator("#sign-in [name=email]").fill(it.user.username)
+        it.page.locator("#sign-in [name=password]").fill(PASSWORD)
+        it.page.locator("#sign-in [name=password]").press("Enter")
+        it.page.locator("#sign-in [name=secondFactor]").fill(code)
+        it.page.locator("#sign-in [name=secondFactor]").press("Enter")
+        expect(it.page.locator("#sign-out")).to_be_visible()
+    it.page.get_by_role("link", name="Security").click()
+    expect(card).to_contain_text("You have 9 recovery codes left.")
+    clock.move(seconds=STEP)
+    card.locator("summary", has_text="Get new recovery codes").click()
+    enter(card, "Get new codes", Current_password=PASSWORD, Code=app.code())
+    codes = card.locator(".codes li")
+    expect(codes).to_have_count(10)
+    assert not {*codes.all_inner_texts()} & {*app.recovery_codes}
+    keep(it)
+    clock.move(seconds=STEP)
+    card.get_by_role("button", name="Remove the second factor").click()
+    enter(it.page.get_by_role("dialog"), "Remove", Current_password=PASSWORD, Code=app.code())
+    expect(card).to_contain_text("The second factor is removed.")
+    expect(card.get_by_role("heading", name="Second factor")).to_be_focused()
+    success(login(client, it.user))
+
+
+def test_a_role_that_needs_a_second_factor_takes_effect_with_it(security, app):
+    parts = components(app)
+    parts.settings = replace(parts.settings, require_second_factor=Role.ADMIN)
+    it = security(role="admin")
+    card = it.card("Second factor")
+    expect(card).to_contain_text("Your role takes effect only with a second factor.")
+    expect(it.page.get_by_role("link", name="Administration")).to_be_hidden()
+    set_up(it)
+    expect(it.page.get_by_role("link", name="Administration")).to_be_visible()
+    expect(card).not_to_contain_text("takes effect", use_inner_text=True)
+
+
+def test_recovery_codes_stay_until_they_are_kept(security, clock):
+    it = security()
+    card = it.card("Second factor")
+    app = set_up(it)
+    card.get_by_role("button", name="Done").click()  # without the tick
+    it.page.get_by_role("link", name="Profile").click()
+    it.page.get_by_role("link", name="Security").click()
+    assert card.locator(".codes li").all_inner_texts() == app.recovery_codes
+    warnings = []
+    it.page.on("dialog", lambda dialog: (warnings.append(dialog.type), dialog.dismiss()))
+    it.page.evaluate("setTimeout(() => location.reload())")
+    with it.page.expect_download() as download:
+        card.get_by_role("button", name="Save as a file").click()
+    assert warnings == ["beforeunload"]
+    saved = Path(download.value.path()).read_text()
+    assert it.user.username in saved
+    assert saved.splitlines()[-10:] == app.recovery_codes
+    it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    card.get_by_role("button", name="Copy").click()
+    expect(card).to_contain_text("Copied.")
+    assert it.page.evaluate("navigator.clipboard.readText()") == saved
+    it.page.emulate_media(media="print")
+    expect(card.locator(".codes")).to_be_visible()
+    expect(it.card("Your devices")).to_be_hidden()
+    it.page.emulate_media(media="screen")
+    keep(it)
+    expect(card.locator(".codes li")).to_have_count(0)
+
+
+def test_a_key_that_has_expired_is_made_anew(security, clock):
+    it = security()
+    card = it.card("Second factor")
+    card.locator("summary", has_text="Set up").click()
+    enter(card, "Continue", Current_password=PASSWORD)
+    expect(card.get_by_label("Code from the app")).to_be_visible()
+    clock.move(minutes=16)
+    enter(card, "Turn on", Code_from_the_app="000000")
+    expect(card.get_by_role("alert").filter(has_text="Start again")).to_be_visible()
+    expect(card.locator("#security-begin-password")).to_be_focused()
+
+
+def test_an_address_is_changed_with_the_code_from_the_mail(security, app, outbox):
+    it = security()
+    card = it.card("E-mail address")
+    expect(card).to_contain_text("Not confirmed")
+    card.get_by_role("button", name="Send the confirmation link again").click()
+    expect(card).to_contain_text("We have sent you a link.")
+    outbox.deliver()
+
+    def ask():
+        address = "new@example.org"
+        enter(card, "Send the code", New_e_mail_address=address, Current_password=PASSWORD)
+        expect(card.get_by_label("Code from our e-mail")).to_be_focused()
+        (mail,) = outbox.deliver()
+        assert mail["To"] == address
+        text = mail.get_body(("plain",)).get_content()
+        return re.search(r"^\w{4}-\w{4}$", text, re.M).group()
+
+    card.locator("summary").click()
+    ask()
+    for _ in range(6):
+        enter(card, "Change the e-mail address", Code_from_our_e_mail="0000-0000")
+        expect(card.locator("[aria-busy=true]")).to_have_count(0)
+    expect(card.get_by_role("alert").filter(has_text="Ask for the change again")).to_be_visible()
+    assert rows(app, PendingEmail) == []
+    ask()
+    card.get_by_role("button", name="Keep the old address").click()
+    expect(card).to_contain_text("Your e-mail address stays as it is.")
+    code = ask()
+    it.page.reload()
+    expect(card).to_contain_text("We have sent a code to new@example.org.")
+    enter(card, "Change the e-mail address", Code_from_our_e_mail=code.lower().replace("-", ""))
+    expect(card).to_contain_text("Your e-mail address is changed.")
+    expect(card).to_contain_text("new@example.org Confirmed")
+
+
+def test_username_and_password_are_changed(security, client, log_in):
+    it = security()
+    other = log_in(it.user)
+    card = it.card("Username")
+    card.locator("summary", has_text="Change the username").click()
+    enter(card, "Change the username", New_username="countess", Current_password=PASSWORD)
+    expect(card).to_contain_text("Your username is changed.")
+    expect(it.page.locator("header [data-text=username]")).to_have_text("countess")
+    card = it.card("Password")
+    card.locator("summary", has_text="Change the password").click()
+    enter(card, "Change the password", New_password="countess", Current_password=PASSWORD)
+    new = card.get_by_label("New password")
+    expect(new).to_have_accessible_description(re.compile("consists of your own username"))
+    enter(card, "Change the password", New_password=NEW_PASSWORD)
+    expect(card).to_contain_text("Your other devices are signed out.")
+    expect(new).to_have_value("")
+    failure(verify(client, other), 401, "token_revoked")
+
+
+def test_devices_are_named_and_signed_out(security, client, log_in):
+    it = security()
+    firefox = log_in(it.user, headers={"User-Agent": FIREFOX})
+    strange = log_in(it.user, headers={"User-Agent": "<b>Strange</b>/1"})
+    last = log_in(it.user)
+    it.page.reload()
+    card = it.card("Your devices")
+    card.get_by_role("button", name="Sign out: Firefox on Windows").click()
+    expect(card).to_contain_text("The device is signed out.")
+    expect(card).not_to_contain_text("Firefox")
+    expect(card).to_contain_text("<b>Strange</b>/1")
+    failure(verify(client, firefox), 401, "token_revoked")
+    success(verify(client, strange))
+    card.get_by_role("button", name="Sign out all other devices").click()
+    expect(card).to_contain_text("Only this device is signed in now.")
+    expect(card.get_by_role("button")).to_have_count(0)
+    for session in (strange, last):
+        failure(verify(client, session), 401, "token_revoked")
+
+
+def test_somebody_saves_the_data_and_deletes_the_account(security, app):
+    it = security()
+    with it.page.expect_download() as download:
+        it.page.get_by_role("button", name="Save my data").click()
+    assert re.fullmatch(r"account-student-[\d-]{10}\.json", download.value.suggested_filename)
+    saved = json.loads(Path(download.value.path()).read_text())
+    assert saved["account"]["email"] == it.user.email
+    it.page.get_by_role("button", name="Delete my account").click()
+    dialog = it.page.get_by_role("dialog")
+    words = dialog.get_by_label("To confirm, type: delete my account")
+    enter(dialog, "Delete for good", Current_password=PASSWORD)
+    words.fill("yes")
+    words.press("Enter")
+    expect(words).to_have_accessible_description(re.compile("Type exactly those words"))
+    words.fill("Delete my account")
+    words.press("Enter")
+    expect(it.page.get_by_role("heading", name="Your account is deleted")).to_be_visible()
+    assert rows(app, User) == []
+    it.page.get_by_role("link", name="Back to the sign-in").click()
+    expect(it.page.get_by_role("heading", name="Sign in")).to_be_focused()
+
+
+def test_the_last_admin_learns_what_to_do_first(security):
+    it = security(role="admin")
+    it.page.get_by_role("button", name="Delete my account").click()
+    dialog = it.page.get_by_role("dialog")
+    dialog.get_by_label("To confirm").fill("delete my account")
+    enter(dialog, "Delete for good", Current_password=PASSWORD)
+    expect(dialog.get_by_role("alert")).to_contain_text("Make somebody else an admin first.")
+
+
+def test_a_session_that_ends_behind_a_dialog_leaves_the_sign_in_usable(security, client, log_in):
+    it = security()
+    it.page.get_by_role("button", name="Delete my account").click()
+    words = it.page.get_by_label("To confirm")
+    words.fill("typed")
+    client.delete("/api/auth/sessions", headers=log_in(it.user).headers)
+    enter(it.page.get_by_role("dialog"), "Delete for good", Current_password=PASSWORD)
+    expect(it.page.get_by_text("Your session has ended.")).to_be_visible()
+    it.page.locator("#sign-in [name=password]").click()
+    expect(it.page.locator("#sign-in [name=password]")).to_be_focused()
+    expect(words).to_have_value("typed")
