@@ -17,6 +17,7 @@ const SYSTEMS = [
   ...[["ChromeOS", /CrOS/], ["macOS", /Mac OS/], ["Linux", /Linux/]],
 ];
 let me;
+let codes = [];
 
 function device(userAgent) {
   const find = (known) => known.find(([, sign]) => sign.test(userAgent))?.[0];
@@ -83,21 +84,14 @@ function showKey({ secret, uri, qrCode }) {
 
 function showCodes({ recoveryCodes }) {
   fill(factor, { codesOf: say("say_codes_of", me.profile) });
-  const items = recoveryCodes.map((code) => {
-    const item = document.createElement("li");
-    item.textContent = code;
-    return item;
-  });
-  factor.querySelector(".codes").replaceChildren(...items);
+  codes = recoveryCodes;
+  byId("codes").replaceChildren(...codes.map((code) => copy("security-code", { code })));
   byId("copied").textContent = "";
   byId("kept").reset();
   turn("codes");
 }
 
-const codesAsText = () => {
-  const codes = [...factor.querySelectorAll(".codes li")].map((item) => item.textContent);
-  return `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
-};
+const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
 
 async function copyCodes() {
   let said = "say_copied";
@@ -169,7 +163,8 @@ byId("delete-form").addEventListener("prepare", ({ detail: { body } }) => {
 });
 byId("kept").addEventListener("submit", (event) => {
   event.preventDefault();
-  factor.querySelector(".codes").replaceChildren();
+  codes = [];
+  byId("codes").replaceChildren();
   turn("on");
   conclude(event.target, factor);
 });
