@@ -166,6 +166,7 @@ def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
         ("email,firstName,lastName,\n", "a.csv", "Line 1 has an unknown column: one."),
         ("email,firstName,lastName,bio,bio\n", "a.csv", "A column stands twice in the header."),
         ('email,firstName,lastName\na@b.org,"A,B\n', "a.csv", "Line 2 is not CSV"),
+        ("x" * 200_000, "a.csv", "Line 1 is not CSV"),
         (b"email,firstName,lastName\na@b.org,\xe9,B\n", "a.csv", "not valid UTF-8"),
         (jsonl(ADA), "a.csv", "Line 1 has no "),
     ],
@@ -180,8 +181,10 @@ def test_a_file_with_a_wrong_form_changes_nothing(app, load, tmp_path, content, 
 
 @on_one_database
 def test_what_is_no_file_is_told(run, tmp_path):
-    for path in (tmp_path, tmp_path / "none.jsonl"):
-        output, code = run("users", "import", str(path))
+    there = tmp_path / "a.jsonl"
+    there.write_bytes(b"")
+    for files in ([tmp_path], [tmp_path / "none.jsonl"], [there, "--links", ""]):
+        output, code = run("users", "import", *map(str, files))
         assert (code, "Error: " in output) == (2, True)
 
 
