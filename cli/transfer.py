@@ -48,7 +48,7 @@ def import_users(
     Lines whose address has an account are left alone, so the same file can be imported again.
     """
     as_csv = kind == "csv" if kind else path.lower().endswith(".csv")
-    if links and os.path.lexists(links):
+    if links is not None and os.path.lexists(links):
         raise click.UsageError("The file for --links is there already.")
     with ExitStack() as stack:
         try:
@@ -59,7 +59,7 @@ def import_users(
                 file = spooled
             # Reads all of it, so that a file with a mistake in its form changes nothing.
             total = sum(1 for _ in account_files.read(file, _COLUMNS, as_csv=as_csv))
-            write_link = _links_file(links, stack) if links and not dry_run else None
+            write_link = None if links is None or dry_run else _links_file(links, stack)
         except (account_files.BadFile, OSError) as error:
             raise click.UsageError(str(error)) from None
         run = transfer.Import(

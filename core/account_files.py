@@ -46,23 +46,22 @@ def _read_json(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
 
 def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    number = 1
     try:
         head = text.readline()
         delimiter = ";" if head.count(";") > head.count(",") else ","
-        (names,) = csv.reader([head], delimiter=delimiter) if head else ([],)
-        names = [name.strip() for name in names]
-        _check(1, names, columns)
+        names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter))]
+        _check(number, names, columns)
         if len({*names}) < len(names):
             raise BadFile("A column stands twice in the header.")
         rows = csv.reader(text, delimiter=delimiter, strict=True)
         number = 2
-        try:
-            for row in rows:
-                if any(row):
-                    yield number, _fields(names, row, columns)
-                number = rows.line_num + 2  # a cell may have had several lines
-        except csv.Error as error:
-            raise BadFile(f"Line {number} is not CSV: {error}.") from None
+        for row in rows:
+            if any(row):
+                yield number, _fields(names, row, columns)
+            number = rows.line_num + 2  # a cell may have had several lines
+    except csv.Error as error:
+        raise BadFile(f"Line {number} is not CSV: {error}.") from None
     finally:
         text.detach()  # or its end would close the file, which is read twice
 

@@ -113,6 +113,8 @@ def _argon2(found: re.Match[str], salt: bytes, size: int) -> Derive | None:
         raise NotTaken("its Argon2 takes more than 1 GiB in all its passes")
     if lanes > 16:
         raise NotTaken("its Argon2 has more than 16 lanes")
+    if passes * lanes > 2**11:  # with little memory, the time goes into starting threads
+        raise NotTaken("its Argon2 has a t·p above 2,048")
     # The sizes of the PHC string format; and RFC 9106 wants 8 KiB for a lane.
     if not 8 <= len(salt) <= 48 or not 12 <= size <= 64 or kib < 8 * lanes:
         return None

@@ -57,13 +57,14 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
             with transaction() as session:
                 return _copy_rows(source, session.connection(), progress)
         except Exception as error:
-            if not database.is_unavailable(error):
+            if isinstance(error, DBAPIError) and error.statement:  # such as one without rights
+                reason = f"The target, or this database, does not allow it: {_reason(error)}."
+            elif database.is_unavailable(error):
+                # The driver's own words may hold a password.
+                reason = "The target cannot be reached or used."
+            else:
                 raise
-            # The driver's own words may hold a password.
-            raise CopyError(
-                "The target cannot be reached or used, or this database was lost meanwhile. "
-                "Nothing was copied."
-            ) from None
+            raise CopyError(f"{reason} Nothing was copied.") from None
         finally:
             db.engine.dispose()
 
@@ -91,10 +92,13 @@ def _insert(target: Connection, table: Table, rows: list[dict[str, object]]) -> 
     try:
         target.execute(insert(table), rows)
     except (IntegrityError, DataError) as error:  # such as a text that only SQLite let in
-        reason = str(error.orig).splitlines()[0]  # the next line may repeat the row
         raise CopyError(
-            f"The target refuses a row of {table.name}: {reason}. Nothing was copied."
+            f"The target refuses a row of {table.name}: {_reason(error)}. Nothing was copied."
         ) from None
+
+
+def _reason(error: DBAPIError) -> str:
+    return str(error.orig).splitlines()[0]  # the next line may repeat a row
 
 
 def _count(connection: Connection) -> dict[str, int]:

@@ -49,10 +49,10 @@ def queue(
         db.session.info[_WAKE] = thread.wake
 
 
-def withdraw(address: str) -> None:
-    """Delete the queued e-mails whose links need the account with this address; notices stay."""
+def withdraw(*addresses: str) -> None:
+    """Delete queued e-mails whose links need the accounts with these addresses; notices stay."""
     needs_account = OutboxMail.kind.in_(letters.ACCOUNT_MAILS)
-    change(delete(OutboxMail).where(OutboxMail.address == address, needs_account))
+    change(delete(OutboxMail).where(OutboxMail.address.in_(addresses), needs_account))
 
 
 def withdraw_changes(user_id: str) -> None:

@@ -6,14 +6,14 @@ Resets follow the OWASP Forgot Password Cheat Sheet.
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from sqlalchemy import func
+from sqlalchemy import func, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
 from core.roles import Role
-from extensions import settings
+from extensions import db, settings
 from models import User, UserRow
 from services import accounts, email_change, links, outbox, users
 from services.letters import MailKind
@@ -90,6 +90,19 @@ def make_link(
     elif user.email_verified_at:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
     return hand_over(user, now=now)
+
+
+def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handout]:
+    """Return by id a new way in for each of these accounts that has none, as `make_link` does.
+
+    There is none for an admin, an inactive user, and one who has a password.
+    """
+    table = User.__table__
+    has_none = (User.is_active, User.role != Role.ADMIN.value, User.password_hash.startswith("!"))
+    this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
+    rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
+    outbox.withdraw(*(row.email for row in rows))
+    return {row.id: hand_over(cast("UserRow", row), now=now) for row in rows}
 
 
 def find(action: Action, token: str) -> Found:

@@ -14,7 +14,7 @@ import errors
 import schemas
 from core import clock, ids, passwords
 from core.addresses import search_key, username_from
-from core.roles import EVERYBODY, Role
+from core.roles import Role
 from database import insert_into, reading, transaction
 from extensions import db, settings
 from models import User, UserRow
@@ -52,12 +52,14 @@ class Import:
     write_link: Callable[[UserRow, recovery.Handout | None], None] | None = None
     unlock: Callable[[UserRow], None] = lambda _user: None  # where there is a way in: after that
     counts: Counter[str] = field(init=False, default_factory=Counter)
-    # What accounts have, as hashes of column and value. A dry run takes its rows back; so it keeps
-    # all that it has met, and the others only what a transaction needs.
-    _taken: set[int] = field(init=False, default_factory=set)
+    # What accounts have in these columns. A dry run takes its rows back; so it keeps all that it
+    # has met, and the others only what a transaction needs.
+    _taken: dict[str, set[str]] = field(
+        init=False, default_factory=lambda: {name: set() for name in _UNIQUE}
+    )
     _asked: set[str] = field(init=False, default_factory=set)  # usernames looked up in one query
-    # The last number behind a made username.
-    _numbers: dict[str, int] = field(init=False, default_factory=dict)
+    # How many of the usernames made from one name were taken.
+    _numbers: Counter[str] = field(init=False, default_factory=Counter)
     _linked: set[str] = field(init=False, default_factory=set)
 
     def run(self, lines: Iterable[tuple[int, Any]]) -> Iterator[int]:
@@ -119,16 +121,17 @@ class Import:
             new: dict[str, tuple[int, dict[str, Any]]] = {}
             for number, account in waiting.items():
                 email = account["email"]
-                if hash(("email", email)) in self._taken:
+                if email in self._taken["email"]:
                     present[number] = there.get(email)
                     continue
                 row = self._with_names(account)
-                clashes = [_UNIQUE[name] for name, mark in _marks(row) if mark in self._taken]
+                clashes = [_UNIQUE[name] for name in _UNIQUE if row[name] in self._taken[name]]
                 if clashes:
                     refused[number] = "; ".join(clashes)
-                else:
-                    self._taken |= {mark for _, mark in _marks(row)}
-                    new[email] = number, row
+                    continue
+                for name, taken in self._taken.items():
+                    taken.add(row[name])
+                new[email] = number, row
             rows: Any = db.session.execute(insert, [row for _, row in new.values()]) if new else ()
             made |= {new.pop(row.email)[0]: row for row in rows}
             # Others took these names after the look-up, and have committed: look again.
@@ -138,36 +141,38 @@ class Import:
     def _look_up(self, accounts: Collection[dict[str, Any]]) -> dict[str, Any]:
         """Note which of the names are taken; return by address the accounts that are there."""
         if not self.dry_run:
-            self._taken.clear()
+            for taken in self._taken.values():
+                taken.clear()
         emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
         names = (each.get("username") or self._made_name(each["email"]) for each in accounts)
         self._asked = {name.lower() for name in names}
         for column, values in ((User.id, row_ids), (User.username_key, self._asked)):
             found = db.session.scalars(select(column).where(column.in_(values)))
-            self._taken |= {hash((column.key, value)) for value in found}
+            self._taken[column.key].update(found)
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
         there = {row.email: row for row in rows}
-        self._taken |= {hash(("email", email)) for email in there}
+        self._taken["email"] |= there.keys()
         return there
-
-    def _made_name(self, email: str) -> str:
-        return username_from(email, self._numbers.get(username_from(email), 1))
 
     def _with_names(self, account: dict[str, Any]) -> dict[str, Any]:
         """Return the row of an account, with a free username if it has none."""
         email = account["email"]
-        username = account.get("username", self._made_name(email))
-        base = username_from(email)
-        while "username" not in account and self._is_taken(username):
-            self._numbers[base] = self._numbers.get(base, 1) + 1
-            username = self._made_name(email)
+        username = account.get("username") or self._free_username(email)
         key = search_key(username, email, account["first_name"], account["last_name"])
         names = {"username": username, "username_key": username.lower(), "search_key": key}
         return account | names
 
+    def _free_username(self, email: str) -> str:
+        while self._is_taken(name := self._made_name(email)):
+            self._numbers[username_from(email)] += 1
+        return name
+
+    def _made_name(self, email: str) -> str:
+        return username_from(email, 1 + self._numbers[username_from(email)])
+
     def _is_taken(self, made_name: str) -> bool:
-        if made_name in self._asked or hash(("username_key", made_name)) in self._taken:
-            return hash(("username_key", made_name)) in self._taken
+        if made_name in self._asked or made_name in self._taken["username_key"]:
+            return made_name in self._taken["username_key"]
         same = select(User.id).where(User.username_key == made_name)
         return db.session.scalar(same) is not None
 
@@ -175,34 +180,22 @@ class Import:
         self, made: dict[int, UserRow], present: dict[int, UserRow | None], now: datetime
     ) -> list[UserRow]:
         """Invite, and write down links; return who got one of those."""
-        without = {
-            number: row
-            for number, row in sorted((made | present).items())
-            if row and not passwords.is_usable(row.password_hash)
-        }
+        found = [row for _, row in sorted((made | present).items()) if row]
+        without = {row.id: row for row in found if not passwords.is_usable(row.password_hash)}
+        linked: list[UserRow] = []
+        if self.write_link:
+            # A second link for the same account would end the first one.
+            rows = [row for row in without.values() if row.id not in self._linked]
+            self._linked |= {row.id for row in rows}
+            links = recovery.renew_links([row.id for row in rows], now=now)
+            for row in rows:
+                self.write_link(row, links.get(row.id))
+            linked = [row for row in rows if row.id in links]
         if self.invite:
-            new = [row.email for number, row in without.items() if number in made]
+            new = [row.email for row in made.values() if row.id in without]
             for email in self.invite([email for email in new if not email.endswith(".invalid")]):
                 outbox.queue(MailKind.INVITATION, email)
-        linked: list[UserRow] = []
-        for number, row in without.items():
-            # A second link for the same account would end the first one.
-            if self.write_link is None or row.id in self._linked:
-                continue
-            self._linked.add(row.id)
-            handout = None
-            if row.is_active and row.role != Role.ADMIN:
-                linked.append(row)
-                if number in made:
-                    handout = recovery.hand_over(row, now=now)
-                else:
-                    handout = recovery.make_link(row.id, EVERYBODY, replace_password=False, now=now)
-            self.write_link(row, handout)
         return linked
-
-
-def _marks(row: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(name, hash((name, row[name]))) for name in _UNIQUE]
 
 
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:

@@ -280,6 +280,15 @@ def test_target_that_cannot_be_used_is_refused_plainly(app, db_command, url, sta
     assert "secret" not in output
 
 
+def test_target_in_which_no_table_can_be_made_is_refused_plainly(app, copy, by_hand, target):
+    by_hand("CREATE TABLE users (name TEXT)")
+    output, status = copy()
+    assert status == 1
+    assert "Error: The target, or this database, does not allow it: " in output
+    assert output.endswith("already exists. Nothing was copied.\n")
+    assert by_hand("SELECT * FROM users") == []
+
+
 @pytest.mark.parametrize("revision", ["0001", "9999"])
 @on_one_database
 def test_source_with_another_schema_is_refused(app, copy, target, monkeypatch, revision):

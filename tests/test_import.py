@@ -24,12 +24,13 @@ from helpers import (
     stored,
     success,
 )
-from sqlalchemy import delete
+from sqlalchemy import delete, event
 
-from core import passwords
+from core import clock, passwords
 from database import WriteQueueFull, transaction
+from extensions import db
 from models import OutboxMail, User
-from services import transfer
+from services import recovery, transfer
 
 ADA = {"email": "ada@example.org", "firstName": "Ada", "lastName": "Park"}
 FULL = {
@@ -166,6 +167,7 @@ def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
         ("email,firstName,lastName,\n", "a.csv", "Line 1 has an unknown column: one."),
         ("email,firstName,lastName,bio,bio\n", "a.csv", "A column stands twice in the header."),
         ('email,firstName,lastName\na@b.org,"A,B\n', "a.csv", "Line 2 is not CSV"),
+        ("x" * 200_000, "a.csv", "Line 1 is not CSV"),
         (b"email,firstName,lastName\na@b.org,\xe9,B\n", "a.csv", "not valid UTF-8"),
         (jsonl(ADA), "a.csv", "Line 1 has no "),
     ],
@@ -180,8 +182,10 @@ def test_a_file_with_a_wrong_form_changes_nothing(app, load, tmp_path, content, 
 
 @on_one_database
 def test_what_is_no_file_is_told(run, tmp_path):
-    for path in (tmp_path, tmp_path / "none.jsonl"):
-        output, code = run("users", "import", str(path))
+    there = tmp_path / "a.jsonl"
+    there.write_bytes(b"")
+    for files in ([tmp_path], [tmp_path / "none.jsonl"], [there, "--links", ""]):
+        output, code = run("users", "import", *map(str, files))
         assert (code, "Error: " in output) == (2, True)
 
 
@@ -313,6 +317,32 @@ def test_links_for_a_class_without_mail(app, client, load, tmp_path, make_user, 
         failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
         success(choose(client, new["link"].partition("#token=")[2]))
         success(login(client, old["address"], NEW_PASSWORD))
+
+
+def test_a_password_that_was_chosen_meanwhile_stays(app, make_user):
+    chosen, waiting = make_user("chosen"), make_user("waiting", password_hash="!x")
+    with app.app_context(), transaction():
+        links = recovery.renew_links([chosen.id, waiting.id], now=clock.utcnow())
+    assert links.keys() == {waiting.id}
+    assert stored(app, chosen).password_hash == chosen.password_hash
+
+
+def test_links_of_many_accounts_are_renewed_in_one_statement(app, load, tmp_path):
+    statements = []
+
+    def note(_connection, _cursor, statement, *_):
+        statements.append(statement.split()[0])
+
+    load([person(f"p{number}") for number in range(9)])
+    with app.app_context():
+        engine = db.engine
+    event.listen(engine, "before_cursor_execute", note)
+    assert load([person("p0")], "--links", str(tmp_path / "one.csv"))[1] == 0
+    one = statements.count("UPDATE")
+    statements.clear()
+    load([person(f"p{number}") for number in range(9)], "--links", str(tmp_path / "all.csv"))
+    event.remove(engine, "before_cursor_execute", note)
+    assert statements.count("UPDATE") == one == 1
 
 
 def test_a_link_clears_the_failed_logins(make_app, load, tmp_path):

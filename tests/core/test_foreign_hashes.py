@@ -144,6 +144,7 @@ BEYOND = {
     phc(2**17 + 1, 1, 1): "its Argon2 takes more than 128 MiB",
     phc(2**17, 9, 1): "its Argon2 takes more than 1 GiB in all its passes",
     phc(2**10, 1, 17): "its Argon2 has more than 16 lanes",
+    phc(128, 129, 16): "its Argon2 has a t\u00b7p above 2,048",
     phc(64, 1, 1, version=""): "its Argon2 is not of version 19",
     phc(64, 1, 1, version="v=16$"): "its Argon2 is not of version 19",
     plain_bcrypt("03"): COST,
