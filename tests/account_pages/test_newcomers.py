@@ -66,6 +66,8 @@ def test_a_class_is_corrected_made_and_gets_a_sheet_of_codes(newcomers, app, cli
     ben = slips.nth(1)
     expect(ben).to_contain_text(re.compile(r"Ben Young.*127\.0\.0\.1:\d+/reset-password", re.S))
     assert ben.locator("img").evaluate("async (image) => (await image.decode(), image.width > 0)")
+    sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))
+    assert len(sheets) == 2  # of four slips each
     code = ben.locator(".code").inner_text()
     body = {"account": "ben", "code": code, "newPassword": NEW_PASSWORD}
     success(client.post("/api/auth/reset-password", json=body))
