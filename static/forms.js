@@ -1,7 +1,33 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
 import { Problem, call } from "./api.js";
-import { has, say, when } from "./words.js";
+import { copy, has, say, when } from "./words.js";
+
+// What is typed exactly as it is, and never corrected.
+const EXACT = `:is([type=email], [type=password], [autocomplete$=username], [autocomplete$=code],
+  [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
+
+// Adds what the fields of fields.html need besides: the place of the message, what describes the
+// control, and the box that shows a password.
+function complete(field) {
+  const control = field.querySelector("[name]:is(input, select, textarea)");
+  const hint = field.querySelector(".hint");
+  const error = Object.assign(document.createElement("p"), { className: "error" });
+  const described = [hint, error].filter(Boolean);
+  for (const part of described) part.id = `${control.id}-${part.classList[0]}`;
+  control.setAttribute("aria-describedby", described.map(({ id }) => id).join(" "));
+  field.append(error);
+  if (control.matches(EXACT)) {
+    control.autocapitalize ||= "none";
+    control.spellcheck = false;
+    control.setAttribute("autocorrect", "off");
+  }
+  if (control.type !== "password") return;
+  const reveal = copy("reveal");
+  reveal.querySelector("input").dataset.reveals = control.id;
+  field.append(reveal);
+}
+for (const field of document.querySelectorAll("div.field")) complete(field);
 
 /** Return the sentence for a problem. */
 export function explain({ key, retryAfter }) {
@@ -55,13 +81,23 @@ export function read(form) {
   return body;
 }
 
-// The code of the second factor is asked for only where the service wants it.
-function askForCode(form, asked) {
-  const part = form.querySelector("[data-second-factor]");
-  if (!part || part.hidden !== asked) return false;
-  part.hidden = part.disabled = !asked;
-  part.querySelector("input").value = "";
-  if (asked) part.querySelector("input").focus();
+/**
+ * Ask for the code of the second factor below the current password, or do not any more; return
+ * whether that is new.
+ */
+export function askForCode(form, isAsked) {
+  const password = form.querySelector("[autocomplete=current-password]");
+  const { secondFactor } = form.elements;
+  if (!password || Boolean(secondFactor) === isAsked) return false;
+  if (!isAsked) {
+    secondFactor.closest(".field").remove();
+    return true;
+  }
+  const field = copy("second-factor");
+  const id = `${password.id}-code`;
+  field.querySelector("label").htmlFor = field.querySelector("input").id = id;
+  password.closest(".field").after(field);
+  complete(field);
   return true;
 }
 
@@ -103,7 +139,9 @@ async function submit(event) {
     setBusy(form, false);
     if (!(problem instanceof Problem)) throw problem; // a mistake of ours
     if (problem.status === 401 && form.offsetParent === null) return; // the sign-in is shown
-    if (problem.reasons.secondFactor && askForCode(form, true)) return;
+    if (problem.reasons.secondFactor && askForCode(form, true)) {
+      return form.elements.secondFactor.focus();
+    }
     if (tell(form, "failed", problem)) showProblem(form, problem);
   }
 }

@@ -1,13 +1,9 @@
-// The words of the page in its language. The document brings them in <template id="texts">: all
-// words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
+// The words of the page in its language. The document brings them in <template id="texts">, a line
+// each: all words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
 
 export const language = document.documentElement.lang;
-const texts = new Map(
-  [...document.getElementById("texts").content.children].map((text) => [
-    text.dataset.for,
-    text.textContent,
-  ]),
-);
+const lines = document.getElementById("texts").content.textContent.trim().split("\n");
+const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
 const plurals = new Intl.PluralRules(language);
 let timeZone; // unset: the device's
 
