@@ -7,12 +7,19 @@ import { copy, has, say, when } from "./words.js";
 const EXACT = `:is([type=email], [type=password], [autocomplete$=username], [autocomplete$=code],
   [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
 
-// Adds what the fields of fields.html need besides: the place of the message, what describes the
-// control, and the box that shows a password.
+function line(className, role) {
+  const line = Object.assign(document.createElement("p"), { className });
+  if (role) line.setAttribute("role", role);
+  return line;
+}
+
+// Adds what a field of fields.html needs besides: the place of its message, what names and
+// describes the control, and the box that shows a password.
 function complete(field) {
   const control = field.querySelector("[name]:is(input, select, textarea)");
   const hint = field.querySelector(".hint");
-  const error = Object.assign(document.createElement("p"), { className: "error" });
+  const error = line("error");
+  field.querySelector("label").htmlFor = control.id;
   const described = [hint, error].filter(Boolean);
   for (const part of described) part.id = `${control.id}-${part.classList[0]}`;
   control.setAttribute("aria-describedby", described.map(({ id }) => id).join(" "));
@@ -27,7 +34,14 @@ function complete(field) {
   reveal.querySelector("input").dataset.reveals = control.id;
   field.append(reveal);
 }
-for (const field of document.querySelectorAll("div.field")) complete(field);
+const templates = [...document.querySelectorAll("template:not(#second-factor)")];
+for (const root of [document, ...templates.map(({ content }) => content)]) {
+  for (const field of root.querySelectorAll("div.field")) complete(field);
+  for (const end of root.querySelectorAll("form div.actions")) {
+    end.before(line("error", "alert"));
+    end.append(line("status", "status"));
+  }
+}
 
 /** Return the sentence for a problem. */
 export function explain({ key, retryAfter }) {
@@ -94,8 +108,7 @@ export function askForCode(form, isAsked) {
     return true;
   }
   const field = copy("second-factor");
-  const id = `${password.id}-code`;
-  field.querySelector("label").htmlFor = field.querySelector("input").id = id;
+  field.querySelector("input").id = `${password.id}-code`;
   password.closest(".field").after(field);
   complete(field);
   return true;

@@ -1,6 +1,6 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
-import { call, forget, save } from "./api.js";
+import { call, forget } from "./api.js";
 import { askForCode, showProblem } from "./forms.js";
 import { copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
@@ -87,6 +87,13 @@ function showCodes({ recoveryCodes }) {
   byId("copied").textContent = "";
   byId("kept").reset();
   turn("codes");
+}
+
+/** Offer a text for saving as a file. */
+function save(name, text, type = "application/json") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  URL.revokeObjectURL(url);
 }
 
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
