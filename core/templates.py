@@ -118,7 +118,8 @@ class Templates:
         facts |= {key: str(dates.day(value)).strip() for key, value in days.items()}
         texts = {key: text for key, text in words.items() if key.startswith(_SAID)}
         facts |= {"language": tag, "words": SimpleNamespace(**words), "texts": texts}
-        return tag, self._environment.get_template(f"{name}.html").render(facts)
+        html = self._environment.get_template(f"{name}.html").render(facts)
+        return tag, re.sub(r"\n\s+", "\n", html)  # without what only indents the template
 
     def own_look(self, name: str) -> str | None:
         """Return the operator's own style sheet or logo, if there is one."""

@@ -170,13 +170,6 @@ export async function logOut() {
   return forget();
 }
 
-/** Offer a text for saving as a file. */
-export function save(name, text, type = "application/json") {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  Object.assign(document.createElement("a"), { href: url, download: name }).click();
-  URL.revokeObjectURL(url);
-}
-
 channel.addEventListener("message", ({ data: user }) => {
   if (user === null || user !== lastUser) startAnew();
   else if (!access) renew().then(() => changed(true), () => {});

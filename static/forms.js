@@ -1,7 +1,47 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
 import { Problem, call } from "./api.js";
-import { has, say, when } from "./words.js";
+import { copy, has, say, when } from "./words.js";
+
+// What is typed exactly as it is, and never corrected.
+const EXACT = `:is([type=email], [type=password], [autocomplete$=username], [autocomplete$=code],
+  [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
+
+function line(className, role) {
+  const line = Object.assign(document.createElement("p"), { className });
+  if (role) line.setAttribute("role", role);
+  return line;
+}
+
+// Adds what a field of fields.html needs besides: the place of its message, what names and
+// describes the control, and the box that shows a password.
+function complete(field) {
+  const control = field.querySelector("[name]:is(input, select, textarea)");
+  const hint = field.querySelector(".hint");
+  const error = line("error");
+  field.querySelector("label").htmlFor = control.id;
+  const described = [hint, error].filter(Boolean);
+  for (const part of described) part.id = `${control.id}-${part.classList[0]}`;
+  control.setAttribute("aria-describedby", described.map(({ id }) => id).join(" "));
+  field.append(error);
+  if (control.matches(EXACT)) {
+    control.autocapitalize ||= "none";
+    control.spellcheck = false;
+    control.setAttribute("autocorrect", "off");
+  }
+  if (control.type !== "password") return;
+  const reveal = copy("reveal");
+  reveal.querySelector("input").dataset.reveals = control.id;
+  field.append(reveal);
+}
+const templates = [...document.querySelectorAll("template:not(#second-factor)")];
+for (const root of [document, ...templates.map(({ content }) => content)]) {
+  for (const field of root.querySelectorAll("div.field")) complete(field);
+  for (const end of root.querySelectorAll("form div.actions")) {
+    end.before(line("error", "alert"));
+    end.append(line("status", "status"));
+  }
+}
 
 /** Return the sentence for a problem. */
 export function explain({ key, retryAfter }) {
@@ -55,13 +95,22 @@ export function read(form) {
   return body;
 }
 
-// The code of the second factor is asked for only where the service wants it.
-function askForCode(form, asked) {
-  const part = form.querySelector("[data-second-factor]");
-  if (!part || part.hidden !== asked) return false;
-  part.hidden = part.disabled = !asked;
-  part.querySelector("input").value = "";
-  if (asked) part.querySelector("input").focus();
+/**
+ * Ask for the code of the second factor below the current password, or do not any more; return
+ * whether that is new.
+ */
+export function askForCode(form, isAsked) {
+  const password = form.querySelector("[autocomplete=current-password]");
+  const { secondFactor } = form.elements;
+  if (!password || Boolean(secondFactor) === isAsked) return false;
+  if (!isAsked) {
+    secondFactor.closest(".field").remove();
+    return true;
+  }
+  const field = copy("second-factor");
+  field.querySelector("input").id = `${password.id}-code`;
+  password.closest(".field").after(field);
+  complete(field);
   return true;
 }
 
@@ -103,7 +152,9 @@ async function submit(event) {
     setBusy(form, false);
     if (!(problem instanceof Problem)) throw problem; // a mistake of ours
     if (problem.status === 401 && form.offsetParent === null) return; // the sign-in is shown
-    if (problem.reasons.secondFactor && askForCode(form, true)) return;
+    if (problem.reasons.secondFactor && askForCode(form, true)) {
+      return form.elements.secondFactor.focus();
+    }
     if (tell(form, "failed", problem)) showProblem(form, problem);
   }
 }

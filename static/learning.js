@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { copy, date, day, fill, moment, number, say, today, useTimeZone } from "./words.js";
+import { copy, date, fill, language, moment, number, say, today, useTimeZone } from "./words.js";
 
 const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -12,6 +12,9 @@ const TOP = 20; // of the names of the months
 const STEPS = [15, 30, 60]; // minutes from which a day has a stronger colour
 const MOVES = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
 
+// Writes a day of the API, such as 2026-11-20, whatever the zone.
+const day = (value, options = { dateStyle: "medium" }) =>
+  new Intl.DateTimeFormat(language, { ...options, timeZone: "UTC" }).format(new Date(value));
 const part = (name) => document.getElementById(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });

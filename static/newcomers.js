@@ -4,7 +4,7 @@ import "./class-list.js";
 import { setBusy } from "./forms.js";
 import { bodyOf, COLUMNS, suggest } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
-import { say } from "./words.js";
+import { languageName, say } from "./words.js";
 
 const one = document.getElementById("newcomer");
 
@@ -25,6 +25,8 @@ function offer(form) {
 for (const form of [one, document.getElementById("make")]) {
   form.addEventListener("change", () => offer(form));
   offer(form);
+  const [, ...languages] = form.elements.language.options; // the first is the service's own
+  for (const option of languages) option.text = languageName(option.value);
 }
 
 one.addEventListener("input", ({ target }) => {

@@ -2,25 +2,17 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { copy, fill, language, moment, number, pictureOf, say } from "./words.js";
+import { copy, fill, languageName, moment, number, pictureOf, say } from "./words.js";
 
 const part = document.getElementById("person");
 const handout = document.getElementById("person-handout");
 const back = document.querySelector("#people-back a");
 const news = document.getElementById("people-news");
-const languages = new Intl.DisplayNames(language, { type: "language" });
+const tags = [...part.querySelector("[name=language]").options].map(({ value }) => value);
 let me = null;
 let account = null;
 let options = null;
 let done = null; // what an act has done: {id, text, made}, until the account is loaded again
-
-function nameOf(tag) {
-  try {
-    return languages.of(tag);
-  } catch {
-    return tag; // one with private parts
-  }
-}
 
 // Returns the sentences that say what keeps the user from logging in, or that nothing does.
 function state({ isActive, lockedUntil, hasPassword, emailVerified }) {
@@ -49,7 +41,7 @@ function refill(form) {
 function render(manages, learned, courses) {
   const { firstName, lastName, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
-  offer("language", ["en", "de", "fr", "es", account.language], nameOf);
+  offer("language", [...tags, account.language], languageName);
   offer("timezone", [...Intl.supportedValuesOf("timeZone"), "UTC", account.timezone], (zone) => zone);
   fill(part, {
     ...account,
@@ -58,7 +50,7 @@ function render(manages, learned, courses) {
     mustBeActive: !account.isActive && !isAdmin,
     name: `${firstName} ${lastName}`,
     roleName: say(`say_role_${role}`),
-    languageName: nameOf(account.language),
+    languageName: languageName(account.language),
     joined: moment(joinDate),
     lastSeen: lastLogin ? moment(lastLogin) : say("say_people_never"),
     locked: lockedUntil ? moment(lockedUntil) : say("say_people_not_locked"),

@@ -1,7 +1,7 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
-import { call, forget, save } from "./api.js";
-import { showProblem } from "./forms.js";
+import { call, forget } from "./api.js";
+import { askForCode, showProblem } from "./forms.js";
 import { copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
 const byId = (id) => document.getElementById(`security-${id}`);
@@ -69,9 +69,7 @@ async function load() {
     left: say("say_codes_left", { count: state.recoveryCodesLeft }),
   });
   if (["off", "on"].includes(stage())) turn(state.enabled ? "on" : "off");
-  for (const part of section.querySelectorAll("[data-second-factor]")) {
-    part.hidden = part.disabled = !state.enabled;
-  }
+  for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
   byId("sessions").replaceChildren(...sessions.map(row));
   byId("others").hidden = sessions.length < 2;
 }
@@ -89,6 +87,13 @@ function showCodes({ recoveryCodes }) {
   byId("copied").textContent = "";
   byId("kept").reset();
   turn("codes");
+}
+
+/** Offer a text for saving as a file. */
+function save(name, text, type = "application/json") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  URL.revokeObjectURL(url);
 }
 
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;

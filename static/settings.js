@@ -2,7 +2,7 @@
 
 import { Problem } from "./api.js";
 import { showProblem } from "./forms.js";
-import { fill } from "./words.js";
+import { fill, languageName } from "./words.js";
 
 const section = document.getElementById("settings");
 const theme = document.getElementById("settings-theme");
@@ -10,17 +10,6 @@ const [languages, zones] = ["language", "timezone"].map((name) =>
   document.getElementById(`settings-${name}`),
 );
 let me;
-
-// Names a language in itself, for those who cannot read the page's.
-function name(option) {
-  try {
-    const text = new Intl.DisplayNames(option.value, { type: "language" }).of(option.value);
-    option.textContent = text[0].toLocaleUpperCase(option.value) + text.slice(1);
-    option.lang = option.value;
-  } catch {
-    // A tag that the browser does not know stays as it is.
-  }
-}
 
 // Adds a value that the list does not have, such as one that another client has stored.
 function offer(list, value) {
@@ -45,7 +34,9 @@ function show(_, user) {
   offer(zones, "UTC");
   offer(zones, me.settings.timezone);
   offer(languages, me.settings.language);
-  for (const option of languages.options) name(option);
+  for (const option of languages.options) {
+    Object.assign(option, { text: languageName(option.value), lang: option.value });
+  }
   fill(section, me.settings);
 }
 

@@ -11,6 +11,7 @@ const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
 const site = document.title;
+for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
 // What sections get: {profile, settings, reload, go}.
 const me = { profile: null, settings: null, reload, go };

@@ -40,6 +40,7 @@ byId("sign-up").addEventListener("done", (event) => {
 });
 
 export const sections = {
+  "sign-in": () => {},
   "sign-up": signUp,
   "forgot-password": askForAddress,
   "new-confirmation": askForAddress,

@@ -1,13 +1,9 @@
-// The words of the page in its language. The document brings them in <template id="texts">: all
-// words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
+// The words of the page in its language. The document brings them in <template id="texts">, a line
+// each: all words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
 
 export const language = document.documentElement.lang;
-const texts = new Map(
-  [...document.getElementById("texts").content.children].map((text) => [
-    text.dataset.for,
-    text.textContent,
-  ]),
-);
+const lines = document.getElementById("texts").content.textContent.trim().split("\n");
+const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
 const plurals = new Intl.PluralRules(language);
 let timeZone; // unset: the device's
 
@@ -47,14 +43,21 @@ export const date = (value) => written(value, { dateStyle: "long", timeZone });
 /** Write a time of the API as date and time: 20 Nov 2026, 09:31. */
 export const moment = (value) =>
   written(value, { dateStyle: "medium", timeStyle: "short", timeZone });
-/** Write a day of the API, such as 2026-11-20, whatever the zone. */
-export const day = (value, options = { dateStyle: "medium" }) =>
-  written(`${value}T00:00:00Z`, { ...options, timeZone: "UTC" });
 
 /** Return today in the user's zone, as the API writes days. */
 export const today = () =>
   // The one language that writes numbers in this order.
   new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
+
+/** Return the name of a language in itself, for those who cannot read the page's. */
+export function languageName(tag) {
+  try {
+    const name = new Intl.DisplayNames(tag, { type: "language" }).of(tag);
+    return name[0].toLocaleUpperCase(tag) + name.slice(1);
+  } catch {
+    return tag; // one that the browser does not know
+  }
+}
 
 /** Write when something happens, such as "in 5 minutes" or "yesterday", from the seconds to it. */
 export function when(seconds) {

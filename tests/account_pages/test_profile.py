@@ -118,12 +118,3 @@ def test_a_large_photo_is_made_smaller_and_a_large_file_of_another_kind_is_refus
     expect(page.locator("canvas")).to_be_visible()
     form.get_by_role("button", name="Save the picture").click()
     expect(form.get_by_role("status")).to_have_text("Saved.")
-
-
-def test_an_address_that_is_not_confirmed_gets_another_mail(signed_in, outbox):
-    it = signed_in()
-    facts = it.page.locator("#profile-facts")
-    expect(facts).to_contain_text("not confirmed")
-    facts.get_by_role("button", name="Send a new link").click()
-    expect(facts.get_by_role("status")).to_contain_text("The link is on its way.")
-    assert outbox.waiting() == [("email_verification", it.user.email)]

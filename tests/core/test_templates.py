@@ -156,7 +156,8 @@ def test_the_subject_is_sent_as_the_standard_says(kind, language):
 
 def test_every_reason_and_error_has_words():
     html = page("reset_password", "fr")[1]
-    texts = dict(re.findall(r'<p data-for="([^"]+)">([^<]+)</p>', html))
+    lines = re.search(r'<template id="texts">\n(.*?)\n</template>', html, re.S)[1]
+    texts = dict(line.split(" ", 1) for line in lines.split("\n"))
     # What can be wrong with a password or an address that is not empty.
     words = {"too_short", "too_long", "common", "personal", "sequence", "repeated", "invalid"}
     assert words <= {*WORDS}
