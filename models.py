@@ -350,7 +350,7 @@ class Certificate(Base):
     # In clear, because its owner gives it away; None while the certificate is not shared.
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)
     # The user's name at the first delivery, first and last: nobody can share a certificate under
-    # another name. None where a process of version 1.0 added the row during an upgrade.
+    # another name. Version 1.0 adds rows without it during an upgrade; sharing one sets it.
     holder: Mapped[str | None] = mapped_column(sa.String(129))
     revoked_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
 

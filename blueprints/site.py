@@ -14,7 +14,7 @@ from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
-from core.locales import standard_language
+from core.locales import ranges, standard_language
 from extensions import settings, templates
 from web import caller
 
@@ -70,7 +70,8 @@ def show(name: str) -> Response:
         raise errors.NotFound
     language = "en" if name == "docs" else ""
     if is_account:  # the scripts ask for the language of the user
-        language = standard_language(request.args.get("language", "")) or ""
+        wanted = standard_language(request.args.get("language", "")) or ""
+        language = wanted if templates.languages.intersection(ranges(wanted)) else ""
     return page(name, PAGES[name], language, swagger_version=_swagger.version)
 
 

@@ -28,6 +28,7 @@ OWN_LOOK = frozenset({"own.css", "logo.svg"})
 # The words that scripts say; every page has those of its files for its scripts.
 _SAID = ("say_", "error_", "field_")
 _STATES = ("valid", "expired", "revoked")
+_SWITCHES = ("account_pages", "teachers", "is_limited")
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
 _SAMPLE: dict[str, Any] = {
     **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
@@ -37,7 +38,6 @@ _SAMPLE: dict[str, Any] = {
     "left": "9",
     **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
     **dict.fromkeys(("issued_at", "expires_at", "checked_at"), datetime(2026, 1, 1, tzinfo=UTC)),
-    "is_limited": False,
 }
 
 
@@ -145,10 +145,12 @@ class Templates:
     def _try(self, name: str, ours: str, language: str) -> None:
         """Write an e-mail or a page with the facts that our own shows."""
         shown = meta.find_undeclared_variables(self._environment.parse(ours))
-        shown |= {"site", "app_url", "imprint"}  # where they are set
+        # Where they are set.
+        shown |= {"site", "app_url", "imprint", *_SWITCHES}
         # Each unit, and each state of a certificate, has words of its own.
         for size, status in zip(_SIZES.values(), _STATES, strict=True):
             sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
+            sample |= dict.fromkeys(_SWITCHES, status == "valid")  # once on, then off
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
             if name.startswith(f"{ENGLISH}/mail/"):
                 self.mail(Path(name).stem, language, **facts)
@@ -159,19 +161,24 @@ class Templates:
 def read(folder: Path) -> dict[str, str]:
     """Return the texts of all files below a folder by their paths, except hidden ones.
 
-    Raises OSError or UnicodeDecodeError.
+    Raises ValueError, which names the first file that is no text.
     """
-    names = sorted(glob.glob("**", root_dir=folder, recursive=True))
-    paths = {name: folder / name for name in names}
-    return {name: path.read_text("utf-8-sig") for name, path in paths.items() if not path.is_dir()}
+    texts = {}
+    for name in sorted(glob.glob("**", root_dir=folder, recursive=True)):
+        try:
+            if not (folder / name).is_dir():
+                texts[name] = (folder / name).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(f"has a file that cannot be read as UTF-8: {name}") from None
+    return texts
 
 
 def problems(folder: Path) -> list[str]:
     """Return what is wrong with an operator's templates, a sentence for each problem."""
     try:
         own = read(folder)
-    except (OSError, UnicodeDecodeError):
-        own = {}
+    except ValueError as error:
+        return [str(error)]
     if not own:
         return ["must be a folder of UTF-8 texts that the service can read"]
     ours = read(SHIPPED)

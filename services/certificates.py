@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, func, null, select, update
+from sqlalchemy import Row, ScalarSelect, func, null, select, update
 
 import errors
 from core import codes
@@ -12,8 +12,6 @@ from database import change_one, reading
 from extensions import settings
 from models import Certificate, User
 from services import learning
-
-_NAME = User.first_name + " " + User.last_name
 
 
 def deliver(
@@ -23,13 +21,12 @@ def deliver(
 
     A replaced one keeps its holder and its share code, and its time of issue if none is sent.
     """
-    name = select(_NAME).where(User.id == user_id).scalar_subquery()
     row, is_new = learning.put(
         Certificate,
         user_id,
         {"id": certificate_id},
         {"expires_at": None, "revoked_at": None, **values},
-        at_first={"issued_at": now, "holder": name},
+        at_first={"issued_at": now, "holder": _name_of(user_id)},
     )
     return _with_url(row), is_new
 
@@ -48,13 +45,14 @@ def list_all(user_id: str) -> Sequence[dict[str, object]]:
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
     """Share a certificate of a user or end that; return it. Raises NotFound.
 
-    A shared one keeps its code. A code that has ended never comes back.
+    A shared one keeps its code. A code that has ended never comes back. A row of version 1.0, which
+    knows no holder, gets the present name for good.
     """
     code = func.coalesce(Certificate.share_code, codes.new_share_code()) if shared else null()
     row = change_one(
         update(Certificate)
         .where(Certificate.user_id == user_id, Certificate.id == certificate_id)
-        .values(share_code=code)
+        .values(share_code=code, holder=func.coalesce(Certificate.holder, _name_of(user_id)))
         .returning(Certificate.__table__)
     )
     if row is None:
@@ -67,16 +65,19 @@ def check(typed: str, *, now: datetime) -> dict[str, object]:
 
     The holder's account may be inactive.
     """
-    holder = func.coalesce(Certificate.holder, _NAME).label("shown_holder")
-    query = select(Certificate.__table__, holder).join(User)
     is_meant = Certificate.share_code == codes.read_share_code(typed)
     with reading() as connection:
-        row = connection.execute(query.where(is_meant)).one_or_none()
+        row = connection.execute(select(Certificate.__table__).where(is_meant)).one_or_none()
     if row is None:
         raise errors.NotFound("There is no certificate with this code.")
     is_over = row.expires_at is not None and row.expires_at <= now
     status = "revoked" if row.revoked_at else "expired" if is_over else "valid"
-    return _with_url(row) | {"status": status, "holder": row.shown_holder}
+    return _with_url(row) | {"status": status}
+
+
+def _name_of(user_id: str) -> ScalarSelect[str]:
+    name = User.first_name + " " + User.last_name
+    return select(name).where(User.id == user_id).scalar_subquery()
 
 
 def _with_url(row: Row[Any]) -> dict[str, object]:

@@ -21,7 +21,12 @@ export class Problem extends Error {
 let access = null; // {token, user, until}
 let lastUser = null; // who is signed in, or was until the session ended
 let changed = () => {};
-const channel = new BroadcastChannel(NAME);
+let channel;
+try {
+  channel = new BroadcastChannel(NAME);
+} catch {
+  // Storage is blocked, and Firefox blocks this with it: each tab is alone.
+}
 
 /** Call back when somebody has signed in here (true), or the session has ended (false). */
 export const onChange = (callback) => (changed = callback);
@@ -56,7 +61,7 @@ export function startAnew(hash = "") {
 /** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
 export function forget(hash) {
   remember(null);
-  channel.postMessage(null);
+  channel?.postMessage(null);
   return startAnew(hash);
 }
 
@@ -106,8 +111,9 @@ async function send(method, path, body) {
 }
 
 const alone = (act) =>
-  // Browsers have no locks on pages without https; there the grace of the service has to do.
-  navigator.locks ? navigator.locks.request(`${NAME} refresh`, act) : act();
+  // Browsers have no locks on pages without https, and refuse them where storage is blocked; there
+  // the grace of the service has to do.
+  navigator.locks && remembered() ? navigator.locks.request(`${NAME} refresh`, act) : act();
 let renewing = null;
 
 // Gets a new access token; one tab at a time, so that each sends the newest cookie.
@@ -138,9 +144,9 @@ export async function call(method, path, body) {
   try {
     const data = await send(method, path, body);
     if (path === "auth/login") {
+      remember(body.ownDevice ? "1" : "session"); // first: for another user, the page starts anew
       await take(data);
-      remember(body.ownDevice ? "1" : "session");
-      channel.postMessage(access.user);
+      channel?.postMessage(access.user);
       changed(true);
     }
     return data;
@@ -170,7 +176,7 @@ export async function logOut() {
   return forget();
 }
 
-channel.addEventListener("message", ({ data: user }) => {
+channel?.addEventListener("message", ({ data: user }) => {
   if (user === null || user !== lastUser) startAnew();
   else if (!access) renew().then(() => changed(true), () => {});
 });

@@ -73,10 +73,8 @@ form.addEventListener("input", ({ target }) => {
   waiting = setTimeout(search, target.type === "search" ? PAUSE : 0);
 });
 
-async function show(section, me) {
+async function show(section, me, rest = "") {
   clearTimeout(waiting);
-  // Not what the frame has decoded already: a search may hold any sign.
-  const [, rest = ""] = location.hash.split("/");
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
   back.hidden = !isPerson;

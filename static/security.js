@@ -81,11 +81,11 @@ function showKey({ secret, uri, qrCode }) {
 }
 
 function showCodes({ recoveryCodes }) {
+  byId("kept").reset();
   fill(factor, { codesOf: say("say_codes_of", me.profile) });
   codes = recoveryCodes;
   byId("codes").replaceChildren(...codes.map((code) => copy("security-code", { code })));
   byId("copied").textContent = "";
-  byId("kept").reset();
   turn("codes");
 }
 
@@ -168,10 +168,14 @@ byId("delete-form").addEventListener("prepare", ({ detail: { body } }) => {
 });
 byId("kept").addEventListener("submit", (event) => {
   event.preventDefault();
+  event.target.reset();
+  conclude(event.target, factor);
+});
+// The frame also resets all forms, before another user's turn: nothing may ask whether to stay.
+byId("kept").addEventListener("reset", () => {
   codes = [];
   byId("codes").replaceChildren();
   turn("on");
-  conclude(event.target, factor);
 });
 byId("cancel").addEventListener("click", () => {
   turn("off");

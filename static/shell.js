@@ -1,7 +1,7 @@
 // The frame of /account and /admin: who is signed in, and which section is shown. A section is
 // <section id data-module>; its module in this folder exports `sections`, with a function for each
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
-// `#id/more`, whose rest the function gets.
+// `#id/more`, whose rest the function gets as it stands there.
 
 import { Problem, call, logOut, onChange, resume, userId } from "./api.js";
 import { explain } from "./forms.js";
@@ -69,7 +69,7 @@ let turn = 0;
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
 async function route({ focus = true, keep = false } = {}) {
   const mine = ++turn;
-  const [id, ...rest] = decodeURI(location.hash.slice(1)).split("/");
+  const [id, ...rest] = location.hash.slice(1).split("/");
   const section = find(id);
   for (const other of all) other.hidden = other !== section;
   // An open dialog blocks the whole page, even from a section that is hidden.

@@ -35,6 +35,7 @@ byId("sign-up").addEventListener("prepare", ({ detail: { body } }) => {
 byId("sign-up").addEventListener("done", (event) => {
   if (options.emailVerificationRequired) return;
   event.preventDefault();
+  event.target.reset(); // the password is not needed any more
   const { email, password } = event.detail.body;
   call("POST", "auth/login", { email, password }).catch(() => (location.hash = "sign-in"));
 });

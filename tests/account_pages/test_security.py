@@ -146,6 +146,17 @@ def test_recovery_codes_stay_until_they_are_kept(security, clock):
     expect(card.locator(".codes li")).to_have_count(0)
 
 
+def test_a_sign_out_in_another_tab_takes_recovery_codes_away(security):
+    it = security()
+    set_up(it)
+    it.page.on("dialog", lambda dialog: dialog.dismiss())
+    other = it.page.context.new_page()
+    other.goto(it.page.url)
+    other.locator("#sign-out").click()
+    expect(it.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(it.page.locator(".codes li")).to_have_count(0)
+
+
 def test_a_key_that_has_expired_is_made_anew(security, clock):
     it = security()
     card = it.card("Second factor")

@@ -85,6 +85,33 @@ def test_a_browser_without_locks_stays_signed_in(page, make_user, sign_in):
     expect_signed_in(page)
 
 
+BLOCKED = """
+    const refuse = () => { throw new DOMException("The operation is insecure.", "SecurityError"); };
+    Object.defineProperty(window, "localStorage", { get: refuse });
+    navigator.locks.request = async () => refuse();
+    window.BroadcastChannel = class { constructor() { refuse(); } };
+"""
+
+
+def test_where_storage_and_cookies_are_blocked_the_pages_work_until_the_token_ends(
+    page, make_user, sign_in, base_url, clock
+):
+    page.add_init_script(BLOCKED)
+    page.goto(f"{base_url}/reset-password")
+    expect(page.get_by_label("Code")).to_be_visible()
+    sign_in(page, make_user())
+    expect_signed_in(page)
+    page.context.clear_cookies()
+    clock.move(minutes=16)
+    page.get_by_role("link", name="Security").click()
+    expect(page.get_by_text("Your session has ended.")).to_be_visible()
+
+
+def test_no_fragment_of_the_url_breaks_the_page(page, base_url):
+    page.goto(f"{base_url}/account#100%/%E0")
+    expect_signed_out(page)
+
+
 def test_a_second_factor_is_asked_for_when_it_is_needed(
     page, client, clock, make_user, log_in, sign_in
 ):
@@ -130,6 +157,19 @@ def test_what_was_typed_outlives_the_session(signed_in, client, log_in):
     it.page.locator("#sign-in [name=password]").fill(NEW_PASSWORD)
     it.page.locator("#sign-in [name=password]").press("Enter")
     expect(it.page.locator("#profile > input")).to_have_value("typed")
+
+
+def test_another_user_signs_in_where_a_session_has_ended(signed_in, make_user, client, log_in):
+    it = signed_in()
+    client.delete("/api/auth/sessions", headers=log_in(it.user).headers)
+    it.page.evaluate(
+        "import('./static/api.js').then((api) => api.call('GET', 'users/profile')).catch(() => 0)"
+    )
+    expect(it.page.get_by_text("Your session has ended.")).to_be_visible()
+    it.page.locator("#sign-in [name=email]").fill(make_user("somebody").username)
+    it.page.locator("#sign-in [name=password]").fill(PASSWORD)
+    it.page.locator("#sign-in [name=password]").press("Enter")
+    expect(it.page.locator("header")).to_contain_text("somebody")
 
 
 def test_another_users_sign_in_starts_the_page_anew(signed_in, make_user, sign_in):

@@ -47,6 +47,7 @@ def test_somebody_registers_and_is_signed_in(page, base_url):
     form.get_by_role("button", name="Create my account").click()
     expect(page.get_by_role("heading", name="Profile")).to_be_visible()
     expect(page.locator("#sign-out")).to_be_visible()
+    expect(page.locator("#sign-up [name=password]")).to_have_value("")
 
 
 def test_an_address_is_confirmed_before_the_first_sign_in(

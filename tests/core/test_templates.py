@@ -257,10 +257,10 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
     mistake = ["must be a folder of UTF-8 texts that the service can read"]
     for folder in (tmp_path, tmp_path / "none"):
         assert problems(folder) == mistake
-    own("de/pages.txt", "").joinpath("de/pages.txt").write_bytes(b"\xff")
-    assert problems(tmp_path) == mistake
-    own("de/pages.txt", "").joinpath("de/words.txt").symlink_to(tmp_path / "none")
-    assert problems(tmp_path) == mistake
+    own("de/pages.txt", "").joinpath("logo.png").write_bytes(b"\x89PNG")
+    assert problems(tmp_path) == ["has a file that cannot be read as UTF-8: logo.png"]
+    (tmp_path / "de/words.txt").symlink_to(tmp_path / "none")
+    assert problems(tmp_path) == ["has a file that cannot be read as UTF-8: de/words.txt"]
 
 
 @pytest.mark.parametrize(
@@ -274,6 +274,8 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
         ("de/mail/password_changed.txt", "{{ link }}", "in de: 'link' is undefined"),
         ("mail.html", "{{ settings.secret_key }}", "in de: 'settings' is undefined"),
         ("verify_email.html", "{{ swagger_version }}", "in de: 'swagger_version' is undefined"),
+        ("token_page.html", "{% if account_pages %}{{ nobody }}{% endif %}", "'nobody' is undef"),
+        ("no_certificate.html", "{% if is_limited %}{{ nobody }}{% endif %}", "'nobody' is undef"),
         ("mail.html", "{% include '../.env' %}", "cannot write mail/access_link_made.txt in de: "),
         ("pt/pages.txt", "{% set skip = 'x' %}", "cannot write certificate.html in pt"),
         ("de/words.txt", "", "cannot write certificate.html in de"),
