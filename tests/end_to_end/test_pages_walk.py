@@ -1,5 +1,7 @@
 """/account and /admin from the first visit to the last, in front of the deployed service."""
 
+from datetime import datetime, timedelta
+
 import pytest
 from authenticator import Authenticator
 from helpers import NEW_PASSWORD, PASSWORD
@@ -48,7 +50,7 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     expect(page.locator("#profile-facts .badge:visible")).to_have_text("confirmed")
     expect(page.locator("#profile-others strong")).to_have_text(f"{STRANGE} Last")
     page.locator("#profile-bio").fill("I count.")
-    page.get_by_role("button", name="Save profile").click()
+    page.get_by_role("button", name="Save the profile").click()
     expect(page.locator("#profile-others .prose")).to_have_text("I count.")
 
     key = flask(service, "keys", "create", "--name", "courses", "--scope", "learning:write").split()
@@ -63,7 +65,7 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     expect(page.locator("#learning-courses")).to_contain_text("1 of 2")
 
     page.locator("nav").get_by_role("link", name="Security").click()
-    page.locator("#security-factor summary").click()
+    page.locator("#security-factor summary:visible").click()
     page.locator("#security-begin-password").fill(PASSWORD)
     page.locator("#security-begin button").click()
     app = Authenticator(page.locator("[data-text=key]").inner_text().replace(" ", ""))
@@ -129,3 +131,30 @@ def test_a_class_comes_in_and_a_locked_pupil_is_helped(page, service, browser):
     sign_in(pupil, "mia", NEW_PASSWORD)
     expect(pupil.locator("#profile-others strong")).to_have_text(f"{STRANGE} Okoro")
     pupil.close()
+
+
+def test_tabs_lost_connections_and_expired_tokens_lose_nothing_typed(page, service):
+    service.register("tabs")
+    page.goto(f"{service.url}/account")
+    sign_in(page, "tabs")
+    expect(page.locator("#profile-bio")).to_have_js_property("value", "")
+    tabs = [page.context.new_page() for _ in range(3)]
+    for tab in tabs:
+        tab.goto(page.url, wait_until="commit")
+    for tab in tabs:
+        expect(tab.locator("#sign-out")).to_be_visible()
+
+    page.locator("#profile-bio").fill("typed")
+    page.clock.set_fixed_time(datetime.now() + timedelta(minutes=16))  # the token has expired
+    page.context.set_offline(True)
+    save = page.get_by_role("button", name="Save the profile")
+    save.click()
+    expect(page.locator("#profile-form [role=alert]")).to_contain_text("did not respond")
+    page.context.set_offline(False)
+    save.click()
+    expect(page.locator("#profile-form [role=status]")).to_have_text("Saved.")
+    expect(page.locator("#profile-others .prose")).to_have_text("typed")
+    tabs[0].locator("#sign-out").click()
+    for tab in (page, *tabs):
+        expect(tab.locator("#sign-in h1")).to_be_visible()
+    assert page.context.cookies() == []
