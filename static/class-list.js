@@ -8,6 +8,8 @@ import { copy, say, when } from "./words.js";
 
 const MOST_LINES = 1000; // accounts that an admin may make in an hour
 const LARGEST_FILE = 1_000_000; // bytes
+// Milliseconds. A message that goes at once moves the page away under the click that left the field.
+const JUDGE_AFTER = 300;
 const [paste, make] = ["paste", "make"].map((id) => document.getElementById(id));
 const table = document.getElementById("lines");
 const summary = document.getElementById("lines-summary");
@@ -42,7 +44,7 @@ function addLine({ extra, ...person }, index) {
   });
   row.addEventListener("change", () => {
     Object.assign(line, { refused: null, extra: false });
-    judge();
+    setTimeout(judge, JUDGE_AFTER);
   });
   return line;
 }

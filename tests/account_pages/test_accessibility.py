@@ -1,0 +1,119 @@
+"""axe-core finds nothing serious on any page, in light and dark colours, and all fit 320 pixels."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from helpers import bearer, success
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+VISITORS = ["sign-in", "sign-up", "check-mail", "forgot-password", "new-confirmation", "mail-sent"]
+COURSE = {"courseId": "sql", "courseName": "SQL"}
+
+
+@pytest.fixture(params=["light", "dark"])
+def look(request, browser):
+    """A page in these colours, and a check of what it shows. The CSP would keep axe out."""
+    context = browser.new_context(
+        bypass_csp=True, color_scheme=request.param, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    found = []
+    # The colours are all that differs.
+    rules = {} if request.param == "light" else {"runOnly": ["color-contrast"]}
+
+    def check(name):
+        expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+        page.set_viewport_size({"width": 320, "height": 640})
+        width = page.evaluate("document.documentElement.scrollWidth")
+        found.extend([(name, width)] if width > 320 else [])
+        page.set_viewport_size({"width": 1280, "height": 900})
+        results = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response
+        found.extend(
+            (name, each["id"], node["target"], node["failureSummary"])
+            for each in results["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        )
+
+    yield page, check
+    context.close()
+    assert found == []
+
+
+def test_visitors(look, base_url):
+    page, check = look
+    page.goto(f"{base_url}/account")
+    for id in VISITORS:
+        page.evaluate(f"location.hash = '{id}'")
+        expect(page.locator(f"#{id} h1")).to_be_visible()
+        check(id)
+    page.goto(f"{base_url}/reset-password")
+    expect(page.get_by_role("button", name="Save")).to_be_visible()
+    check("reset-password")
+
+
+def test_an_account_with_everything_in_it(look, make_user, sign_in, client, make_key):
+    page, check = look
+    user = make_user(theme="system", bio="A line.", website="https://example.org")
+    headers = bearer(make_key("learning:write"))
+    for path, body in {
+        "courses/sql": {"name": "SQL", "lessons": 4},
+        "courses/sql/lessons/one": {"minutes": 20},
+        "achievements/first": {"name": "First lesson"},
+        "certificates/new": COURSE,
+        "certificates/old": {**COURSE, "expiresAt": "2026-01-01T12:00:00Z"},
+    }.items():
+        success(client.put(f"/api/users/{user.id}/{path}", json=body, headers=headers), 201)
+    sign_in(page, user)
+    expect(page.locator("#sign-out")).to_be_visible()
+    check("profile")
+    for id in ("learning", "settings", "security"):
+        page.evaluate(f"location.hash = '{id}'")
+        expect(page.locator(f"#{id} h1")).to_be_focused()
+        for part in page.locator(f"#{id} summary:visible").all():
+            part.click()
+        check(id)
+    page.get_by_role("button", name="Delete my account").click()
+    check("dialog")
+    page.locator("#security-delete [data-closes]").click()
+    page.evaluate("location.hash = 'learning'")
+    expect(page.locator("#learning h1")).to_be_focused()
+    expect(page.locator("#learning[aria-busy=true]")).to_have_count(0)
+    page.get_by_role("switch").first.check()
+    link = page.get_by_label("Link for checking").first
+    expect(link).to_have_value(re.compile("/certificates/"))
+    page.goto(link.input_value())
+    check("certificate")
+
+
+def test_an_admin(look, make_user, make_key, sign_in):
+    page, check = look
+    make_key("learning:read")
+    lee = make_user("lee", is_active=False, password_hash="!")
+    sign_in(page, make_user("head", role="admin", theme="system"), "admin")
+    expect(page.locator("#people-list tbody tr")).to_have_count(2)
+    check("people")
+    page.evaluate(f"location.hash = 'people/{lee.id}'")
+    expect(page.locator("#person h2").first).to_be_focused()
+    check("person")
+    page.get_by_role("button", name="Delete").click()
+    check("dialog")
+    page.locator("#act-delete [data-closes]").click()
+    page.evaluate("location.hash = 'newcomers'")
+    page.locator("#paste-list").fill("Mia;Okoro\n;Lopez")
+    page.locator("#paste button").click()
+    page.locator("#make button").first.click()
+    expect(page.locator("#lines [aria-invalid]")).to_have_count(1)
+    check("newcomers")
+    page.locator("#line-1-firstName").fill("Ana")
+    page.locator("#make [value=link]").check()
+    page.locator("#make button").first.click()
+    expect(page.locator(".slip")).to_have_count(2)
+    check("sheet")
+    page.evaluate("location.hash = 'keys'")
+    expect(page.locator("#keys-list tbody tr")).to_have_count(1)
+    check("keys")

@@ -1,0 +1,69 @@
+"""The pages below a path of a host, behind nginx, which strips it."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from helpers import PASSWORD, soon
+from playwright.sync_api import expect
+from real_service import PATIENCE, deployed, free_port
+from sqlalchemy import URL
+
+from config import ROOT
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not shutil.which("nginx"), reason="needs nginx"),
+]
+
+
+@pytest.fixture
+def base_url(tmp_path, mail_server):
+    """Serve the application at /accounts/ of an nginx with the example of deploy/nginx.conf."""
+    port = free_port()
+    place = f"http://127.0.0.1:{port}/accounts"
+    url = URL.create("sqlite", database=str(tmp_path / "prefix.db"))
+    settings = {"PUBLIC_URL": place, "TRUSTED_PROXIES": "1"}
+    with deployed(url, mail_server.port, tmp_path / "log", **settings) as service:
+        example = (ROOT / "deploy/nginx.conf").read_text()
+        example = re.sub(r"^ *ssl_.*\n", "", example, flags=re.M)
+        for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", "")):
+            here = here or service.port
+            example = example.replace(f" {there};", f" 127.0.0.1:{here};")
+        example = example.replace("location / {", "location /accounts/ {")
+        example = example.replace("proxy_pass http://accounts;", "proxy_pass http://accounts/;")
+        modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
+        config = tmp_path / "nginx.conf"
+        config.write_text(
+            f"daemon off; pid {tmp_path}/pid; events {{}} "
+            f"http {{ access_log off; {folders}{example} }}"
+        )
+        nginx = subprocess.Popen(["nginx", "-e", tmp_path / "nginx.log", "-c", config])
+        soon((tmp_path / "pid").exists)
+        service.register("ada")
+        yield place
+        nginx.terminate()
+        nginx.wait(PATIENCE)
+
+
+def test_the_pages_work_below_a_path(page, base_url):
+    page.goto(f"{base_url}/")
+    form = page.locator("#sign-in form")
+    expect(form).to_be_visible()
+    assert page.url == f"{base_url}/account"
+    form.locator("[name=email]").fill("ada")
+    form.locator("[name=password]").fill(PASSWORD)
+    form.locator("[name=password]").press("Enter")
+    for id in ("profile", "learning", "settings", "security"):
+        page.evaluate(f"location.hash = '{id}'")
+        expect(page.locator(f"#{id} h1")).to_be_focused()
+        expect(page.locator(f"#{id}[data-shown]")).to_be_visible()
+    page.reload()
+    expect(page.locator("#sign-out")).to_be_visible()
+    page.goto(f"{base_url}/admin")
+    page.locator("#no-rights").get_by_role("link", name="My account").click()
+    expect(page.locator("#profile h1")).to_be_visible()
+    expect(page.locator("#profile .avatar").first).to_have_js_property("complete", True)
+    assert page.locator("#profile .avatar").first.evaluate("(image) => image.naturalWidth") > 0
