@@ -1,6 +1,6 @@
 """/account and /admin from the first visit to the last, in front of the deployed service."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from authenticator import Authenticator
@@ -145,7 +145,7 @@ def test_tabs_lost_connections_and_expired_tokens_lose_nothing_typed(page, servi
         expect(tab.locator("#sign-out")).to_be_visible()
 
     page.locator("#profile-bio").fill("typed")
-    page.clock.set_fixed_time(datetime.now() + timedelta(minutes=16))  # the token has expired
+    page.clock.set_fixed_time(datetime.now(UTC) + timedelta(minutes=16))  # the token has expired
     page.context.set_offline(True)
     save = page.get_by_role("button", name="Save the profile")
     save.click()

@@ -92,7 +92,7 @@ def test_an_account_page_can_be_asked_for_in_a_language(visitor, path, asked, la
 
 @pytest.mark.parametrize(("path", "size"), [("/account", 80), ("/admin", 90)])
 def test_an_account_page_is_light(visitor, path, size):
-    """Before compression, in KB; calls of the API follow, and the modules of other sections."""
+    """Before compression, in KiB; calls of the API follow, and the modules of other sections."""
 
     def imported(modules):
         texts = [visitor.get(f"/{module}").text for module in modules]
@@ -103,7 +103,7 @@ def test_an_account_page_is_light(visitor, path, size):
     first = set(re.findall(r'(?:src|href)="(static/[^"]+)"', page.text))
     assert len(first) < 15
     size_of_files = sum(len(visitor.get(f"/{name}").data) for name in first)
-    assert size_of_files + len(page.data) < size * 1000
+    assert size_of_files + len(page.data) < size * 1024
     assert imported(name for name in first if name.endswith(".js")) <= first
     for name in set(re.findall(r'data-module="([^"]+)"', page.text)):
         direct = imported([f"static/{name}.js"])
