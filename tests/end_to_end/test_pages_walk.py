@@ -1,6 +1,6 @@
 """/account and /admin from the first visit to the last, in front of the deployed service."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from authenticator import Authenticator
@@ -53,13 +53,13 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     page.get_by_role("button", name="Save the profile").click()
     expect(page.locator("#profile-others .prose")).to_have_text("I count.")
 
-    key = flask(service, "keys", "create", "--name", "courses", "--scope", "learning:write").split()
+    made = flask(service, "keys", "create", "--name", "courses", "--scope", "learning:write")
     user = service.log_in({"email": "ada", "password": PASSWORD}).data["user"]["id"]
     for path, body in (
         ("courses/sql", {"name": "SQL", "lessons": 2}),
         ("courses/sql/lessons/one", {"minutes": 20}),
     ):
-        answer = service.call("PUT", f"/api/users/{user}/{path}", body, token=key[-1])
+        answer = service.call("PUT", f"/api/users/{user}/{path}", body, token=made.split()[-1])
         assert answer.status == 201
     page.locator("nav").get_by_role("link", name="Learning").click()
     expect(page.locator("#learning-courses")).to_contain_text("1 of 2")
@@ -68,7 +68,9 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     page.locator("#security-factor summary:visible").click()
     page.locator("#security-begin-password").fill(PASSWORD)
     page.locator("#security-begin button").click()
-    app = Authenticator(page.locator("[data-text=key]").inner_text().replace(" ", ""))
+    key = page.locator("#security-factor [data-text=key]")
+    expect(key).to_be_visible()
+    app = Authenticator(key.inner_text().replace(" ", ""))
     page.locator("#security-first-code-code").fill(app.code())
     page.locator("#security-first-code-code").press("Enter")
     codes = page.locator("#security-codes li")
@@ -83,6 +85,7 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     second.press("Enter")
     expect(page.locator("header")).to_contain_text("ada")
 
+    page.locator("nav").get_by_role("link", name="Security").click()
     page.get_by_role("button", name="Delete my account").click()
     dialog = page.get_by_role("dialog")
     dialog.locator("[name=password]").fill(PASSWORD)
@@ -145,7 +148,7 @@ def test_tabs_lost_connections_and_expired_tokens_lose_nothing_typed(page, servi
         expect(tab.locator("#sign-out")).to_be_visible()
 
     page.locator("#profile-bio").fill("typed")
-    page.clock.set_fixed_time(datetime.now() + timedelta(minutes=16))  # the token has expired
+    page.clock.set_fixed_time(datetime.now(UTC) + timedelta(minutes=16))  # the token has expired
     page.context.set_offline(True)
     save = page.get_by_role("button", name="Save the profile")
     save.click()
