@@ -4,9 +4,10 @@ A language is a folder of templates that is named like its tag. A file that a la
 is looked up in the more general one, then in the default language, then in English.
 """
 
+import functools
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -133,29 +134,39 @@ class Templates:
     def failures(self) -> Iterator[str]:
         """Write every e-mail and page in every language; yield a sentence for each that fails."""
         for language in sorted(self.languages):
-            for name, ours in read(SHIPPED).items():
+            for name, shown in _facts_of_ours().items():
                 try:
-                    self._try(name, ours, language)
+                    self._try(name, shown, language)
                 except jinja2.TemplateSyntaxError as error:
                     yield f"has a mistake in line {error.lineno} of {error.name}: {error}"
                 except Exception as error:  # templates can raise anything
                     file = name.removeprefix(f"{ENGLISH}/")
                     yield f"cannot write {file} in {language}: {error}"
 
-    def _try(self, name: str, ours: str, language: str) -> None:
+    def _try(self, name: str, shown: Set[str], language: str) -> None:
         """Write an e-mail or a page with the facts that our own shows."""
-        shown = meta.find_undeclared_variables(self._environment.parse(ours))
-        # Where they are set.
-        shown |= {"site", "app_url", "imprint", *_SWITCHES}
         # Each unit, and each state of a certificate, has words of its own.
         for size, status in zip(_SIZES.values(), _STATES, strict=True):
             sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
             sample |= dict.fromkeys(_SWITCHES, status == "valid")  # once on, then off
             facts = {fact: sample[fact] for fact in shown & sample.keys()}
-            if name.startswith(f"{ENGLISH}/mail/"):
-                self.mail(Path(name).stem, language, **facts)
-            elif name.endswith(".html") and not _PART.fullmatch(name):
+            if name.endswith(".html"):
                 self.page(Path(name).stem, language, min_length=8, **facts)
+            else:
+                self.mail(Path(name).stem, language, **facts)
+
+
+@functools.cache
+def _facts_of_ours() -> dict[str, Set[str]]:
+    """Return the facts that each of our e-mails and pages shows, by its file's name."""
+    parse = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).parse
+    return {
+        name: meta.find_undeclared_variables(parse(text))
+        | {"site", "app_url", "imprint", *_SWITCHES}  # where they are set
+        for name, text in read(SHIPPED).items()
+        if name.startswith(f"{ENGLISH}/mail/")
+        or (name.endswith(".html") and not _PART.fullmatch(name))
+    }
 
 
 def read(folder: Path) -> dict[str, str]:
