@@ -14,6 +14,7 @@ COPY --from=build /opt/venv /opt/venv
 # Owned by root, so that the service cannot change its own code.
 COPY *.py ./
 COPY blueprints/ blueprints/
+COPY cli/ cli/
 COPY config/ config/
 COPY core/ core/
 COPY migrations/ migrations/

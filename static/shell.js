@@ -134,7 +134,8 @@ onChange(async (isIn) => {
     complain(problem);
   }
 });
-addEventListener("hashchange", () => route());
+// While the profile is being loaded, a section could not be filled; it is shown right after that.
+addEventListener("hashchange", () => (me.profile || !userId() ? route() : undefined));
 // The fragment of the URL names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
