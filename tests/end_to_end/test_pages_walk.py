@@ -103,9 +103,9 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
 
 def test_a_class_comes_in_and_a_locked_pupil_is_helped(page, service, browser):
     service.register("office")
-    flask(service, "users", "set-role", "head", "admin")
+    flask(service, "users", "set-role", "office", "admin")
     page.goto(f"{service.url}/admin#newcomers")
-    sign_in(page, "head")
+    sign_in(page, "office")
     page.locator("#paste-list").fill(f"{STRANGE}\tOkoro\tnia\nBen\tYoung\n")
     page.locator("#paste button").click()
     page.locator("#make [value=link]").check()
