@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flask import Flask
 
@@ -36,6 +37,7 @@ from web import api, bearer, caller, error_handlers, headers, logs, openapi
 # others stay free for requests that take a millisecond.
 HASHES_WAITING = 48
 PICTURES_WAITING = 24
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("accounts")
 
 
@@ -70,6 +72,11 @@ def create_app(
     logs.configure(settings)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
+    if not settings.embedded:
+        if not settings.is_https and urlsplit(settings.public_url).hostname not in LOOPBACK:
+            _log.warning("PUBLIC_URL is not https: passwords and cookies travel in clear text.")
+        if not settings.ratelimit_enabled:
+            _log.warning("RATELIMIT_ENABLED is 0: passwords can be guessed without a limit.")
     # A path with a double slash is unknown; a redirect would not be JSON.
     app.url_map.merge_slashes = False
     app.url_map.converters["id"] = api.AnyId

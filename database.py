@@ -25,7 +25,7 @@ from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 from extensions import db
 
 # The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0010"
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds.
 POOL_SIZE = 8
@@ -43,7 +43,7 @@ SQLITE_WAIT = 10
 
 # Run on each new connection to Postgres. A start-up parameter would set the limits too, but poolers
 # refuse those that they do not know.
-_ON_CONNECT = f"""SELECT pg_backend_pid(), current_setting('lock_timeout'),
+_ON_CONNECT = f"""SELECT pg_backend_pid(),
     set_config('lock_timeout', '{LOCK_WAIT}', false),
     set_config('statement_timeout', '{STATEMENT_WAIT}', false)"""
 
@@ -51,7 +51,6 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(), current_setting('lock_timeout'),
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
 _SNAPSHOTS = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
-_log = logging.getLogger("accounts.database")
 
 # The session holds no objects that a bulk statement could change.
 _BULK = {"synchronize_session": False}
@@ -150,15 +149,13 @@ def _connector(driver: Any) -> Callable[..., object]:
         # One cursor for all queries: a new one would look up again how to read each column.
         connection.execute = connection.cursor().execute
         try:
-            process, lock_timeout, *_ = connection.execute(_ON_CONNECT).fetchone()
+            process, *_ = connection.execute(_ON_CONNECT).fetchone()
         except driver.Error:
             connection.close()  # the pool opens another, and there must be no more than its size
             raise
         if process != connection.info.backend_pid:  # a pooler such as PgBouncer made up the latter
             # Each transaction may run on another server connection, which lacks what was prepared.
             connection.prepare_threshold = None
-            if lock_timeout == "0":
-                _log.warning("There is a pooler, but no time limit: see docs/scaling.md.")
         return connection
 
     return connect

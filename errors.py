@@ -15,8 +15,8 @@ class ApiError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     message: ClassVar[str]
-    # Whether the password of the call was right; None says neither, so it changes no count.
-    right_password: bool | None = None
+    # Whether it says that a password or a code was wrong: limits count that as a failed login.
+    wrong_guess: ClassVar[bool] = False
     # Seconds, for the Retry-After header.
     retry_after: int | None = None
     # Other headers of the response.
@@ -50,7 +50,13 @@ class WeakPassword(ApiError):
 
 class WrongPassword(ApiError):
     status, code, message = 400, "wrong_password", "This is not your current password."
-    right_password = False
+    wrong_guess = True
+
+
+class PasswordReplaced(WrongPassword):
+    """The password was right, and the account changed while it was judged."""
+
+    wrong_guess = False
 
 
 class InvalidToken(ApiError):
@@ -60,12 +66,12 @@ class InvalidToken(ApiError):
 
 class WrongAccessCode(InvalidToken):
     message = "The account or the code is wrong, or the code is not valid any more."
-    right_password = False
+    wrong_guess = True
 
 
 class WrongCode(ApiError):
     status, code, message = 400, "wrong_code", "This code is wrong, or it was used before."
-    right_password = False
+    wrong_guess = True
 
 
 class InvalidImage(ApiError):
@@ -76,7 +82,13 @@ class InvalidImage(ApiError):
 class InvalidCredentials(ApiError):
     status, code = 401, "invalid_credentials"
     message = "The e-mail address, the username or the password is wrong."
-    right_password = False
+    wrong_guess = True
+
+
+class CredentialsReplaced(InvalidCredentials):
+    """The password was right, and the account changed while it was judged."""
+
+    wrong_guess = False
 
 
 class TokenMissing(ApiError):
@@ -100,13 +112,11 @@ class TokenRevoked(ApiError):
 class AccountInactive(ApiError):
     status, code = 403, "account_inactive"
     message = "This account has been deactivated. Contact support."
-    right_password = True
 
 
 class EmailUnverified(ApiError):
     status, code = 403, "email_unverified"
     message = "Confirm your e-mail address first: open the link that we sent to it."
-    right_password = True
 
 
 class RegistrationClosed(ApiError):

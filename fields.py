@@ -2,17 +2,21 @@
 
 import re
 import unicodedata
-from datetime import date, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from marshmallow import ValidationError, validate
 from marshmallow import fields as ma
 
 from core import clock, ids, locales, passwords
-from core.addresses import WHITE_SPACE, normalise_email
+from core.addresses import WHITE_SPACE, login_name, normalise_email
 from core.reasons import REQUIRED, Reason
+from core.roles import Role
 
 TIME: dict[str, object] = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
+# Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
+LOGIN_LENGTH = 1024
 CLOCK_TOLERANCE = timedelta(minutes=5)  # how far the clock of a client may be ahead of ours
 
 _CONTROLS = r"\x00-\x1f\x7f-\x9f"
@@ -56,7 +60,19 @@ class OneOf(validate.OneOf):
     default_message = Reason("invalid", "Use one of: {choices}.")
 
 
-class Text(ma.String):
+class AnyText(ma.String):
+    """A string as it was typed."""
+
+    # What the OpenAPI document says about every field of this type, and its validators.
+    described: dict[str, object] = {}
+    checks: Sequence[validate.Validator] = ()
+
+    def __init__(self, *, metadata: dict[str, object] | None = None, **kwargs: Any) -> None:
+        metadata = {**self.described, **(metadata or {})}
+        super().__init__(**{"validate": [*self.checks], "metadata": metadata, **kwargs})
+
+
+class Text(AnyText):
     """A trimmed string without control characters."""
 
     # Characters. For what is parsed: a validator would see only the result.
@@ -64,12 +80,10 @@ class Text(ma.String):
     trimmed = WHITE_SPACE
     forbidden = re.compile(f"[{_CONTROLS}]")
     invalid = Reason("invalid", "Control characters are not allowed.")
-    # What the OpenAPI document says about every field of this type.
-    described: dict[str, object] = {}
 
     def __init__(self, *, metadata: dict[str, object] | None = None, **kwargs: Any) -> None:
         bound = {"maxLength": self.longest} if self.longest else {}
-        super().__init__(metadata={**self.described, **bound, **(metadata or {})}, **kwargs)
+        super().__init__(metadata={**bound, **(metadata or {})}, **kwargs)
 
     def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs).strip(self.trimmed)
@@ -99,6 +113,66 @@ class FilledText(Text):
         return text if is_visible or not text else None
 
 
+class Name(FilledText):
+    checks = (Length(1, 64),)
+
+
+class Title(FilledText):
+    checks = (Length(1, 200),)
+
+
+class Username(Text):
+    described = example("newcomer")
+    checks = (
+        Length(3, 32),
+        validate.Regexp(
+            "^([A-Za-z0-9][A-Za-z0-9_.-]*)?$",
+            error=Reason(
+                "invalid", "Use letters, digits, _, - and . only, and a letter or a digit first."
+            ),
+        ),
+    )
+
+
+class LoginName(AnyText):
+    described = {"description": "Or the username.", **example("me@example.org")}
+    checks = (Length(max=LOGIN_LENGTH),)
+
+
+class CurrentPassword(AnyText):
+    described = {"format": "password", **example("try something new")}
+    checks = (Length(max=LOGIN_LENGTH),)
+
+
+class SecondFactor(Text):
+    described = {
+        "description": "Of the app, or a recovery code; where the account has a second factor.",
+        **example("000000"),
+    }
+    checks = (Length(max=64),)
+
+
+class Token(Text):
+    described = example("TOKEN_OF_THE_MAIL")
+    checks = (Length(max=4096),)
+
+
+class RecordId(Text):
+    """An id that the course system chooses."""
+
+    described = {"pattern": "^[A-Za-z0-9._~-]{1,64}$", **example("python-101")}
+    checks = (
+        Length(1, 64),
+        validate.Regexp(
+            r"^[A-Za-z0-9._~-]*\Z", error=Reason("invalid", "Use letters, digits, . _ ~ - only.")
+        ),
+    )
+
+
+class RecordIdInPath(RecordId):
+    trimmed = ""  # a newline is refused
+
+
 class Email(Text):
     """An e-mail address, in the form under which it is stored."""
 
@@ -107,6 +181,8 @@ class Email(Text):
     described = {"format": "email", **example("me@example.org")}
 
     def converted(self, text: str) -> str | None:
+        if not text.rpartition("@")[0].isascii():
+            raise ValidationError(Reason("invalid", "Only ASCII letters before the @."))
         return normalise_email(text)
 
 
@@ -144,6 +220,17 @@ class Link(Text):
         return text if text.isprintable() and _PLAIN_LINK.fullmatch(text) else None
 
 
+class AccountName(Text):
+    """An e-mail address or a username, in the form under which it is looked up."""
+
+    longest = 254
+    invalid = Reason("invalid", "This is not a valid e-mail address.")
+    described = {"description": "Or the username.", **example("me@example.org")}
+
+    def converted(self, text: str) -> str | None:
+        return login_name(text)
+
+
 class Language(Text):
     longest = locales.MAX_LANGUAGE_LENGTH
     invalid = Reason("invalid", "Not a language tag such as en or pt-BR.")
@@ -174,8 +261,22 @@ class Uuid(Text):
         return ids.parse_uuid(text)
 
 
+class RoleName(ma.String):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=OneOf([*Role]), **kwargs)
+
+
+class Number(ma.Integer):
+    """A whole number between two others."""
+
+    def __init__(self, least: int, most: int, **kwargs: Any) -> None:
+        super().__init__(strict=True, validate=Range(least, most), **kwargs)
+
+
 class Flag(ma.Boolean):
     """True or false, and not what else Python would take for one of them."""
+
+    default_error_messages = {"invalid": "Use true or false."}
 
     def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
@@ -184,6 +285,7 @@ class Flag(ma.Boolean):
 
 
 class FlagInQuery(ma.Boolean):
+    default_error_messages = Flag.default_error_messages
     truthy = {"true"}
     falsy = {"false"}
 
@@ -216,6 +318,24 @@ class Time(Text):
         if self._past and moment > clock.utcnow() + CLOCK_TOLERANCE:
             raise ValidationError(Reason("future", "This is in the future."))
         return moment
+
+
+class AccountTime(Time):
+    """When an account of another system was made or used; a date is its midnight in UTC."""
+
+    invalid = Reason("invalid", "Not a date or an RFC 3339 time, such as 2026-11-20T09:31:00Z.")
+    # What means "never" elsewhere, the year 1, is BC in some time zones, and no driver reads that.
+    checks = (
+        validate.Range(
+            min=datetime(1900, 1, 1, tzinfo=UTC), error=Reason("too_small", "This is before 1900.")
+        ),
+    )
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(past=True, **kwargs)
+
+    def converted(self, text: str) -> datetime | None:
+        return super().converted(text if len(text) > len("2026-11-20") else f"{text}T00:00:00Z")
 
 
 class Day(Text):

@@ -98,21 +98,30 @@ def post_worker_init(worker: Any) -> None:
 
 
 def first_screen(host: str, port: int) -> str:
-    url, reach, mails = local_url(host, port), "", ""
+    url, reach, pages, register, mails = local_url(host, port), "", "", "", ""
+    flask = os.path.join(os.path.dirname(sys.executable), "flask")
     docs = f", its documentation at {url}/docs" if settings.docs else ""
     if host in EVERYWHERE:
         reach = "\n  It listens on all network interfaces, so other machines can reach it too.\n"
-    if not settings.mail_url:
-        mails = "\n  E-mails are not sent but printed here.\n"
-    return f"""
-  The service is at {url}{docs}
-{reach}
+    if settings.account_pages:
+        pages = f"\n  Users sign in at {url}/account, admins at {url}/admin\n"
+    if settings.registration == "open":
+        register = f"""
   Register an account:
 
     curl {url}/api/auth/register \\
       -H 'Content-Type: application/json' \\
       -d '{{"username": "newcomer", "email": "newcomer@example.org",
            "password": "try something new", "firstName": "First", "lastName": "Last"}}'
-{mails}
+"""
+    if not settings.mail_url:
+        mails = "\n  E-mails are not sent but printed here.\n"
+    return f"""
+  The service is at {url}{docs}
+{reach}{pages}
+  Make the first admin, in the folder {ROOT}:
+
+    {flask} users create --role admin
+{register}{mails}
   The database and its secret are in {ROOT / "instance"}. Ctrl-C ends the service.
 """

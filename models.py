@@ -5,7 +5,7 @@ code path. Lengths of columns alone are enforced by Postgres only.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
@@ -14,7 +14,7 @@ from core import clock
 from core.addresses import search_key
 from core.ids import new_row_id
 from core.roles import Role
-from core.second_factor import RECOVERY_CODES
+from core.totp import RECOVERY_CODES
 from extensions import Base
 
 USER_AGENT_LENGTH = 255
@@ -81,8 +81,9 @@ class User(Base):
         sa.CheckConstraint("length(location) <= 100", "location_length"),
         sa.CheckConstraint("length(website) <= 200", "website_length"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
-        # Ids are ordered by time, so this lists the accounts of a role from oldest to newest.
-        sa.Index("ix_users_role_id", "role", "id"),
+        # For lists: by the time of joining, which other systems may have set.
+        sa.Index("ix_users_created_at_id", "created_at", "id"),
+        sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
@@ -94,8 +95,9 @@ class User(Base):
     last_name: Mapped[str] = mapped_column(sa.String(64))
     password_hash: Mapped[str] = mapped_column(sa.String(255))
     # The account's version, which nothing lowers. A new password (not the same one hashed again), a
-    # deactivation and a new role raise it: what was begun before cannot be completed afterwards,
-    # such as a login or the use of a link. It keeps its first name because old processes read it.
+    # new address, a deactivation, a new role and every change of the second factor raise it: what
+    # was begun before cannot be completed afterwards, such as a login or the use of a link. It
+    # keeps its first name because old processes read it.
     password_version: Mapped[int] = mapped_column(default=1)
     role: Mapped[str] = mapped_column(sa.String(16), default=Role.STUDENT.value)
     is_active: Mapped[bool] = mapped_column(default=True)
@@ -114,7 +116,7 @@ class User(Base):
     # Folded in Python, since databases differ in which letters they fold.
     search_key: Mapped[str] = mapped_column(sa.Text, default=_search_key)
 
-    theme: Mapped[str] = mapped_column(sa.String(16), server_default="light")
+    theme: Mapped[str] = mapped_column(sa.String(16), default="system", server_default="light")
     language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
     timezone: Mapped[str] = mapped_column(sa.String(64), server_default="UTC")
     email_notifications: Mapped[bool] = mapped_column(server_default=sa.true())
@@ -134,6 +136,13 @@ if TYPE_CHECKING:
 
 else:
     UserRow = sa.Row
+
+
+class Caller(NamedTuple):
+    """A signed-in user, as the guard read the row, and the session of the access token."""
+
+    user: UserRow
+    session_id: str
 
 
 class UserSession(Base):
@@ -196,37 +205,22 @@ class PendingEmail(Base):
     tries: Mapped[int]
 
 
-class EmailChange(Base):
-    """A change of an e-mail address that the old address can undo."""
-
-    __tablename__ = "email_changes"
-
-    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
-    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # Counts the changes of a user. Ids follow the clocks of several machines, which differ.
-    number: Mapped[int] = mapped_column(server_default="0")
-    old_email: Mapped[str] = mapped_column(sa.String(254))
-    changed_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # `users.second_factor_at` at that time. Undoing the change removes any other factor.
-    second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
-
-
 class SecondFactor(Base):
     """The authenticator app and the recovery codes of an account, all made from one seed."""
 
     __tablename__ = "second_factors"
 
     user_id: Mapped[Owner]
-    # The seed, encrypted with a key that belongs to SECRET_KEY: see core/second_factor.py.
+    # The seed, encrypted with a key that belongs to SECRET_KEY: see core/totp.py.
     sealed: Mapped[bytes] = mapped_column(sa.LargeBinary)
     # Tells one factor of a user from the next.
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     confirmed_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     # The last time step whose six digits were used.
     last_step: Mapped[int] = mapped_column(sa.BigInteger, default=0)
-    # Tries since the last code that was right.
-    failures: Mapped[int] = mapped_column(default=0)
-    warned_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    # Wrong codes in a window of 24 hours, which begins with the first one; None without one.
+    wrong_codes: Mapped[int] = mapped_column(default=0)
+    window_ends_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     # Counts the sets of recovery codes. Of the present set, a bit for each code that is unused.
     generation: Mapped[int] = mapped_column(default=1)
     unused: Mapped[int] = mapped_column(default=ALL_UNUSED)
@@ -242,8 +236,8 @@ class OutboxMail(Base):
     address: Mapped[str] = mapped_column(sa.String(254))
     # Language of a notice whose address may have no account when it is sent.
     language: Mapped[str | None] = mapped_column(sa.String(35))
-    # The id of the change of an e-mail address that it is about, or the event it tells of.
-    about: Mapped[str | None] = mapped_column(sa.String(36))
+    # What its template says, or what that is made from.
+    facts: Mapped[dict[str, Any]] = mapped_column(sa.JSON, server_default="{}", default=dict)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     # When to try next; of a claimed e-mail, the end of the lease.
     due_at: Mapped[datetime] = mapped_column(

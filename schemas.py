@@ -4,20 +4,18 @@ The bounds of what is stored stand in models.py too: here for a helpful error, t
 or lengths of columns.
 """
 
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_schema
 from marshmallow import fields as ma
 
 import fields
+from core.hindrances import Hindrance
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
 from core.streaks import MOST_DAYS
 from fields import example
-
-# Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
-LOGIN_LENGTH = 1024
 
 
 def camel_case(name: str) -> str:
@@ -57,44 +55,21 @@ class ResponseBody(Shape):
         return obj.get(attr, default) if isinstance(obj, dict) else getattr(obj, attr, default)
 
 
-NAME: dict[str, Any] = {"validate": fields.Length(1, 64)}
-TITLE: dict[str, Any] = {"required": True, "validate": fields.Length(1, 200)}
-A_TOKEN: dict[str, Any] = {"required": True, "validate": fields.Length(max=4096)}
-A_NUMBER: dict[str, Any] = {"required": True, "strict": True}
-A_PASSWORD: dict[str, Any] = {
-    "required": True,
-    "validate": fields.Length(max=LOGIN_LENGTH),
-    "metadata": {"format": "password", **example("try something new")},
-}
-A_CODE: dict[str, Any] = {
-    "load_default": "",
-    "validate": fields.Length(max=64),
-    "metadata": {
-        "description": "Of the app, or a recovery code; where the account has a second factor.",
-        **example("000000"),
-    },
-}
-_USERNAME_HAS = "Use letters, digits, _, - and . only, and a letter or a digit first."
-USERNAME: dict[str, Any] = {
-    "validate": [
-        fields.Length(3, 32),
-        validate.Regexp("^([A-Za-z0-9][A-Za-z0-9_.-]*)?$", error=Reason("invalid", _USERNAME_HAS)),
-    ],
-    "metadata": example("newcomer"),
-}
-
-
 class Username(Shape):
-    username = fields.Text(required=True, **USERNAME)
+    username = fields.Username(required=True)
 
 
 class Address(Shape):
     email = fields.Email(required=True)
 
 
+class AccountName(Shape):
+    email = fields.AccountName(required=True)
+
+
 class Person(Address, Username):
-    first_name = fields.FilledText(required=True, **NAME, metadata=example("First"))
-    last_name = fields.FilledText(required=True, **NAME, metadata=example("Last"))
+    first_name = fields.Name(required=True, metadata=example("First"))
+    last_name = fields.Name(required=True, metadata=example("Last"))
     language = fields.Language()
     timezone = fields.Zone()
 
@@ -110,19 +85,15 @@ class Registered(ResponseBody):
 
 
 class CurrentPassword(Shape):
-    password = ma.String(**A_PASSWORD)
+    password = fields.CurrentPassword(required=True)
 
 
 class Confirmation(CurrentPassword):
-    second_factor = fields.Text(**A_CODE)
+    second_factor = fields.SecondFactor(load_default="")
 
 
 class Login(Confirmation):
-    email = ma.String(
-        required=True,
-        validate=fields.Length(max=LOGIN_LENGTH),
-        metadata={"description": "Or the username.", **example("me@example.org")},
-    )
+    email = fields.LoginName(required=True)
 
 
 class RegistrationOptions(ResponseBody):
@@ -137,8 +108,7 @@ class RegistrationOptions(ResponseBody):
 
 
 class Refresh(Shape):
-    refresh_token = fields.Text(
-        **{**A_TOKEN, "required": False},
+    refresh_token = fields.Token(
         metadata={
             "description": "Required without `X-Refresh-Cookie`, and refused with it.",
             **example("REFRESH_TOKEN"),
@@ -147,13 +117,13 @@ class Refresh(Shape):
 
 
 class MailToken(Shape):
-    token = fields.Text(**A_TOKEN, metadata=example("TOKEN_OF_THE_MAIL"))
+    token = fields.Token(required=True)
 
 
 class CheckedLink(ResponseBody):
-    action = ma.String(metadata={"enum": ["choose_password", "verify_email", "undo_email_change"]})
+    action = ma.String(metadata={"enum": ["choose_password", "verify_email"]})
     username = ma.String(metadata={"description": "Empty for `verify_email`."})
-    email = ma.String(metadata={"description": "For `undo_email_change`, the one that comes back."})
+    email = ma.String()
     has_password = fields.HasPassword(
         attribute="password_hash", metadata={"description": "False: none yet, or none any more."}
     )
@@ -161,9 +131,9 @@ class CheckedLink(ResponseBody):
 
 
 class ResetPassword(Shape):
-    token = fields.Text(**{**A_TOKEN, "required": False}, metadata=example("TOKEN_OF_THE_MAIL"))
-    account = ma.String(
-        validate=fields.Length(1, LOGIN_LENGTH),
+    token = fields.Token()
+    account = fields.AnyText(
+        validate=fields.Length(1, fields.LOGIN_LENGTH),
         metadata={"description": "Username or e-mail address; with `code`, in place of `token`."},
     )
     code = fields.Text(
@@ -222,8 +192,8 @@ class Sessions(ResponseBody):
 
 
 class ChangePassword(Shape):
-    current_password = ma.String(**A_PASSWORD)
-    second_factor = fields.Text(**A_CODE)
+    current_password = fields.CurrentPassword(required=True)
+    second_factor = fields.SecondFactor(load_default="")
     new_password = fields.NewPassword(required=True)
 
 
@@ -236,8 +206,8 @@ class DeleteAccount(Confirmation):
 
 
 class ProfileChanges(Shape):
-    first_name = fields.FilledText(**NAME, metadata=example("First"))
-    last_name = fields.FilledText(**NAME, metadata=example("Last"))
+    first_name = fields.Name(metadata=example("First"))
+    last_name = fields.Name(metadata=example("Last"))
     bio = fields.Prose(validate=fields.Length(max=500), metadata=example("I learn\nby doing."))
     location = fields.Text(validate=fields.Length(max=100), metadata=example("Lisbon"))
     website = fields.Link()
@@ -442,21 +412,8 @@ class Certificates(ResponseBody):
     certificates = ma.List(ma.Nested(CertificateRecord))
 
 
-# The ids that the course system chooses. In a path they are not trimmed: a newline is refused.
-RECORD_ID: dict[str, Any] = {
-    "required": True,
-    "validate": [
-        fields.Length(1, 64),
-        validate.Regexp(
-            r"^[A-Za-z0-9._~-]*\Z", error=Reason("invalid", "Use letters, digits, . _ ~ - only.")
-        ),
-    ],
-    "metadata": {"pattern": "^[A-Za-z0-9._~-]{1,64}$", **example("python-101")},
-}
-
-
 def _path(*ids: str) -> type[Schema]:
-    return Shape.from_dict({name: ma.String(**RECORD_ID) for name in ids})
+    return Shape.from_dict({name: fields.RecordIdInPath(required=True) for name in ids})
 
 
 CoursePath = _path("course_id")
@@ -468,26 +425,30 @@ ShareCodePath = Shape.from_dict({"code": ma.String(required=True, metadata=examp
 
 
 class CourseDelivery(Shape):
-    name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
-    lessons = ma.Integer(**A_NUMBER, validate=fields.Range(1, 10_000), metadata=example(12))
+    name = fields.Title(required=True, metadata=example("Python for beginners"))
+    lessons = fields.Number(1, 10_000, required=True, metadata=example(12))
 
 
 class LessonDelivery(Shape):
     completed_at = fields.Time(past=True)
-    minutes = ma.Integer(**A_NUMBER, validate=fields.Range(0, 1440), metadata=example(25))
+    minutes = fields.Number(0, 1440, required=True, metadata=example(25))
 
 
 class AchievementDelivery(Shape):
-    name = fields.FilledText(**TITLE, metadata=example("First steps"))
+    name = fields.Title(required=True, metadata=example("First steps"))
     earned_at = fields.Time(past=True)
 
 
 class CertificateDelivery(Shape):
-    course_id = fields.Text(**RECORD_ID)
-    course_name = fields.FilledText(**TITLE, metadata=example("Python for beginners"))
+    course_id = fields.RecordId(required=True)
+    course_name = fields.Title(required=True, metadata=example("Python for beginners"))
     issued_at = fields.Time(past=True)
     expires_at = fields.Time(past=False)
-    revoked_at = fields.Time(past=True)
+    revoked_at = fields.Time(
+        past=True,
+        allow_none=True,
+        metadata={"description": "Null takes a revocation back; left out, nothing changes."},
+    )
     credential_url = fields.Link(load_default="")
 
 
@@ -504,26 +465,26 @@ class AccountQuery(Shape):
         metadata={"description": "Part of a username, an address or a name, whatever its case."},
     )
     email = fields.Email()
-    username = fields.Text(**USERNAME)
-    role = ma.String(validate=fields.OneOf([*Role]))
+    username = fields.Username()
+    role = fields.RoleName()
     is_active = fields.FlagInQuery()
     page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
     per_page = fields.NumberInQuery(load_default=20, validate=fields.Range(1, 100))
 
 
-ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
-
-
 class AccountChanges(Shape):
-    username = fields.Text(**USERNAME)
+    username = fields.Username()
     email = fields.Email()
-    first_name = fields.FilledText(**NAME, metadata=example("First"))
-    last_name = fields.FilledText(**NAME, metadata=example("Last"))
+    first_name = fields.Name(metadata=example("First"))
+    last_name = fields.Name(metadata=example("Last"))
     language = fields.Language()
     timezone = fields.Zone()
-    role = ma.String(validate=fields.OneOf([*Role]), metadata=example("instructor"))
+    role = fields.RoleName(metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
-    email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
+    email_verified = fields.Flag(
+        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
+        metadata=example(True),
+    )
 
 
 class AccessLinkRequest(Shape):
@@ -539,9 +500,7 @@ class NewAccount(Person):
         validate=fields.OneOf(["mail", "link", "none"]),
         metadata=example("mail"),
     )
-    role = ma.String(
-        load_default=Role.STUDENT.value, validate=fields.OneOf([*Role]), metadata=example("student")
-    )
+    role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 
 
@@ -573,6 +532,10 @@ class AccountState(Account):
     timezone = ma.String()
     second_factor = fields.IsSet(attribute="second_factor_at")
     locked_until = fields.Moment(allow_none=True)
+    hindrances = ma.List(
+        ma.String(metadata={"enum": [*Hindrance]}),
+        metadata={"description": "Why the right password does not log in now; empty if it does."},
+    )
 
 
 class NewAccountMade(AccessLink):
@@ -587,7 +550,7 @@ class Accounts(ResponseBody):
 
 
 class ServiceKeyName(Shape):
-    name = fields.FilledText(required=True, **NAME)
+    name = fields.Name(required=True)
 
 
 class ServiceKey(ResponseBody):
@@ -634,41 +597,30 @@ class SecondFactorState(SecondFactorSince):
 
 # Accounts of other systems, and accounts on their way there.
 
-# No account is older. What means "never" elsewhere, the year 1, is BC in some time zones, and no
-# driver reads that.
-_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-PAST: dict[str, Any] = {
-    "past": True,
-    "validate": validate.Range(min=_EARLIEST, error=Reason("too_small", "This is before 1900.")),
-}
 
-
-class ImportedAccount(Person, ProfileChanges, SettingsChanges):
+class ImportedAccount(Person, ProfileChanges, SettingsChanges, PrivacyChanges):
     class Meta:
-        exclude = ("email_notifications", "push_notifications", "privacy")
+        exclude = ("privacy",)
 
     id = fields.Uuid()
-    username = fields.Text(**USERNAME)
+    username = fields.Username()
     password_hash = ma.String()
-    role = ma.String(validate=fields.OneOf([*Role]))
+    role = fields.RoleName()
     is_active = fields.Flag()
     email_verified = fields.Flag(load_default=False)
-    join_date = fields.Time(**PAST, attribute="created_at")
-    last_login = fields.Time(**PAST, attribute="last_login_at")
+    join_date = fields.AccountTime(attribute="created_at")
+    last_login = fields.AccountTime(attribute="last_login_at")
 
 
-class DumpedAccount(Profile):
+class DumpedAccount(Profile, Settings, Privacy):
     """All that `ImportedAccount` takes."""
 
     sometimes = frozenset({"password_hash", "last_login"})
 
     class Meta:
-        exclude = ("avatar",)
+        exclude = ("avatar", "privacy")
 
     password_hash = ma.String()
-    language = ma.String()
-    timezone = ma.String()
-    theme = ma.String()
 
 
 # The copy of a user's own data.
@@ -692,11 +644,6 @@ class ExportedCertificate(CertificateRecord):
     holder = ma.String(allow_none=True)
 
 
-class EmailChange(ResponseBody):
-    old_email = ma.String()
-    changed_at = fields.Moment()
-
-
 class Export(ResponseBody):
     exported_at = fields.Moment()
     account = ma.Nested(ExportedAccount)
@@ -705,7 +652,6 @@ class Export(ResponseBody):
     avatar = ma.Nested(Picture, allow_none=True)
     sessions = ma.List(ma.Nested(OpenSession))
     pending_email = ma.String(metadata={"description": "Empty where no change is pending."})
-    email_changes = ma.List(ma.Nested(EmailChange))
     courses = ma.List(ma.Nested(ExportedCourse))
     achievements = ma.List(ma.Nested(AchievementRecord))
     certificates = ma.List(ma.Nested(ExportedCertificate))

@@ -14,7 +14,7 @@ from core.scopes import Scope
 from database import transaction
 from extensions import settings
 from models import User, UserRow
-from services import accounts, administration, outbox, recovery, second_factor, users
+from services import accounts, administration, login, outbox, recovery, second_factor, users
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -36,7 +36,7 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By
     response=schemas.Accounts,
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
-    """List accounts page by page, newest first.
+    """List accounts page by page, newest first, by `joinDate`.
 
     Service keys do not see those of admins, and teachers see those of students only.
     """
@@ -55,7 +55,7 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.require(users.get(User.id == user_id), bearer.reach())
-    return {**user._asdict(), "locked_until": limits.locked_until(user)}
+    return {**user._asdict(), **login.state(user, limits.locked_until(user))}
 
 
 @admin(
@@ -135,8 +135,8 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                users.require(users.lock(user_id, User.is_active), reach)
-                accounts.remove_password(user_id)
+                user = users.require(users.lock(user_id, User.is_active), reach)
+                accounts.remove_password(user)
             if allowed:
                 outbox.queue(kind, user.email)
     else:
@@ -185,8 +185,14 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     errors=(errors.UserNotFound,),
 )
 def unlock_user(user_id: str) -> None:
-    """Clear what limits have counted against an account, so that its user can log in again."""
-    limits.unlock(users.find(user_id))
+    """Clear what limits have counted against an account, so that its user can log in again.
+
+    The wrong codes of a second factor too, but not those of an admin.
+    """
+    user = users.find(user_id)
+    limits.unlock(user)
+    if user.role != Role.ADMIN:
+        second_factor.forget_wrong_codes(user_id)
     audit.log("account_unlocked", user_id, by=bearer.caller_id())
 
 

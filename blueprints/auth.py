@@ -12,21 +12,22 @@ from core.roles import Role
 from database import transaction
 from extensions import settings
 from models import User
-from services import (
-    accounts,
-    email_change,
-    outbox,
-    profiles,
-    recovery,
-    second_factor,
-    sessions,
-)
+from services import accounts, outbox, profiles, recovery, second_factor, sessions
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
 from web import bearer, caller, limits, refresh_cookie
 from web.api import endpoint
-from web.limits import GUESSES, RESET_MAILS, SUCCESSES, By, Limit, allowance, mails_to_one
+from web.limits import (
+    GUESSES,
+    GUESSES_KEPT,
+    RESET_MAILS,
+    SUCCESSES,
+    By,
+    Limit,
+    allowance,
+    mails_to_one,
+)
 from web.responses import Reply
 
 bp = Blueprint("auth", __name__)
@@ -113,8 +114,10 @@ def login(body: dict[str, str]) -> Reply:
     """
     found = login_steps.check_password(body["email"], body["password"])
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
-    with second_factor.judged(found.user, body["second_factor"]) as proof, transaction():
+    proof = second_factor.check_code(found.user, body["second_factor"])
+    with transaction():
         user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
+    second_factor.log_use(proof)
     audit.log("login", user.id)
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
@@ -191,12 +194,12 @@ def end_other_sessions() -> None:
 
 @post(
     "/forgot-password",
-    body=schemas.Address,
-    message="If an active account has this e-mail address, we have sent it a link.",
+    body=schemas.AccountName,
+    message="If there is such an active account, we have sent a link to its e-mail address.",
     limits=(Limit(60, "hour", "requests for reset mails", By.IP), RESET_MAILS),
 )
 def forgot_password(body: dict[str, str]) -> None:
-    """Send an e-mail with a link to set a new password.
+    """Send an e-mail with a link to set a new password to the address of an account.
 
     The response is the same, and takes the same time, whether or not an account exists.
     """
@@ -225,7 +228,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
-    limits=(*GUESSES, RESETS),
+    limits=(*GUESSES_KEPT, RESETS),
 )
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a link, or with the code that came with an access link.
@@ -242,10 +245,9 @@ def reset_password(body: dict[str, str]) -> None:
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     with transaction():
         recovery.replace_password(found, password_hash, now=clock.utcnow())
-    audit.log("password_reset" if found.by_mail else "access_link_used", found.user.id)
-    if found.user.second_factor_at:
-        limits.clear_nothing()
-    else:
+    by_mail = found.way is recovery.Way.MAIL
+    audit.log("password_reset" if by_mail else "access_link_used", found.user.id)
+    if not found.user.second_factor_at:
         limits.forgive(found.user)
 
 
@@ -261,30 +263,6 @@ def verify_email(body: dict[str, str]) -> None:
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
     audit.log("email_verified", user.id)
-
-
-@post(
-    "/undo-email-change",
-    body=schemas.MailToken,
-    message="Your old e-mail address is back. We have sent it a link to choose a new password.",
-    errors=(errors.InvalidToken, errors.EmailTaken),
-)
-def undo_email_change(body: dict[str, str]) -> None:
-    """Restore an e-mail address with the token from the mail about its change, which works once.
-
-    The account has no password then; a reset mail goes to the restored address. Later changes are
-    void. If another account has the address by now, the account is deactivated instead.
-    """
-    found = recovery.find(Action.UNDO, body["token"])
-    with transaction():
-        restored = email_change.undo(found.user.id, found.change, now=clock.utcnow())
-    if not restored:
-        audit.log("account_deactivated", found.user.id)
-        raise errors.EmailTaken(
-            "Another account has this e-mail address by now, so your account was deactivated. Ask "
-            "the operators of this service for help."
-        )
-    audit.log("email_change_undone", found.user.id)
 
 
 @post(

@@ -1,8 +1,8 @@
 """Certificates that their holders share, for everybody who has the code: as JSON and as a page."""
 
-from typing import Any, cast
+from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 import errors
 import schemas
@@ -46,16 +46,17 @@ def check_certificate(code: str) -> dict[str, object]:
 @bp.get("/certificates/<id:code>")
 def show_certificate(code: str) -> Response:
     """Show the same as a page, which works and can be printed without a script."""
-    now = clock.utcnow()
-    shown: dict[str, Any] = {"root": "../" * (request.path.count("/") - 1)}
+    now, shown = clock.utcnow(), dict[str, Any]()
     try:
-        found = call_within(CHECKS, certificates.check, typed=code, now=now)
+        call_within(CHECKS, lambda: shown.update(certificates.check(code, now=now)))
     except (errors.NotFound, errors.TooManyRequests) as error:
-        shown["is_limited"] = isinstance(error, errors.TooManyRequests)
-        page = site.page("no_certificate", site.STRICT_POLICY, **shown)
-        page.status_code = error.status
-        if error.retry_after:
-            page.headers["Retry-After"] = str(error.retry_after)
+        is_limited = isinstance(error, errors.TooManyRequests)
+        page = _render("no_certificate", {"is_limited": is_limited})
+        page.status_code, page.retry_after = error.status, error.retry_after
         return page
-    shown |= cast("dict[str, Any]", found)
-    return site.page("certificate", site.STRICT_POLICY, checked_at=now, **shown)
+    return _render("certificate", {**shown, "checked_at": now})
+
+
+def _render(name: str, shown: dict[str, Any]) -> Response:
+    # A code holds no slash, so the service is always one level up.
+    return site.page(name, site.STRICT_POLICY, root="../", **shown)

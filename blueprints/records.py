@@ -173,8 +173,9 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     """Record that a user has received a certificate.
 
     `issuedAt` defaults to the time of the first delivery; without `expiresAt` the certificate does
-    not expire, and without `revokedAt` it is not revoked (any more). Its holder is who the user was
-    at the first delivery, and a certificate that is shared stays so; removing it ends both.
+    not expire. A time as `revokedAt` revokes it, null takes that back, and without it nothing
+    changes about it. Its holder is who the user was at the first delivery, and a certificate that
+    is shared stays so; removing it ends both.
     """
     with transaction():
         _keep_keys_from_admins(user_id)

@@ -6,14 +6,12 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
-from core import second_factor as codes
+from core import audit, totp
 from core.qr_codes import svg
 from core.roles import Role
 from database import transaction
 from extensions import settings
-from services import accounts, users
-from services import second_factor as factors
+from services import accounts, second_factor, users
 from web import bearer
 from web.api import endpoint
 from web.limits import CONFIRMATIONS, GUESSES
@@ -26,7 +24,7 @@ student = functools.partial(endpoint, bp, role=Role.STUDENT)
 def get_second_factor() -> dict[str, object]:
     """Read whether the caller has a second factor, and whether the role needs one."""
     user = bearer.user()
-    return {**factors.status(user), "required": users.needs_factor(user.granted_role)}
+    return {**second_factor.status(user), "required": users.needs_factor(user.granted_role)}
 
 
 @student(
@@ -44,12 +42,12 @@ def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
     Nothing of the account changes before `POST /api/auth/second-factor/confirm` gets the first
     code, within 15 minutes.
     """
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    accounts.confirm_password(user, body["password"], field="password")
+    me = bearer.caller()
+    accounts.confirm_password(me.user, body["password"], field="password")
     with transaction():
-        seed = factors.begin(user, session_id=session_id, now=clock.utcnow())
-    uri = codes.app_uri(seed, settings.site, user.email)
-    return {"secret": codes.app_key(seed), "uri": uri, "qr_code": svg(uri)}
+        seed = second_factor.begin(me)
+    uri = totp.app_uri(seed, settings.site, me.user.email)
+    return {"secret": totp.app_key(seed), "uri": uri, "qr_code": svg(uri)}
 
 
 @student(
@@ -67,11 +65,11 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
     All other sessions end, and a notice is sent by e-mail. Each of the recovery codes works once,
     in place of a code of the app. They are shown only now.
     """
-    user, session_id, now = bearer.user(), bearer.claims()["sid"], clock.utcnow()
-    proof = factors.try_first_code(user, body["code"], now=now)
+    me = bearer.caller()
+    proof = second_factor.try_first_code(me.user, body["code"])
     with transaction():
-        made = factors.confirm(user, proof, session_id=session_id, now=now)
-    audit.log("second_factor_added", user.id)
+        made = second_factor.confirm(me, proof)
+    audit.log("second_factor_added", me.user.id)
     return {"recovery_codes": made}
 
 
@@ -86,11 +84,11 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
 )
 def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
     """Make ten new recovery codes; the old ones stop working. A notice is sent by e-mail."""
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    confirmed = factors.confirmed(user, body["password"], body["second_factor"])
-    with confirmed as proof, transaction():
-        made = factors.replace_recovery_codes(user, proof, session_id=session_id)
-    audit.log("recovery_codes_replaced", user.id)
+    me = bearer.caller()
+    proof = second_factor.prove(me.user, body["password"], body["second_factor"])
+    with second_factor.allowed(me, proof):
+        made = second_factor.replace_recovery_codes(me, proof)
+    audit.log("recovery_codes_replaced", me.user.id)
     return {"recovery_codes": made}
 
 
@@ -104,8 +102,8 @@ def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
 )
 def remove_second_factor(body: dict[str, str]) -> None:
     """Remove the second factor. All other sessions end, and a notice is sent by e-mail."""
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    confirmed = factors.confirmed(user, body["password"], body["second_factor"])
-    with confirmed as proof, transaction():
-        factors.remove(user, proof, session_id=session_id)
-    audit.log("second_factor_removed", user.id)
+    me = bearer.caller()
+    proof = second_factor.prove(me.user, body["password"], body["second_factor"])
+    with second_factor.allowed(me, proof):
+        second_factor.remove(me)
+    audit.log("second_factor_removed", me.user.id)

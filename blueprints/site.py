@@ -2,7 +2,7 @@
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for, or `?language=` of the account pages; the docs are in English.
+that the browser asks for, or in that of `?language=`; the docs are in English.
 blueprints/certificates.py has one more page.
 """
 
@@ -10,12 +10,14 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import orjson
 from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
 from core.locales import ranges, standard_language
 from extensions import settings, templates
+from services import profiles
 from web import caller
 
 bp = Blueprint("site", __name__)
@@ -46,7 +48,6 @@ PAGES = {
     # Links open these. The token is in the URL's fragment, which is not sent.
     "reset_password": STRICT_POLICY,
     "verify_email": STRICT_POLICY,
-    "undo_email_change": STRICT_POLICY,
     "account": _ACCOUNT_POLICY,
     "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
@@ -68,11 +69,12 @@ def show(name: str) -> Response:
     is_account = PAGES[name] == _ACCOUNT_POLICY
     if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
         raise errors.NotFound
-    language = "en" if name == "docs" else ""
-    if is_account:  # the scripts ask for the language of the user
-        wanted = standard_language(request.args.get("language", "")) or ""
-        language = wanted if templates.languages.intersection(ranges(wanted)) else ""
-    return page(name, PAGES[name], language, swagger_version=_swagger.version)
+    if name == "docs":
+        return page(name, PAGES[name], "en", swagger_version=_swagger.version)
+    # The scripts ask for the language of the user; the pages to which this one leads keep it.
+    wanted = standard_language(request.args.get("language", "")) or ""
+    language = wanted if templates.languages.intersection(ranges(wanted)) else ""
+    return page(name, PAGES[name], language, query=f"?language={language}" if language else "")
 
 
 def page(name: str, policy: str, language: str = "", **facts: object) -> Response:
@@ -88,7 +90,9 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
         imprint=settings.imprint,
         account_pages=settings.account_pages,
         teachers=settings.instructor_rights == "students",
+        registration_open=settings.registration == "open",
         min_length=settings.password_min_length,
+        no_picture=profiles.avatar_url(None).rpartition("/")[2],
         **facts,
     )
     response = Response(html)
@@ -113,6 +117,24 @@ def own_look(name: str) -> Response:
     response = Response(text, mimetype=_OWN_LOOK[name])
     response.cache_control.max_age = 300
     response.headers["Content-Security-Policy"] = _DRAWING_POLICY
+    return response
+
+
+@bp.after_app_request
+def show_error(response: Response) -> Response:
+    """Show an error as a page to a browser that has opened a URL, and not called the API."""
+    asked = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
+    if response.status_code < 400 or not asked or request.path.startswith("/api/"):
+        return response
+    if response.mimetype == "application/json":  # the page of a certificate is one already
+        root = f"{urlsplit(settings.public_url).path}/"
+        code = orjson.loads(response.data)["error"]["code"]
+        shown = page("error", STRICT_POLICY, code=code, root=root)
+        kept = {name: text for name, text in response.headers if not name.startswith("Content-")}
+        shown.status_code = response.status_code
+        shown.headers.update(kept)  # such as Retry-After
+        shown.vary.add("Accept")
+        return shown
     return response
 
 

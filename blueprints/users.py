@@ -15,18 +15,10 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import (
-    accounts,
-    certificates,
-    email_change,
-    export,
-    learning,
-    profiles,
-    second_factor,
-)
+from services import accounts, certificates, email_change, export, learning, profiles, second_factor
 from web import bearer
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, CONFIRMED, SUCCESSES, By, Limit
+from web.limits import CONFIRMATIONS, SUCCESSES, By, Limit
 from web.responses import Reply
 
 bp = Blueprint("users", __name__)
@@ -36,9 +28,8 @@ post = functools.partial(endpoint, bp, "POST", role=Role.STUDENT)
 delete = functools.partial(endpoint, bp, "DELETE", role=Role.STUDENT)
 
 # By the user's id, because the counts of an e-mail address end when it changes.
-CHANGES = Limit(20, "hour", "password changes", By.CALLER, SUCCESSES)
 EMAIL_CHANGES = (
-    Limit(5, "hour", "requests to change the e-mail address", By.CALLER, CONFIRMED),
+    Limit(5, "hour", "requests to change the e-mail address", By.CALLER),
     # Two limits, or anybody could use up the codes that others need for an e-mail address.
     Limit(3, "hour", "codes from a user to an address", By.CALLER | By.NEW_EMAIL, SUCCESSES),
     Limit(10, "hour", "codes to an e-mail address", By.NEW_EMAIL, SUCCESSES),
@@ -104,9 +95,8 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
     except PictureInvalid as error:
         reason = Reason("invalid", str(error))
         raise errors.InvalidImage(reason, fields={"avatar": [reason]}) from None
-    session_id = bearer.claims()["sid"]
     with transaction():
-        return {"avatar": profiles.set_avatar(bearer.user(), picture, session_id=session_id)}
+        return {"avatar": profiles.set_avatar(bearer.caller(), picture)}
 
 
 @delete("/avatar", response=schemas.AvatarUrl, message="Your picture is removed.")
@@ -209,19 +199,17 @@ def export_data() -> Reply:
     body=schemas.ChangePassword,
     message="Your password is changed and your other sessions have ended.",
     errors=(*errors.UNCONFIRMED, errors.WeakPassword),
-    # Each change sends a notice, and the e-mail address may be somebody else's.
-    limits=(*CONFIRMATIONS, CHANGES),
+    limits=CONFIRMATIONS,
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    typed, person, field = body["second_factor"], user._asdict(), "currentPassword"
-    with second_factor.confirmed(user, body["current_password"], typed, field=field) as proof:
-        new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-        with transaction():
-            accounts.change_password(user, new_hash, session_id=session_id)
-            second_factor.spend(proof)
-    audit.log("password_changed", user.id)
+    me, typed = bearer.caller(), body["second_factor"]
+    current, person = body["current_password"], me.user._asdict()
+    proof = second_factor.prove(me.user, current, typed, field="currentPassword")
+    new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
+    with second_factor.allowed(me, proof):
+        accounts.change_password(me, new_hash)
+    audit.log("password_changed", me.user.id)
 
 
 @get("/email", response=schemas.EmailState)
@@ -245,14 +233,12 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     Nothing of the account changes before `POST /api/users/email/confirm` gets the code, within 24
     hours.
     """
-    user, session_id, new_email = bearer.user(), bearer.claims()["sid"], body["new_email"]
-    with second_factor.confirmed(user, body["password"], body["second_factor"]) as proof:
-        accounts.check_domain(new_email, field="newEmail")
-        now = clock.utcnow()
-        with transaction():
-            pending = email_change.request(user, new_email, session_id=session_id, now=now)
-            second_factor.spend(proof)
-    audit.log("email_change_requested", user.id)
+    me = bearer.caller()
+    proof = second_factor.prove(me.user, body["password"], body["second_factor"])
+    accounts.check_domain(body["new_email"], field="newEmail")
+    with second_factor.allowed(me, proof):
+        pending = email_change.request(me, body["new_email"], now=clock.utcnow())
+    audit.log("email_change_requested", me.user.id)
     return pending
 
 
@@ -268,13 +254,13 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     """Change the e-mail address with the code that was sent to the new one.
 
     After five wrong codes, ask for the change again. All other sessions end. The old e-mail
-    address, if it was confirmed, gets a link that undoes the change.
+    address, if it was confirmed, gets a notice.
     """
-    user, session_id, now = bearer.user(), bearer.claims()["sid"], clock.utcnow()
-    proven = email_change.try_code(user.id, body["code"], now=now)
+    me, now = bearer.caller(), clock.utcnow()
+    proven = email_change.try_code(me.user.id, body["code"], now=now)
     with transaction():
-        email_change.confirm(user, proven, session_id=session_id, now=now)
-    audit.log("email_changed", user.id)
+        email_change.confirm(me, proven, now=now)
+    audit.log("email_changed", me.user.id)
     return {"email": proven.new_email}
 
 
@@ -295,16 +281,12 @@ def drop_email() -> None:
 )
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    unchanged = accounts.unchanged(user, session_id)
-    confirmed = second_factor.confirmed(user, body["password"], body["second_factor"])
-    with confirmed as proof, transaction():
-        renamed = profiles.rename(user, body["username"], *unchanged)
-        if renamed is None:
-            raise accounts.changed_meanwhile(user, session_id)
-        second_factor.spend(proof)
-    if renamed.username != user.username:
-        audit.log("username_changed", user.id)
+    me = bearer.caller()
+    proof = second_factor.prove(me.user, body["password"], body["second_factor"])
+    with second_factor.allowed(me, proof):
+        renamed = profiles.rename(me.user, body["username"])
+    if renamed.username != me.user.username:
+        audit.log("username_changed", me.user.id)
     return profiles.profile(renamed)
 
 
@@ -320,11 +302,10 @@ def delete_account(body: dict[str, str]) -> None:
 
     Username and e-mail address can be registered again. A notice is sent to the e-mail address.
     """
-    user, session_id = bearer.user(), bearer.claims()["sid"]
-    confirmed = second_factor.confirmed(user, body["password"], body["second_factor"])
-    with confirmed as proof, transaction():
-        accounts.lock_admins(user.id)  # before the row of the second factor
-        second_factor.spend(proof)
-        if not accounts.delete(user.id, *accounts.unchanged(user, session_id)):
-            raise accounts.changed_meanwhile(user, session_id)
-    audit.log("account_deleted", user.id)
+    me = bearer.caller()
+    proof = second_factor.prove(me.user, body["password"], body["second_factor"])
+    with second_factor.allowed(me, proof, lock_first=accounts.lock_admins):
+        if accounts.lock_admins(me.user.id) == [me.user.id]:
+            raise errors.LastAdmin
+        accounts.delete(me.user)
+    audit.log("account_deleted", me.user.id)

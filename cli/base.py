@@ -1,6 +1,7 @@
 """What the commands share: plain errors, the argument ACCOUNT, times and input in words."""
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,6 +14,7 @@ from marshmallow import Schema, ValidationError
 import errors
 from core import clock
 from database import is_unavailable
+from schemas import camel_case
 from services import copies
 from services.users import find as find_user
 
@@ -55,10 +57,38 @@ def account(command: Callable[..., None]) -> Callable[..., None]:
     return find
 
 
-def load(schema: Schema, **body: str) -> Any:
-    """Validate what was typed. Raises click's UsageError with a line for each field."""
+def each_account(command: Callable[..., None]) -> Callable[..., None]:
+    """Do as `account` does, or with `-` for each account that the standard input names in a line.
+
+    Who cannot be found or is refused is named on standard error, and the exit status is then 1.
+    """
+
+    @click.argument("account")
+    @functools.wraps(command)
+    def for_each(account: str, **options: Any) -> None:
+        if account != "-":
+            command(find_user(account), **options)
+            return
+        if not options.get("yes", True):
+            raise click.UsageError("With -, nothing can be asked: add --yes.")
+        is_done = True
+        for name in filter(None, map(str.strip, sys.stdin)):
+            try:
+                command(find_user(name), **options)
+            except errors.ApiError as error:
+                click.echo(f"{name}: {error}", err=True)
+                is_done = False
+        if not is_done:
+            sys.exit(1)
+
+    return for_each
+
+
+def load(schema: Schema, **typed: str | None) -> Any:
+    """Validate what was typed, but None. Raises click's UsageError with a line for each field."""
+    sent = {camel_case(name): text for name, text in typed.items() if text is not None}
     try:
-        return schema.load(body)
+        return schema.load(sent)
     except ValidationError as error:
         lines = [f"{name}: {' '.join(found)}" for name, found in error.messages_dict.items()]
         raise click.UsageError("\n".join(lines)) from None

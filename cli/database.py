@@ -1,16 +1,17 @@
 """`flask db`: Flask-Migrate's commands, and copies of the whole database."""
 
 import sys
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 from flask import Flask
-from flask.cli import with_appcontext
 
 import database
-from cli.base import plain_errors
+from cli.base import Commands
 from config import types
 from services import copies
 
@@ -23,8 +24,6 @@ def _read_url() -> str:
 
 @click.command("copy-to")
 @click.argument("url")
-@with_appcontext
-@plain_errors()
 def copy_to(url: str) -> None:
     """Copy everything into the empty database at URL, on SQLite or Postgres.
 
@@ -49,8 +48,6 @@ def copy_to(url: str) -> None:
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path))
-@with_appcontext
-@plain_errors()
 def backup(file: Path) -> None:
     """Write a copy of the SQLite database into the new FILE, also while the service runs.
 
@@ -60,9 +57,29 @@ def backup(file: Path) -> None:
     click.echo(f"{file} holds the database as it was at the start of this command.")
 
 
+def _unless_newer(migrate: Callable[..., None]) -> Callable[..., None]:
+    def upgrade(**options: Any) -> None:
+        found = database.schema_revision()
+        if found <= database.SCHEMA_REVISION:
+            migrate(**options)
+            return
+        # On the way back from a newer release. Its migrations are not here, and every way to start
+        # the service runs this command first.
+        text = f"the schema ({found}) is newer than this release ({database.SCHEMA_REVISION})"
+        click.echo(f"Warning: {text}, which works with it. Nothing was changed.", err=True)
+
+    return upgrade
+
+
 def enable_database_commands(app: Flask) -> None:
     """Add `flask db` to the application."""
     database.enable_migrations(app)
-    group = cast("click.Group", app.cli.commands["db"])
-    for command in (copy_to, backup):
-        group.add_command(command)
+    theirs = cast("click.Group", app.cli.commands["db"])
+    # Each process has one group of Flask-Migrate, so it is left as it is.
+    group = Commands("db", params=theirs.params, callback=theirs.callback, help=theirs.help)
+    upgrade = copy(theirs.commands["upgrade"])
+    upgrade.callback = _unless_newer(cast("Callable[..., None]", upgrade.callback))
+    for command in (*theirs.commands.values(), upgrade, copy_to, backup):
+        if command.name != "downgrade":  # the release before works with the newer schema
+            group.add_command(command)
+    app.cli.add_command(group)

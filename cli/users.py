@@ -1,5 +1,6 @@
 """`flask users`: accounts, one at a time."""
 
+import functools
 import itertools
 import json
 import secrets
@@ -10,7 +11,7 @@ import click
 
 import schemas
 from cli import transfer
-from cli.base import Commands, account, load, written
+from cli.base import Commands, account, each_account, load, written
 from core import audit, clock, passwords
 from core.roles import EVERYBODY, Role
 from database import transaction
@@ -48,10 +49,10 @@ _replace_password = click.option(
 
 
 @users.command("create")
-@click.option("--username", prompt=True)
-@click.option("--email", prompt=True)
-@click.option("--first-name", prompt=True)
-@click.option("--last-name", prompt=True)
+@click.option("--username")
+@click.option("--email")
+@click.option("--first-name")
+@click.option("--last-name")
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
 @click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
@@ -64,13 +65,16 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     """
     if invite and link:
         raise click.UsageError("Give --invite or --link, not both.")
-    sent = {schemas.camel_case(name): value for name, value in typed.items() if value is not None}
+    for name in ("username", "email", "first_name", "last_name"):
+        if typed[name] is None:
+            label = name.replace("_", " ").capitalize()
+            typed[name] = click.prompt(label, value_proc=functools.partial(_check, name))
     by_password = not (invite or link)
     if by_password and sys.stdin.isatty():
-        sent["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        typed["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     elif by_password:
-        sent["password"] = sys.stdin.readline().rstrip("\r\n")
-    person = load(schemas.Register() if by_password else schemas.Person(), **sent)
+        typed["password"] = sys.stdin.readline().rstrip("\r\n")
+    person = load(schemas.Register() if by_password else schemas.Person(), **typed)
     if by_password:
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
@@ -88,6 +92,11 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         click.echo(f"{user.id} {user.username} was created with the role {user.role}.")
 
 
+def _check(name: str, answer: str) -> Any:
+    """Return the stored form of an answer. Raises UsageError, after which click asks again."""
+    return load(schemas.Person(only=[name]), **{name: answer})[name]
+
+
 def _hand_over(made: recovery.Handout) -> None:
     click.echo(made.link)
     if made.code:
@@ -95,11 +104,12 @@ def _hand_over(made: recovery.Handout) -> None:
 
 
 @users.command("access-link")
-@account
+@each_account
 @_replace_password
 def make_access_link(user: UserRow, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin, and a code
-    to be typed in its place, for all others."""
+    to be typed in its place, for all others. For each account in the standard input (-), print a
+    line instead: username, link and code, separated by tabs."""
     with transaction():
         made = recovery.make_link(
             user.id, EVERYBODY, replace_password=replace_password, now=clock.utcnow()
@@ -108,7 +118,10 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
         audit.log("password_removed", user.id)
     audit.log("access_link_made", user.id)
     limits.unlock(user)
-    _hand_over(made)
+    if click.get_current_context().params["account"] == "-":
+        click.echo("\t".join((user.username, made.link, made.code)))
+    else:
+        _hand_over(made)
 
 
 @users.command("set-email")
@@ -133,7 +146,8 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
 @click.option("--role", type=_role)
 @click.option("--active/--inactive", default=None, help="Only active or only inactive accounts.")
 def list_users(search: str, role: str | None, active: bool | None) -> None:
-    """List accounts, newest first: id, username, e-mail address, role, state, last login."""
+    """List accounts, newest first: id, username, e-mail address, role, state, last login, whether
+    the address is verified, and whether there is a password."""
     query = load(schemas.AccountQuery(only=["search"]), search=search)
     for page in itertools.count(1):
         found, total = administration.list_accounts(
@@ -141,8 +155,10 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
         )
         for user in found:
             state = "active" if user.is_active else "inactive"
+            verified = "verified" if user.email_verified_at else "not verified"
+            password = "password" if passwords.is_usable(user.password_hash) else "no password"
             line = (user.id, user.username, user.email, user.role, state)
-            click.echo("\t".join((*line, written(user.last_login_at))))
+            click.echo("\t".join((*line, written(user.last_login_at), verified, password)))
         if page * _PAGE >= total:
             break
 
@@ -152,9 +168,10 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
     now = clock.utcnow()
-    why_not = [str(hindrance) for hindrance in login.hindrances(user)]
-    if until := limits.locked_until(user):
-        why_not.append(f"too many failed logins, until {written(until)}")
+    state = login.state(user, limits.locked_until(user))
+    why_not = ", ".join(state["hindrances"])
+    if until := state["locked_until"]:
+        why_not += f" until {written(until)}"
     lines = {
         "id": user.id,
         "username": user.username,
@@ -171,7 +188,7 @@ def show_user(user: UserRow) -> None:
         "last login": written(user.last_login_at),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
         "pending e-mail address": bool(email_change.pending(user.id, now=now)["pending_email"]),
-        "can log in": f"no: {', '.join(why_not)}" if why_not else "yes",
+        "can log in": f"no: {why_not}" if why_not else "yes",
     }
     for name, value in lines.items():
         yes_or_no = "yes" if value else "no"
@@ -180,8 +197,7 @@ def show_user(user: UserRow) -> None:
 
 def _factor(user: UserRow) -> str:
     factor = second_factor.status(user)
-    locked = "; after 20 wrong ones no code of the app works" if factor["locked"] else ""
-    left = f"yes, {factor['recovery_codes_left']} recovery codes left{locked}"
+    left = f"yes, {factor['recovery_codes_left']} recovery codes left"
     return left if factor["enabled"] else "no"
 
 
@@ -194,16 +210,17 @@ def set_role(user: UserRow, role: str) -> None:
 
 
 @users.command("activate")
-@account
+@each_account
 def activate_user(user: UserRow) -> None:
-    """Let ACCOUNT (id, username or e-mail address) log in again."""
+    """Let ACCOUNT (id, username or e-mail address; -: each in the input) log in again."""
     _alter(user, "is active", is_active=True)
 
 
 @users.command("deactivate")
-@account
+@each_account
 def deactivate_user(user: UserRow) -> None:
-    """Block logins of ACCOUNT (id, username or e-mail address) and end its sessions."""
+    """Block logins of ACCOUNT (id, username or e-mail address; -: each in the input) and end its
+    sessions."""
     _alter(user, "is inactive", is_active=False)
 
 
@@ -217,8 +234,9 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 @users.command("unlock")
 @account
 def unlock_user(user: UserRow) -> None:
-    """Clear the failed logins that were counted against ACCOUNT, from everywhere."""
+    """Clear the failed logins and wrong codes that were counted against ACCOUNT."""
     limits.unlock(user)
+    second_factor.forget_wrong_codes(user.id)
     audit.log("account_unlocked", user.id)
     click.echo(f"{user.username} can try again.")
 
@@ -234,10 +252,11 @@ def reset_second_factor(user: UserRow) -> None:
 
 
 @users.command("delete")
-@account
+@each_account
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete_user(user: UserRow, yes: bool) -> None:
-    """Permanently delete ACCOUNT (id, username or e-mail address) with all its data."""
+    """Permanently delete ACCOUNT (id, username or e-mail address; -: each in the input) with all
+    its data."""
     if not yes:
         click.confirm(f"Delete {user.username} ({user.email}) for good?", abort=True)
     with transaction():

@@ -1,6 +1,8 @@
 """The settings of the service: one table, read from the environment and checked together."""
 
 import dataclasses
+import difflib
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ from core.smtp import MailServer
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
 DECADE = 3650  # days
+_log = logging.getLogger("accounts")
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
 
 
@@ -236,6 +239,10 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
     if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
+    known = [row.name.upper() for row in dataclasses.fields(Settings)]
+    for name in sorted(given.keys() - {*known}):
+        if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
+            _log.warning("%s is no setting. Is %s meant?", name, near[0])
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)

@@ -57,6 +57,8 @@ def database_url(raw: str) -> URL:
     except (ArgumentError, ValueError):
         raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        if raw.count("@") > 1:  # messages would show what follows the first as the host
+            raise ValueError("has a second @: write %40 for one in the user or the password")
         return _postgres(url.set(drivername="postgresql+psycopg"))
     # Each worker would have its own database in memory; an option can ask for one too.
     memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")

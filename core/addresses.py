@@ -9,8 +9,6 @@ import email_validator
 
 MAX_USERNAME = 32
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
-# The domain of addresses that an account gets instead of one that a thief may have.
-UNDONE = "undone.invalid"
 # Unicode's white space, without four control characters that Python counts too.
 _SPACES = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
@@ -34,8 +32,14 @@ def normalise_email(raw: str) -> str | None:
         )
     except email_validator.EmailNotValidError:
         return None
-    address = (found.ascii_email or "").lower()
-    return None if not address or address.endswith(f"@{UNDONE}") else address
+    return (found.ascii_email or "").lower() or None
+
+
+def has_mailbox(email: str) -> bool:
+    """Return whether a normalised address may receive mail. Nobody has one under `.invalid` (RFC
+    6761), so accounts without a mailbox get those.
+    """
+    return not email.endswith(".invalid")
 
 
 def login_name(raw: str) -> str | None:

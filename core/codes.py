@@ -11,21 +11,23 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # without I, L, O and U
-_AS_MEANT = str.maketrans("OIL", "011", "- ")
+# Phones turn hyphens into dashes, and paper is copied with their spaces and hyphens.
+_BETWEEN = "- \t\u00a0\u202f\u2010\u2011\u2012\u2013\u2014\u2212"
+_AS_MEANT = str.maketrans("OIL", "011", _BETWEEN)
 _CHANGE_DIGITS = 8
 _ACCESS_DIGITS = 12
 _SHARE_DIGITS = 16
 
 
-def make(secret: str, change_id: str, address: str) -> str:
+def email_code(secret: str, change_id: str, address: str) -> str:
     """Return the code of a change of the e-mail address, such as `ABCD-EFGH`."""
     digest = _digest(secret, "email-change", change_id, address)
     return shown(int.from_bytes(digest[: _CHANGE_DIGITS * 5 // 8]), _CHANGE_DIGITS)
 
 
-def is_right(typed: str, secrets: Iterable[str], change_id: str, address: str) -> bool:
+def is_email_code(typed: str, secrets: Iterable[str], change_id: str, address: str) -> bool:
     """Return whether this is the code of a change, made with any of these secrets."""
-    codes = [read(make(secret, change_id, address)) for secret in secrets]
+    codes = [read(email_code(secret, change_id, address)) for secret in secrets]
     return any(hmac.compare_digest(read(typed), code) for code in codes)
 
 
@@ -78,5 +80,5 @@ def shown(bits: int, digits: int, group: int = 4) -> str:
 
 
 def read(typed: str) -> bytes:
-    """Return what a user has typed as it is meant: whatever its case, hyphens and spaces."""
+    """Return what a user has typed as it is meant: whatever its case, dashes and spaces."""
     return typed.upper().translate(_AS_MEANT).encode()

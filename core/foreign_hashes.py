@@ -8,7 +8,6 @@ import binascii
 import hashlib
 import hmac
 import re
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -17,13 +16,16 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2d, Argon2i, Argon2id
 
 Derive = Callable[[bytes], bytes]
 _MAX_LENGTH = 255  # as in models.py
+# How other hashes begin. Nothing else is repeated: it may be a password in a wrong column.
+_OTHER = re.compile(
+    r"\$(?:1|5|6|7|y|gy|apr1|sha1|pbkdf2|P|H|S|2x)\$|\{(?:S?SHA|S?MD5|S?SHA(?:256|384|512)|CRYPT)\}"
+    r"|(?:unsalted_)?(?:md5|sha1)\$|crypt\$|pbkdf2:"
+)
 _ARGON2: dict[str, type[Argon2id] | type[Argon2i] | type[Argon2d]] = {
     "argon2id": Argon2id,
     "argon2i": Argon2i,
     "argon2d": Argon2d,
 }
-# Scrypt and Argon2 take their memory once in a process, however many users log in.
-_memory = threading.Lock()
 
 
 class NotTaken(ValueError):
@@ -56,9 +58,9 @@ def read(stored: str) -> ForeignHash:
             if foreign := found and _read(found, form):
                 return foreign
             raise NotTaken(f"its form is {begun[0].strip('$:')}, but it is malformed")
-    # A name is not read from the text: in a wrong column that might be a password.
-    named = (f"the form {name}" for start, name in _OTHERS.items() if stored.startswith(start))
-    raise NotTaken(f"a hash of {next(named, 'an unknown form')} is not taken")
+    other = _OTHER.match(stored)
+    kind = f"the form {other[0]}" if other else "an unknown form"
+    raise NotTaken(f"a hash of {kind} is not taken")
 
 
 def _read(found: re.Match[str], form: _Form) -> ForeignHash | None:
@@ -97,8 +99,7 @@ def _scrypt(found: re.Match[str], salt: bytes, size: int) -> Derive | None:
 
     def derive(password: bytes) -> bytes:
         memory = 128 * r * (n + p + 2)  # as OpenSSL counts; without it the bound is 32 MiB
-        with _memory:
-            return hashlib.scrypt(password, salt=salt, n=n, r=r, p=p, maxmem=memory, dklen=size)
+        return hashlib.scrypt(password, salt=salt, n=n, r=r, p=p, maxmem=memory, dklen=size)
 
     return derive
 
@@ -121,10 +122,9 @@ def _argon2(found: re.Match[str], salt: bytes, size: int) -> Derive | None:
 
     def derive(password: bytes) -> bytes:
         kind = _ARGON2[found["kind"]]
-        with _memory:
-            return kind(
-                salt=salt, length=size, iterations=passes, lanes=lanes, memory_cost=kib
-            ).derive(password)
+        return kind(salt=salt, length=size, iterations=passes, lanes=lanes, memory_cost=kib).derive(
+            password
+        )
 
     return derive
 
@@ -168,19 +168,3 @@ _FORMS = (
         _argon2,
     ),
 )
-# Names for some that are not taken.
-_OTHERS = {
-    "$1$": "md5_crypt",
-    "$5$": "sha256_crypt",
-    "$6$": "sha512_crypt",
-    "$y$": "yescrypt",
-    "$apr1$": "apr_md5_crypt",
-    "$P$": "phpass",
-    "$H$": "phpass",
-    "$pbkdf2$": "pbkdf2 (SHA-1) of Passlib",
-    "$scrypt$": "scrypt of Passlib",
-    "md5$": "md5 of Django",
-    "sha1$": "sha1 of Django",
-    "pbkdf2:": "pbkdf2 with another hash function or no number of rounds",
-    "{SSHA": "SSHA",
-}

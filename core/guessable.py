@@ -39,7 +39,7 @@ _TOO_SHORT = Reason("too_short", "This password is too short. Use {min_length} o
 _REPEATED = Reason("repeated", f"This password repeats the same characters. {_ADVICE}")
 _PERSONAL = Reason(
     "personal",
-    "This password consists of your own username, e-mail address or name. "
+    "This password consists of your own username, e-mail address or name, or this site's. "
     "Use words that have nothing to do with you.",
 )
 _ROW = Reason(
@@ -55,7 +55,8 @@ _FEW_AROUND_NAME = 12
 def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Reason | None:
     """Return None for a good password, else the reason, which never repeats the password.
 
-    `password` is normalised, `personal` are the user's username, e-mail address and names.
+    `password` is normalised, `personal` are the user's username, e-mail address and names, and the
+    name of the site.
     """
     if len(password) < min_length:
         return _TOO_SHORT.format(min_length=min_length)

@@ -14,7 +14,7 @@ import secrets
 import threading
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import bcrypt
@@ -41,11 +41,20 @@ _PLAIN_BCRYPT = re.compile(
 )
 _ANY_BCRYPT = re.compile(r"\$bcrypt-sha256\$|(bcrypt(_sha256)?\$)?\$2[aby]\$")
 _MAX_IMPORTED_COST = 14
+# How many calls of a process may wait to judge a hash of other software.
+FOREIGN_WAITING = 8
 
 
-def unusable() -> str:
-    """Return a hash that no password matches; a new one each time, because it binds links."""
-    return f"!{secrets.token_hex(16)}"
+def unusable(*, brief: bool = False) -> str:
+    """Return a hash that no password matches; a new one each time, because it binds links.
+
+    `brief` marks an account that had a password: a link that is handed over lives for an hour.
+    """
+    return f"!{'brief-' if brief else ''}{secrets.token_hex(16)}"
+
+
+def is_brief(stored: str) -> bool:
+    return stored.startswith("!brief-")
 
 
 def is_usable(stored: str) -> bool:
@@ -62,10 +71,8 @@ def problem_of(stored: str) -> str | None:
 
     The text names the form or the bound, and nothing of the hash.
     """
-    bcrypt_hash = _bcrypt_form(stored)
-    if bcrypt_hash and bcrypt_hash.re is _OURS:
-        return None
-    if bcrypt_hash and int(bcrypt_hash["cost"]) <= _MAX_IMPORTED_COST:
+    known = _bcrypt_form(stored)
+    if known and (known.re is _OURS or int(known["cost"]) <= _MAX_IMPORTED_COST):
         return None
     if _ANY_BCRYPT.match(stored):
         return f"its bcrypt is malformed, or has no cost from 4 to {_MAX_IMPORTED_COST}"
@@ -108,20 +115,21 @@ def normalise(raw_password: str) -> str:
 class Hasher:
     """Hashes passwords with 2**rounds rounds, at most `parallel` at once to leave CPU to others.
 
-    Up to `waiting` further calls wait, each in its thread; the next one raises HasherBusy.
+    Up to `waiting` further calls wait, each in its thread; the next one raises HasherBusy. Hashes
+    of other software take longer and more memory: one is judged at a time, and fewer wait.
     """
 
     def __init__(self, rounds: int, parallel: int, waiting: int) -> None:
         self._rounds = rounds
-        self._slots = threading.BoundedSemaphore(parallel)
-        self._places = threading.BoundedSemaphore(parallel + waiting)
+        self._ours = _Queue(parallel, waiting)
+        self._foreign = _Queue(1, FOREIGN_WAITING)
 
     def hash(self, raw_password: str) -> str:
         """Return `$bcrypt-sha256$v=2,t=2b,r=<cost>$<salt>$<digest>`. Raises ValueError."""
         password = normalise(raw_password)
         salt = bcrypt.gensalt(self._rounds).decode().rpartition("$")[2]
         key = _prehash(password, salt)
-        with self._turn():
+        with self._ours.turn():
             digest = _bcrypt(key, self._rounds, salt)
         return f"$bcrypt-sha256$v=2,t=2b,r={self._rounds}${salt}${digest}"
 
@@ -134,7 +142,8 @@ class Hasher:
         """
         account = _read(stored or "")
         key = _key(raw_password, account)
-        with self._turn():
+        is_foreign = account is not None and getattr(account, "re", None) is not _OURS
+        with self._foreign.turn() if is_foreign else nullcontext(), self._ours.turn():
             if isinstance(account, ForeignHash):
                 if key is not None and account.matches(key):
                     return Verdict(matches=True, outdated=_fits(raw_password))
@@ -154,8 +163,17 @@ class Hasher:
                 _bcrypt(key, cost, _DUMMY_SALT)
             return Verdict(matches=False, outdated=False)
 
+
+class _Queue:
+    """Lets some calls work at once, and some more wait."""
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._slots = threading.BoundedSemaphore(at_once)
+        self._places = threading.BoundedSemaphore(at_once + waiting)
+
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[None]:
+        """Work in a slot, after a wait for a free one. Raises HasherBusy if too many wait."""
         if not self._places.acquire(blocking=False):
             raise HasherBusy
         try:

@@ -5,7 +5,6 @@ server cannot be used at all (ServerDown). Their texts are logged, so they never
 address, the server's own words or a secret.
 """
 
-import re
 import smtplib
 import ssl
 from collections.abc import Iterator
@@ -53,10 +52,10 @@ def send(server: MailServer, message: EmailMessage) -> None:
             connected = True
             smtp.sendmail(sender, [recipient], message.as_bytes())
     except smtplib.SMTPRecipientsRefused as error:  # for 4xx responses too
-        ((code, response),) = error.recipients.values()
-        raise _verdict("recipient", code, response) from None
+        ((code, _),) = error.recipients.values()
+        raise _verdict("recipient", code) from None
     except smtplib.SMTPDataError as error:
-        raise _verdict("content", error.smtp_code, error.smtp_error) from None
+        raise _verdict("content", error.smtp_code) from None
     except OSError as error:  # includes every other SMTPException
         failure = MailDeferred if connected else ServerDown
         raise failure(_describe(error)) from None
@@ -95,22 +94,15 @@ def _start_tls(smtp: smtplib.SMTP, server: MailServer) -> None:
         smtp.starttls(context=unverified)
 
 
-def _verdict(what: str, code: int, response: bytes | str) -> Exception:
-    reason = f"{what} refused with {_codes(code, response)}"
+def _verdict(what: str, code: int) -> Exception:
+    reason = f"{what} refused with {code}"
     if 500 <= code <= 599 and code not in _ABOUT_US:
         return MailRefused(reason)
     return MailDeferred(reason)
 
 
-def _codes(code: int, response: bytes | str) -> str:
-    """Return the status codes of a response (RFC 3463); its text may quote an e-mail address."""
-    raw = response if isinstance(response, bytes) else response.encode(errors="replace")
-    enhanced = re.match(rb"[245]\.\d{1,3}\.\d{1,3}\b", raw)
-    return f"{code} {enhanced[0].decode()}" if enhanced else str(code)
-
-
 def _describe(error: OSError) -> str:
     name = type(error).__name__
     if isinstance(error, smtplib.SMTPResponseException):
-        return f"{name} {_codes(error.smtp_code, error.smtp_error)}"
+        return f"{name} {error.smtp_code}"  # the server's words may quote an e-mail address
     return f"{name}: {error}"

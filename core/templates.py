@@ -4,41 +4,38 @@ A language is a folder of templates that is named like its tag. A file that a la
 is looked up in the more general one, then in the default language, then in English.
 """
 
-import functools
 import glob
+import itertools
 import re
-from collections.abc import Iterator, Set
+import traceback
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jinja2
-from jinja2 import Environment, Template, meta
+from jinja2 import Template, meta, nodes
+from jinja2.sandbox import SandboxedEnvironment
 
 from core.locales import ranges, standard_language
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
-# What pages are made of; the other HTML templates are pages.
-_PART = re.compile(
-    r"(base|token_page|new_link|mail|app|fields|sign_in|(account|admin)_[a-z_]+)\.html"
-)
 # What the pages use of an operator's folder besides templates.
 OWN_LOOK = frozenset({"own.css", "logo.svg"})
 # The words that scripts say; every page has those of its files for its scripts.
 _SAID = ("say_", "error_", "field_")
-_STATES = ("valid", "expired", "revoked")
-_SWITCHES = ("account_pages", "teachers", "is_limited")
+_parse = SandboxedEnvironment().parse
 _SIZES = {"day": 1440, "hour": 60, "minute": 1}  # minutes
+# An example of each fact that mails state.
 _SAMPLE: dict[str, Any] = {
-    **dict.fromkeys(("site", "app_url", "imprint", "link", "code", "swagger_version"), "x"),
+    "link": "x",
+    "code": "x",
     "happened_at": datetime(2026, 1, 1, tzinfo=UTC),
     "registration_open": True,
     "event": "added",
     "left": "9",
-    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
-    **dict.fromkeys(("issued_at", "expires_at", "checked_at"), datetime(2026, 1, 1, tzinfo=UTC)),
 }
 
 
@@ -54,16 +51,27 @@ class Templates:
     """The templates of one application; read once, at the start."""
 
     def __init__(self, folder: Path | None, default: str) -> None:
-        self._sources = read(SHIPPED) | (read(folder) if folder else {})
         self._default = default
-        self._environment = Environment(
-            loader=jinja2.DictLoader(self._sources),
+        self._sources = read(SHIPPED)
+        own = read(folder) if folder else {}
+        self._sources |= {name: self._ours_before(name) + text for name, text in own.items()}
+        self.languages = {name.partition("/")[0] for name in self._sources if "/" in name}
+        self._environment = SandboxedEnvironment(
+            # With the name a second time, tracebacks have it.
+            loader=jinja2.FunctionLoader(lambda name: (self._sources[name], name, None)),
             autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.languages = {name.partition("/")[0] for name in self._sources if "/" in name}
+        # What is the same for all pages, and what they have unless it is given.
+        self._environment.globals |= {
+            **{"app_url": "", "imprint": "", "root": "", "account_pages": False, "teachers": False},
+            **{"query": "", "registration_open": True, "no_picture": ""},
+            "logo": self.own_look("logo.svg"),
+            "own_css": self.own_look("own.css"),
+            "languages": [(tag, tag) for tag in sorted(self.languages)],
+        }
 
     def mail(
         self,
@@ -104,69 +112,40 @@ class Templates:
         `root` is the way up from the page's URL to that of the service. A page may have a file of
         words beside `pages.txt`, such as `account.txt`. Its scripts say the `texts`.
         """
-        facts = {"app_url": "", "imprint": "", "root": "", **facts}
-        facts = {"account_pages": False, "teachers": False, **facts}
-        facts |= {"logo": self.own_look("logo.svg"), "own_css": self.own_look("own.css")}
-        facts["languages"] = [(tag, tag) for tag in sorted(self.languages)]
         words: dict[str, object] = {}
         tag = language
         for file in (f"{name}.txt", "pages.txt"):
             if f"{ENGLISH}/{file}" in self._sources:
                 tag, template = self._look_up(file, tag)
                 words = vars(template.make_module(facts)) | words
-        dates: Any = self._look_up("words.txt", tag)[1].make_module({"site": facts["site"]})
-        days = {key: value for key, value in facts.items() if isinstance(value, datetime)}
-        facts |= {key: str(dates.day(value)).strip() for key, value in days.items()}
-        texts = {key: text for key, text in words.items() if key.startswith(_SAID)}
-        facts |= {"language": tag, "words": SimpleNamespace(**words), "texts": texts}
-        html = self._environment.get_template(f"{name}.html").render(facts)
+        dates: Any = self._look_up("words.txt", tag)[1].make_module(facts)
+        shown = {
+            key: str(dates.day(value)).strip() if isinstance(value, datetime) else value
+            for key, value in facts.items()
+        }
+        shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
+        shown |= {"language": tag, "words": SimpleNamespace(**words)}
+        html = self._environment.get_template(f"{name}.html").render(shown)
         return tag, re.sub(r"\n\s+", "\n", html)  # without what only indents the template
 
     def own_look(self, name: str) -> str | None:
         """Return the operator's own style sheet or logo, if there is one."""
         return self._sources.get(name) if name in OWN_LOOK else None
 
-    def _look_up(self, name: str, language: str) -> tuple[str, Template]:
+    def _ours_before(self, name: str) -> str:
+        """Return our words if it is a file of words, because those that it lacks are ours."""
+        language, _, file = name.partition("/")
+        if file.startswith("mail/") or f"{ENGLISH}/{file}" not in self._sources:
+            return ""
+        return self._sources[f"{self._nearest(file, language)}/{file}"] + "\n"
+
+    def _nearest(self, file: str, language: str) -> str:
         tags = (*ranges(language), *ranges(self._default), ENGLISH)
-        tag = next(tag for tag in tags if f"{tag}/{name}" in self._sources)
-        return tag, self._environment.get_template(f"{tag}/{name}")
+        return next(tag for tag in tags if f"{tag}/{file}" in self._sources)
 
-    def failures(self) -> Iterator[str]:
-        """Write every e-mail and page in every language; yield a sentence for each that fails."""
-        for language in sorted(self.languages):
-            for name, shown in _facts_of_ours().items():
-                try:
-                    self._try(name, shown, language)
-                except jinja2.TemplateSyntaxError as error:
-                    yield f"has a mistake in line {error.lineno} of {error.name}: {error}"
-                except Exception as error:  # templates can raise anything
-                    file = name.removeprefix(f"{ENGLISH}/")
-                    yield f"cannot write {file} in {language}: {error}"
-
-    def _try(self, name: str, shown: Set[str], language: str) -> None:
-        """Write an e-mail or a page with the facts that our own shows."""
-        # Each unit, and each state of a certificate, has words of its own.
-        for size, status in zip(_SIZES.values(), _STATES, strict=True):
-            sample = {**_SAMPLE, "life": timedelta(minutes=size), "status": status}
-            sample |= dict.fromkeys(_SWITCHES, status == "valid")  # once on, then off
-            facts = {fact: sample[fact] for fact in shown & sample.keys()}
-            if name.endswith(".html"):
-                self.page(Path(name).stem, language, min_length=8, **facts)
-            else:
-                self.mail(Path(name).stem, language, **facts)
-
-
-@functools.cache
-def _facts_of_ours() -> dict[str, Set[str]]:
-    """Return the facts that each of our e-mails and pages shows, by its file's name."""
-    parse = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).parse
-    return {
-        name: meta.find_undeclared_variables(parse(text))
-        | {"site", "app_url", "imprint", *_SWITCHES}  # where they are set
-        for name, text in read(SHIPPED).items()
-        if name.startswith(f"{ENGLISH}/mail/")
-        or (name.endswith(".html") and not _PART.fullmatch(name))
-    }
+    def _look_up(self, file: str, language: str) -> tuple[str, Template]:
+        tag = self._nearest(file, language)
+        return tag, self._environment.get_template(f"{tag}/{file}")
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -185,23 +164,58 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def problems(folder: Path) -> list[str]:
-    """Return what is wrong with an operator's templates, a sentence for each problem."""
+    """Return what is wrong with an operator's templates, a sentence for each file."""
     try:
         own = read(folder)
     except ValueError as error:
         return [str(error)]
     if not own:
         return ["must be a folder of UTF-8 texts that the service can read"]
-    ours = read(SHIPPED)
-    unknown = [
-        f"has a file whose name is none of ours: {name}"
-        for name in own
-        for tag, _, file in [name.partition("/")]
-        if name not in ours.keys() | OWN_LOOK
-        and not (f"{ENGLISH}/{file}" in ours and standard_language(tag) == tag)
-    ]
-    # A mistake in a file that others share is found once for each of them.
-    return [*unknown, *dict.fromkeys(Templates(folder, ENGLISH).failures())]
+    unlike = ((name, _unlike_ours(name, own)) for name in own.keys() - OWN_LOOK)
+    found = {name: problem for name, problem in unlike if problem}
+    # The files that were named already make mails fail too.
+    found = dict(_failures(Templates(folder, ENGLISH), own)) | found
+    return [found[name] for name in sorted(found)]
+
+
+def _unlike_ours(name: str, own: Mapping[str, str]) -> str | None:
+    """Return what is wrong with an operator's file in itself: its name, form or what it uses."""
+    ours, (tag, _, file) = read(SHIPPED), name.partition("/")
+    like = name if name in ours or standard_language(tag) != tag else f"{ENGLISH}/{file}"
+    if like not in ours:
+        return f"has a file whose name is none of ours: {name}"
+    try:
+        tree = _parse(own[name])
+        used = meta.find_undeclared_variables(tree)
+    except jinja2.TemplateSyntaxError as error:
+        return f"has a mistake in line {error.lineno} of {name}: {error.message}"
+    used.update(filter(None, meta.find_referenced_templates(tree)))
+    used |= {node.attr for node in tree.find_all(nodes.Getattr) if node.attr.startswith("_")}
+    known = {node.name for node in _parse(ours[like]).find_all(nodes.Name)}
+    # Blocks see what the file itself sets, which is undeclared there.
+    known |= {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
+    known |= {node.name for node in tree.find_all(nodes.Macro)}
+    known |= {node.target for node in tree.find_all(nodes.Import)}
+    used -= known | ours.keys() | own.keys() | {"site", "app_url", "imprint", "root"}
+    return f"uses what ours does not, in {name}: {', '.join(sorted(used))}" if used else None
+
+
+def _failures(templates: Templates, own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Write each e-mail once, since one that fails later is lost; yield the files at fault."""
+    mails = [name for name in read(SHIPPED).items() if name[0].startswith(f"{ENGLISH}/mail/")]
+    units = [timedelta(minutes=minutes) for minutes in _SIZES.values()]  # each has its own words
+    languages = sorted(templates.languages)
+    for language, (name, ours), life in itertools.product(languages, mails, units):
+        kind, sample = Path(name).stem, {**_SAMPLE, "life": life}
+        facts = sample.keys() & meta.find_undeclared_variables(_parse(ours))
+        try:
+            templates.mail(kind, language, site="x", **{fact: sample[fact] for fact in facts})
+        except Exception as error:  # templates can raise anything
+            calls = [call.f_code.co_filename for call, _ in traceback.walk_tb(error.__traceback__)]
+            tags = (*ranges(language), ENGLISH)
+            files = [f"{tag}/{name}" for name in (f"mail/{kind}.txt", "words.txt") for tag in tags]
+            file = next(name for name in (*reversed(calls), *files) if name in own)
+            yield file, f"has a mistake in {file}: no {kind} in {language}, because {error}"
 
 
 def _in_units(life: timedelta) -> tuple[int, str]:

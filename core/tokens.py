@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,7 @@ from core import clock, ids, signing_keys
 ISSUER = "accounts"
 # Seconds by which the clocks of two machines may differ before `iat` counts as the future.
 CLOCK_SKEW = 60
-# Verified access tokens that a process remembers, about 2 KB each.
+# Verified tokens that a process remembers, about 2 KB each.
 REMEMBERED = 2048
 # They choose a key (RFC 8725, section 3.10) or ask for an extension (RFC 7515, section 4.1.11).
 _REFUSED_HEADERS = {"jwk", "jku", "x5u", "x5c", "crit"}
@@ -81,7 +81,7 @@ class TokenCodec:
         self._key_of = lru_cache(maxsize=16)(self._find_key)
         # A client sends the same access token with every request until it expires, so its
         # signature is verified once. `decode` compares its times on every request.
-        self._verify_access = lru_cache(REMEMBERED)(partial(self._verify, Purpose.ACCESS))
+        self._verified = lru_cache(REMEMBERED)(self._verify)
 
     def encode(
         self,
@@ -110,10 +110,7 @@ class TokenCodec:
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims. Raises TokenExpired if nothing else is wrong, else TokenInvalid."""
-        if purpose is Purpose.ACCESS:
-            claims = self._verify_access(token)
-        else:
-            claims = self._verify(purpose, token)
+        claims = self._verified(purpose, token)
         now = clock.utcnow().timestamp()
         if claims["iat"] > now + CLOCK_SKEW:
             raise TokenInvalid

@@ -22,10 +22,6 @@ with current_app.app_context(), transaction() as session:
     lift_time_limits(connection)
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
-    context.configure(
-        connection=connection,
-        target_metadata=Base.metadata,
-        render_item=render_item,
-    )
+    context.configure(connection=connection, target_metadata=Base.metadata, render_item=render_item)
     with context.begin_transaction():
         context.run_migrations()

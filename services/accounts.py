@@ -1,6 +1,6 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import and_, or_, select
@@ -8,13 +8,13 @@ from sqlalchemy import delete as delete_from
 
 import errors
 from core import audit, guessable, passwords
-from core.addresses import has_domain
+from core.addresses import has_domain, has_mailbox
 from core.reasons import Reason
 from core.roles import Role
-from database import change, change_one, unique
+from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import PendingEmail, User, UserRow
+from models import Caller, PendingEmail, User, UserRow
 from services import outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
@@ -23,10 +23,11 @@ from services.users import Condition
 def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
     """Return the hash of a new password; takes the time of one hash.
 
-    `person` has the user's names and e-mail address, which are easy to guess. Raises WeakPassword
-    with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
+    `person` has the user's names and e-mail address, which are easy to guess, as is the name of the
+    site. Raises WeakPassword with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
     """
     personal = [person[name] for name in ("username", "email", "first_name", "last_name")]
+    personal.append(settings.site)
     reason = guessable.why_guessable(password, personal, settings.password_min_length)
     if reason:
         raise errors.WeakPassword(fields={field: [reason]})
@@ -35,9 +36,7 @@ def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -
 
 def check_domain(email: str, *, field: str) -> None:
     """Raise InvalidRequest at `field` if e-mail addresses of this domain may not register."""
-    if email.endswith(".invalid"):
-        # Nobody has such an address (RFC 6761). `email_change.undo` gives one to an account, and a
-        # thief must not take it before.
+    if not has_mailbox(email):
         raise errors.InvalidRequest(fields={field: [Email.invalid]})
     domains = settings.registration_domains
     if domains and not has_domain(email, domains):
@@ -100,38 +99,35 @@ def set_password(
     return row
 
 
-def change_password(user: UserRow, password_hash: str, *, session_id: str) -> None:
-    """Set a new password after a confirmed one, and notify the user.
-
-    Raises WrongPassword or TokenRevoked if the account or the session has changed meanwhile.
-    """
-    conditions = unchanged(user, session_id)
-    if not set_password(user.id, password_hash, *conditions, keep=session_id):
-        raise changed_meanwhile(user, session_id)
+def change_password(caller: Caller, password_hash: str) -> None:
+    """Set a new password after a confirmed one, and notify the user."""
+    user = caller.user
+    set_password(user.id, password_hash, keep=caller.session_id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 
-def remove_password(user_id: str) -> UserRow:
-    """Make a password useless at once, as against somebody who knows it; return the whole row."""
-    return users.require(set_password(user_id, passwords.unusable()))
-
-
-def delete(user_id: str, *conditions: Condition) -> bool:
-    """Delete an account with everything stored about it, and notify its e-mail address.
-
-    Return False if there is no such account or a condition does not hold. Raises LastAdmin.
+def is_told_of_links(user: UserRow) -> bool:
+    """Return whether a link that is handed over is announced, and lives for an hour: the account
+    has a password and a verified address, or had them when its password was removed.
     """
-    admins = lock_admins(user_id)
-    outbox.withdraw_changes(user_id)
-    this = delete_from(User).where(User.id == user_id, *conditions)
-    deleted = change_one(this.returning(User.email, User.language))
-    if deleted is None:
-        return False
-    if admins == [user_id]:
-        raise errors.LastAdmin
-    outbox.withdraw(deleted.email)
-    outbox.queue(MailKind.ACCOUNT_DELETED, deleted.email, language=deleted.language)
-    return True
+    had_one = passwords.is_usable(user.password_hash) and user.email_verified_at is not None
+    return had_one or passwords.is_brief(user.password_hash)
+
+
+def remove_password(user: UserRow) -> UserRow:
+    """Make a password useless at once, as against somebody who knows it; return the whole row."""
+    marker = passwords.unusable(brief=is_told_of_links(user))
+    return users.require(set_password(user.id, marker))
+
+
+def delete(user: UserRow) -> None:
+    """Delete an account whose row is locked, with everything stored about it, and notify its
+    e-mail address.
+    """
+    outbox.withdraw_code(user.id)
+    outbox.withdraw(user)
+    change(delete_from(User).where(User.id == user.id))
+    outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 
 def drop_pending_email(user_id: str) -> None:
@@ -155,17 +151,19 @@ def lock_admins(target: str) -> list[str]:
     return [user_id for user_id, admin in db.session.execute(query) if admin]
 
 
-def unchanged(user: UserRow, session_id: str) -> tuple[Condition, ...]:
-    """Return the conditions under which a password that was just confirmed still counts.
+def lock_caller(
+    caller: Caller, replaced: Callable[[], errors.ApiError] | None = errors.PasswordReplaced
+) -> None:
+    """Lock the caller's row, and make sure that what was judged before still counts.
 
-    While it was hashed, the user may have changed the password or ended this session elsewhere,
-    or an admin may have changed the role or deactivated the account, to keep an attacker out.
+    While a password was hashed, the user may have changed it or ended this session elsewhere, or an
+    admin may have changed the role or deactivated the account, to keep an attacker out. Raises
+    TokenRevoked if the session has ended, and `replaced()` if the account's version has grown.
     """
-    is_open = sessions.is_open(session_id, user.id)
-    return User.password_version == user.password_version, User.is_active, is_open
-
-
-def changed_meanwhile(user: UserRow, session_id: str) -> errors.ApiError:
-    """Return the error for a password that was confirmed and does not count any more."""
-    is_open = db.session.scalar(select(sessions.is_open(session_id, user.id)))
-    return errors.WrongPassword() if is_open else errors.TokenRevoked()
+    row = users.lock(caller.user.id, key_share=True)
+    # Asked in a statement of its own: Postgres shows it what was committed during the wait.
+    is_open = db.session.scalar(select(sessions.is_open(caller.session_id, caller.user.id)))
+    if not row or not is_open:
+        raise errors.TokenRevoked
+    if replaced and row.password_version != caller.user.password_version:
+        raise replaced()

@@ -7,7 +7,7 @@ admins, and teachers reach students only.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 
 import errors
 from core import audit, clock
@@ -15,8 +15,7 @@ from core.addresses import fold
 from core.roles import EVERYBODY, Role
 from database import reading
 from models import User, UserRow
-from services import accounts, email_change, outbox, profiles, sessions, users
-from services.letters import MailKind
+from services import accounts, email_change, profiles, sessions, users
 
 
 def list_accounts(
@@ -27,7 +26,7 @@ def list_accounts(
     reach: Collection[Role] = EVERYBODY,
     **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
-    """Return a page of the matching accounts, newest first, and how many match in all.
+    """Return a page of the matching accounts, last joined first, and how many match in all.
 
     `search` is part of a username, an e-mail address or a name, or of both names together. Of the
     `columns`, None matches any value.
@@ -38,14 +37,12 @@ def list_accounts(
     if search:
         wanted.append(User.search_key.contains(fold(search), autoescape=True))
     if reach != EVERYBODY:
-        wanted.append(_within(reach))
-    # Ids begin with their time (UUID version 7).
-    found = select(User.__table__).where(*wanted).order_by(User.id.desc())
+        wanted.append(User.role.in_([role.value for role in reach]))
+    found = select(User.__table__).where(*wanted)
+    found = found.order_by(User.created_at.desc(), User.id.desc())
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0
         first = (page - 1) * per_page
-        if first >= total:
-            return [], total
         rows: Sequence[Any] = connection.execute(found.offset(first).limit(per_page)).all()
         return rows, total
 
@@ -77,7 +74,7 @@ def alter(
     if shuts_out and admins == [user_id]:
         raise errors.LastAdmin
     if shuts_out:
-        values["password_version"] = before.password_version + 1
+        values["password_version"] = User.password_version + 1
     # Asked before the changes, so that the error names both; the constraints decide.
     if "username" in values or email:
         error = accounts.taken(changes.get("username", ""), email or "", but=user_id)
@@ -91,8 +88,7 @@ def alter(
             values["email_verified_at"] = now
     else:
         email_change.replace(before, email, verified_at=now if email_verified else None)
-        if before.email_verified_at:
-            outbox.queue(MailKind.EMAIL_REPLACED, before.email, language=before.language)
+        email_change.notify_old_address(before)
     after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
@@ -104,13 +100,11 @@ def delete(user_id: str, *, reach: Collection[Role] = EVERYBODY) -> None:
 
     Raises UserNotFound, LastAdmin and Forbidden.
     """
-    if not accounts.delete(user_id, _within(reach)):
-        users.require(users.lock(user_id))
-        raise errors.Forbidden
-
-
-def _within(reach: Collection[Role]) -> ColumnElement[bool]:
-    return User.role.in_([role.value for role in reach])
+    admins = accounts.lock_admins(user_id)
+    user = users.require(users.lock(user_id), reach)
+    if admins == [user_id]:
+        raise errors.LastAdmin
+    accounts.delete(user)
 
 
 # The event of a change, by the column that differs.

@@ -6,7 +6,6 @@ that are due again and for those of processes that died.
 
 import atexit
 import logging
-import random
 import threading
 import time
 
@@ -18,7 +17,7 @@ from database import ended_statement, is_unavailable, schema_is_ready
 from extensions import components
 from services import outbox, pruning, second_factor
 
-# Seconds between two polls of the outbox; up to a fifth more or less, so that processes spread out.
+# Seconds between two polls of the outbox.
 POLL = 5.0
 # Seconds to wait when the mail server is down.
 PAUSE = 10.0
@@ -55,7 +54,7 @@ class BackgroundThread:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._woken.wait(POLL * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
+            self._woken.wait(POLL)
             self._woken.clear()
             try:
                 with self._app.app_context():

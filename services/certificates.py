@@ -19,13 +19,14 @@ def deliver(
 ) -> tuple[dict[str, object], bool]:
     """Add or replace a certificate; return it and whether it is new. Raises UserNotFound.
 
-    A replaced one keeps its holder and its share code, and its time of issue if none is sent.
+    A replaced one keeps its holder and its share code, and, if none is sent, its time of issue and
+    of revocation.
     """
     row, is_new = learning.put(
         Certificate,
         user_id,
         {"id": certificate_id},
-        {"expires_at": None, "revoked_at": None, **values},
+        {"expires_at": None, **values},
         at_first={"issued_at": now, "holder": _name_of(user_id)},
     )
     return _with_url(row), is_new

@@ -8,26 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask, current_app
-from sqlalchemy import (
-    URL,
-    Connection,
-    LargeBinary,
-    Table,
-    exists,
-    func,
-    insert,
-    inspect,
-    select,
-    text,
-)
+from sqlalchemy import URL, Connection, Table, exists, func, insert, inspect, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 import database
 from database import reading, snapshot, transaction
 from extensions import db
 
-# Rows that are in memory at once; fewer where a row may hold a picture.
-_BATCH, _BATCH_OF_PICTURES = 1000, 50
+_BATCH = 100  # rows that are in memory at once; each may hold a picture
 
 
 class CopyError(Exception):
@@ -77,9 +65,7 @@ def _copy_rows(
     counts = _count(source)
     with progress(length=sum(counts.values())) as bar:
         for table in db.metadata.sorted_tables:  # those that others refer to come first
-            pictures = any(isinstance(column.type, LargeBinary) for column in table.columns)
-            size = _BATCH_OF_PICTURES if pictures else _BATCH
-            with source.execute(select(table), execution_options={"yield_per": size}) as found:
+            with source.execute(select(table), execution_options={"yield_per": _BATCH}) as found:
                 for batch in found.mappings().partitions():
                     _insert(target, table, [dict(row) for row in batch])
                     bar.update(len(batch))

@@ -1,4 +1,4 @@
-"""Changes of the e-mail address: a code proves the new one, a link to the old one undoes it.
+"""Changes of the e-mail address: a code that was sent to the new one proves it.
 
 Somebody who gets the mail to a mistyped address can do nothing with a code.
 """
@@ -6,15 +6,14 @@ Somebody who gets the mail to a mistyped address can do nothing with a code.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, case, delete, func, select, update
+from sqlalchemy import Row, delete, select, update
 
 import errors
-from core import audit, codes, ids
-from core.addresses import UNDONE
-from database import change, change_one, insert_into, one_statement, reading, unique
+from core import codes, ids
+from database import change, insert_into, one_statement, reading, unique
 from extensions import db, settings
-from models import EmailChange, PendingEmail, User, UserRow
-from services import accounts, links, outbox, second_factor, sessions, users
+from models import Caller, PendingEmail, User, UserRow
+from services import accounts, links, outbox, sessions, users
 from services.letters import MailKind
 
 MAX_TRIES = 5
@@ -31,21 +30,18 @@ def pending(user_id: str, *, now: datetime) -> dict[str, object]:
     return {"pending_email": new_email, "pending_until": until}
 
 
-def request(user: UserRow, new_email: str, *, session_id: str, now: datetime) -> dict[str, object]:
+def request(caller: Caller, new_email: str, *, now: datetime) -> dict[str, object]:
     """Store a change instead of an earlier one, and queue its code; return what `pending` does.
 
-    Raises EmailTaken; and WrongPassword or TokenRevoked if the account or the session has changed
-    since the password was confirmed.
+    Raises EmailTaken.
     """
-    if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
-        raise accounts.changed_meanwhile(user, session_id)
     if db.session.scalar(select(User.id).where(User.email == new_email)):
         raise errors.EmailTaken.at("newEmail", "taken")
-    until, id_ = now + links.CODE_LIFE, ids.new_row_id()
+    until, id_, user = now + links.CODE_LIFE, ids.new_row_id(), caller.user
     values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
     insert = insert_into(_PENDING).values(user_id=user.id, **values)
     db.session.execute(insert.on_conflict_do_update(index_elements=["user_id"], set_=values))
-    outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, about=id_)
+    outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, change_id=id_)
     return {"pending_email": new_email, "pending_until": until}
 
 
@@ -66,77 +62,24 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
         found = connection.execute(counted).one_or_none()
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
-    if not codes.is_right(code, settings.secret_keys, found.id, found.new_email):
+    if not codes.is_email_code(code, settings.secret_keys, found.id, found.new_email):
         raise errors.WrongCode.at("code", "wrong")
     return found
 
 
-def confirm(user: UserRow, proven: Row[Any], *, session_id: str, now: datetime) -> None:
+def confirm(caller: Caller, proven: Row[Any], *, now: datetime) -> None:
     """Change the e-mail address to the proven one, end the other sessions and notify the old one.
 
-    Raises EmailTaken; and InvalidToken if the account, the session or the pending change is not
-    what it was when the code was tried.
+    Raises EmailTaken; TokenRevoked if the session has ended; and InvalidToken if the account or the
+    pending change is not what it was when the code was tried.
     """
-    conditions = (User.email == user.email, *accounts.unchanged(user, session_id))
-    with unique(lambda: errors.EmailTaken.at("code", "taken"), User.email):
-        changed = users.update(user.id, *conditions, email=proven.new_email, email_verified_at=now)
+    accounts.lock_caller(caller, lambda: errors.InvalidToken(_NO_CHANGE))
     # A change that has replaced the proven one has a code that was not seen.
-    if not changed or not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
+    if not change(delete(PendingEmail).where(PendingEmail.id == proven.id)):
         raise errors.InvalidToken(_NO_CHANGE)
-    sessions.end_all(user.id, keep=session_id)
-    outbox.withdraw(user.email)
-    # The user's row is locked by its UPDATE, so each change gets a number of its own.
-    last = select(func.coalesce(func.max(EmailChange.number), 0)).filter_by(user_id=user.id)
-    done = EmailChange(id=proven.id, user_id=user.id, old_email=user.email, changed_at=now)
-    done.number = last.scalar_subquery() + 1
-    done.second_factor_at = changed.second_factor_at
-    db.session.add(done)
-    if user.email_verified_at:
-        kind = MailKind.EMAIL_CHANGED
-        outbox.queue(kind, user.email, language=user.language, about=proven.id)
-
-
-def old_email(user_id: str, change_id: str) -> str:
-    """Return the address that undoing a change restores. Raises InvalidToken if there is none."""
-    this = (EmailChange.user_id == user_id, EmailChange.id == change_id)
-    with reading() as connection:
-        found = connection.scalar(select(EmailChange.old_email).where(*this))
-    if found is None:
-        raise errors.InvalidToken
-    return found
-
-
-def undo(user_id: str, change_id: str, *, now: datetime) -> bool:
-    """Restore the address from before a change and remove the password; return True.
-
-    Return False if another account has the address by now: then this account is deactivated, even
-    that of the last admin, and loses the thief's address, or a reset mail would go there once it is
-    activated again. Raises InvalidToken.
-    """
-    user = users.lock(user_id)
-    changes = delete(EmailChange).where(EmailChange.user_id == user_id)
-    this = changes.where(EmailChange.id == change_id)
-    undone = change_one(this.returning(EmailChange.__table__))
-    if user is None or undone is None:
-        raise errors.InvalidToken
-    # A process of the release before leaves 0 during an upgrade; then the ids tell the order.
-    unknown = EmailChange.number * undone.number == 0
-    newer_id, newer = EmailChange.id > change_id, EmailChange.number > undone.number
-    change(changes.where(case((unknown, newer_id), else_=newer)))
-    accounts.remove_password(user.id)
-    if user.second_factor_at not in (None, undone.second_factor_at):  # perhaps it is a thief's
-        second_factor.drop(user.id)
-        audit.log("second_factor_removed", user.id)
-    outbox.withdraw(user.email)
-    try:
-        with unique(errors.EmailTaken, User.email), db.session.begin_nested():
-            users.update(user.id, email=undone.old_email, email_verified_at=now)
-    except errors.EmailTaken:
-        nobody = f"{user.id}@{UNDONE}"
-        users.update(user.id, is_active=False, email=nobody, email_verified_at=None)
-        return False
-    outbox.queue(MailKind.PASSWORD_RESET, undone.old_email)
-    return True
+    user = caller.user
+    replace(user, proven.new_email, verified_at=now, field="code", keep=caller.session_id)
+    notify_old_address(user)
 
 
 def set_email(user_id: str, new_email: str, *, replace_password: bool, now: datetime) -> None:
@@ -144,20 +87,33 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
 
     With `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
-    replace(users.require(users.lock(user_id)), new_email, verified_at=now)
+    user = users.require(users.lock(user_id))
+    replace(user, new_email, verified_at=now)
     if replace_password:
-        accounts.remove_password(user_id)
+        accounts.remove_password(user)
 
 
-def replace(user: UserRow, new_email: str, *, verified_at: datetime | None) -> None:
-    """Change the address of a user whose row is locked, at once, and end all sessions.
+def replace(
+    user: UserRow,
+    new_email: str,
+    *,
+    verified_at: datetime | None,
+    field: str = "email",
+    keep: str | None = None,
+) -> None:
+    """Change the address of a user whose row is locked, and end all sessions but the one to `keep`.
 
-    Links that undo earlier changes stop working: they could take the account away again. Raises
-    EmailTaken.
+    Raises EmailTaken at `field`.
     """
-    with unique(lambda: errors.EmailTaken.at("email", "taken"), User.email):
-        users.update(user.id, email=new_email, email_verified_at=verified_at)
+    values = {"email": new_email, "email_verified_at": verified_at}
+    with unique(lambda: errors.EmailTaken.at(field, "taken"), User.email):
+        users.update(user.id, password_version=User.password_version + 1, **values)
     accounts.drop_pending_email(user.id)
-    change(delete(EmailChange).where(EmailChange.user_id == user.id))
-    sessions.end_all(user.id)
-    outbox.withdraw(user.email)
+    sessions.end_all(user.id, keep=keep)
+    outbox.withdraw(user)
+
+
+def notify_old_address(user: UserRow) -> None:
+    """Queue a notice to the address that a user had, if it was verified."""
+    if user.email_verified_at:
+        outbox.queue(MailKind.EMAIL_CHANGED, user.email, language=user.language)

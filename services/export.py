@@ -9,7 +9,7 @@ from sqlalchemy import Row, select
 
 from database import reading
 from extensions import Base
-from models import Achievement, Avatar, Course, EmailChange, Lesson, UserRow
+from models import Achievement, Avatar, Course, Lesson, UserRow
 from services import certificates, email_change, profiles, second_factor, sessions
 
 
@@ -32,7 +32,6 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
             for course in courses
         ],
         "pending_email": email_change.pending(user.id, now=now)["pending_email"],
-        "email_changes": _rows(EmailChange, user.id),
         "achievements": _rows(Achievement, user.id),
         "certificates": certificates.list_all(user.id),
     }

@@ -19,6 +19,7 @@ from database import change, insert_into, lacks_parent, reading
 from extensions import db
 from models import Achievement, Course, Lesson, Record, UserRow
 from services import users
+from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
 _SECONDS = type_coerce(Lesson.completed_at, BigInteger)
@@ -67,8 +68,11 @@ def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
         users.require(users.lock(user_id, read=True))
 
 
-def list_courses(user_id: str) -> Sequence[Row[Any]]:
-    """Return the courses of a user with what is completed of each, last activity first."""
+def list_courses(user_id: str, *conditions: Condition) -> Sequence[Row[Any]]:
+    """Return the courses of a user with what is completed of each, last activity first.
+
+    With conditions, only the courses that meet them.
+    """
     count, last = func.count(Lesson.id), func.max(Lesson.completed_at)
     query = (
         select(
@@ -82,7 +86,7 @@ def list_courses(user_id: str) -> Sequence[Row[Any]]:
             last.label("last_activity_at"),
         )
         .outerjoin(Lesson, _COMPLETED)
-        .where(Course.user_id == user_id)
+        .where(Course.user_id == user_id, *conditions)
         .group_by(Course.id, Course.name, Course.lessons)
         .order_by(last.desc().nulls_last(), Course.id)
     )
@@ -92,30 +96,13 @@ def list_courses(user_id: str) -> Sequence[Row[Any]]:
 
 def course(user_id: str, course_id: str) -> dict[str, object]:
     """Return a course of a user with its completed lessons, oldest first. Raises NotFound."""
-    lesson = (Lesson.id.label("lesson_id"), Lesson.completed_at, Lesson.minutes)
-    query = (
-        select(Course.name, Course.lessons, *lesson)
-        .outerjoin(Lesson, _COMPLETED)
-        .where(Course.user_id == user_id, Course.id == course_id)
-        .order_by(Lesson.completed_at, Lesson.id)
-    )
-    with reading() as connection:
-        rows = connection.execute(query).all()
-    if not rows:
+    found = list_courses(user_id, Course.id == course_id)
+    if not found:
         raise errors.NotFound("There is no such course.")
-    name, lessons = rows[0][:2]
-    completed = [{**row._asdict(), "id": row.lesson_id} for row in rows if row.lesson_id]
-    last = rows[-1].completed_at
-    return {
-        "id": course_id,
-        "name": name,
-        "lessons": lessons,
-        "completed_lessons": min(len(completed), lessons),
-        "minutes": sum(row.minutes or 0 for row in rows),
-        "completed_at": last if len(completed) >= lessons else None,
-        "last_activity_at": last,
-        "completed": completed,
-    }
+    query = select(Lesson.__table__).filter_by(user_id=user_id, course_id=course_id)
+    with reading() as connection:
+        completed = connection.execute(query.order_by(Lesson.completed_at, Lesson.id)).all()
+    return {**found[0]._asdict(), "completed": completed}
 
 
 def list_days(user: UserRow, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:

@@ -9,13 +9,14 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 
 from core import clock, codes, passwords
+from core.addresses import has_mailbox
 from core.templates import Mail
 from database import reading
-from extensions import Base, settings, templates
-from models import EmailChange, OutboxMail, PendingEmail, User
+from extensions import settings, templates
+from models import OutboxMail, PendingEmail, User
 from services import links, users
 from services.links import Action
 
@@ -31,7 +32,6 @@ class MailKind(StrEnum):
     ACCOUNT_DELETED = "account_deleted"
     EMAIL_CHANGE_CODE = "email_change_code"
     EMAIL_CHANGED = "email_changed"
-    EMAIL_REPLACED = "email_replaced"
     USERNAME_CHANGED = "username_changed"
     SECOND_FACTOR = "second_factor"
 
@@ -44,7 +44,7 @@ class _AccountMail(NamedTuple):
     wanted: Callable[[Any], bool]
 
 
-# They are withdrawn when the address changes. All other kinds have no link, or one of their own.
+# They are withdrawn when the address changes. All other kinds have no link.
 ACCOUNT_MAILS = {
     MailKind.PASSWORD_RESET: _AccountMail(
         Action.CHOOSE_PASSWORD,
@@ -68,17 +68,18 @@ AWAITED = (MailKind.PASSWORD_RESET, MailKind.EMAIL_VERIFICATION, MailKind.EMAIL_
 _NOBODY = User(id="00000000-0000-7000-8000-000000000000", email="", is_active=False)
 
 
-def compose(mail: OutboxMail) -> tuple[Mail, bool]:
-    """Return the content of an e-mail, and whether anybody needs it.
+def compose(mail: OutboxMail) -> tuple[Mail, str]:
+    """Return the content of an e-mail, and its recipient; "" if nobody needs it.
 
     The account is looked up here and not by the request, so that the response for an unknown
     address takes the same time, and so that the database never contains a usable token. The text
     is also rendered for nobody, or the load on this process would reveal that there is no account.
     """
     kind, wanted = MailKind(mail.kind), True
-    user = users.get(User.email == mail.address) or _NOBODY
+    user = users.get(users.named(mail.address)) or _NOBODY
+    recipient = user.email if "@" not in mail.address else mail.address  # of a username
     is_open = settings.registration == "open"
-    facts: dict[str, object] = {"happened_at": mail.created_at, "registration_open": is_open}
+    facts = {"happened_at": mail.created_at, "registration_open": is_open, **mail.facts}
     if kind in ACCOUNT_MAILS:
         action, life, is_wanted = ACCOUNT_MAILS[kind]
         bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()
@@ -86,20 +87,14 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
         facts["life"], wanted = life(), is_wanted(user)
     elif kind is MailKind.EMAIL_CHANGE_CODE:
         # The code is bound to this change; one that was replaced or dropped needs none.
-        wanted = _row(PendingEmail, PendingEmail.id == mail.about) is not None
-        facts["code"] = codes.make(settings.secret_key, mail.about or "", mail.address)
+        change_id = facts.pop("change_id")
+        with reading() as connection:
+            pending = select(PendingEmail.id).where(PendingEmail.id == change_id)
+            wanted = connection.scalar(pending) is not None
+        facts["code"] = codes.email_code(settings.secret_key, change_id, mail.address)
         facts["life"] = links.CODE_LIFE
-    elif kind is MailKind.EMAIL_CHANGED:
-        done = _row(EmailChange, EmailChange.id == mail.about)
-        facts["link"], facts["life"], wanted = "", links.UNDO_LIFE, done is not None
-        if done:
-            end = done.changed_at + links.UNDO_LIFE
-            facts["link"] = links.make(Action.UNDO, done.user_id, done.id, expires_at=end).link
-    elif kind is MailKind.SECOND_FACTOR:
-        facts["event"], _, facts["left"] = (mail.about or "").partition(" ")
     language = mail.language or user.language or settings.default_language
-    # Accounts without a mailbox have addresses under this domain, which nobody has (RFC 6761).
-    wanted = wanted and not mail.address.endswith(".invalid")
+    wanted = wanted and has_mailbox(recipient)
     written = templates.mail(
         kind,
         language,
@@ -108,9 +103,4 @@ def compose(mail: OutboxMail) -> tuple[Mail, bool]:
         imprint=settings.imprint,
         **facts,
     )
-    return written, wanted
-
-
-def _row(model: type[Base], condition: ColumnElement[bool]) -> Any:
-    with reading() as connection:
-        return connection.execute(select(model.__table__).where(condition)).one_or_none()
+    return written, recipient if wanted else ""

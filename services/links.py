@@ -1,4 +1,4 @@
-"""Links with a signed token: to choose a password, or to verify or restore an e-mail address."""
+"""Links with a signed token: to choose a password, or to verify an e-mail address."""
 
 import hashlib
 import re
@@ -16,7 +16,6 @@ from extensions import settings
 from models import User, UserRow
 
 CODE_LIFE = timedelta(days=1)
-UNDO_LIFE = timedelta(days=7)
 
 
 class Action(StrEnum):
@@ -24,13 +23,11 @@ class Action(StrEnum):
 
     CHOOSE_PASSWORD = "choose_password"
     VERIFY_EMAIL = "verify_email"
-    UNDO = "undo_email_change"
 
 
 _PAGES = {
     Action.CHOOSE_PASSWORD: lambda: settings.reset_page,
     Action.VERIFY_EMAIL: lambda: settings.verification_page,
-    Action.UNDO: lambda: f"{settings.public_url}/undo-email-change",
 }
 # The last of a signature's 43 characters holds four bits. itsdangerous ignores its two other bits,
 # so it would accept four spellings of each token.

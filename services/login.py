@@ -1,16 +1,13 @@
-"""The login, in steps: check the password, judge the second factor, then finish.
-
-Another first proof, such as a passkey, would take the place of `check_password`: it would call
-`refuse_hindered` and return an `Authenticated` without a fresh hash.
-"""
+"""The login, in steps: check the password, judge the second factor, then finish."""
 
 import logging
 from datetime import datetime
-from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import errors
 from core import audit, passwords
+from core.addresses import has_mailbox
+from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
 from services import second_factor, sessions, users
@@ -18,15 +15,6 @@ from services.second_factor import Proof
 from services.sessions import TokenPair
 
 _log = logging.getLogger("accounts.login")
-
-
-class Hindrance(StrEnum):
-    """Why nobody can log in to an account, not even with its password."""
-
-    INACTIVE = "inactive"
-    UNVERIFIED = "e-mail address not verified"
-    NO_PASSWORD = "no password"
-    UNKNOWN_HASH = "stored hash of an unknown form"
 
 
 class Authenticated(NamedTuple):
@@ -42,8 +30,8 @@ def check_password(name: str, raw_password: str) -> Authenticated:
     two hashes.
 
     Unknown names take as long as known ones, except those with a hash of other software, which may
-    take longer. Raises InvalidCredentials; and only after
-    the right password what `refuse_hindered` raises.
+    take longer. Raises InvalidCredentials; and only after the right password what `refuse_hindered`
+    raises.
     """
     user = users.get(users.named(name))
     verdict = hasher.verify(raw_password, user.password_hash if user else None)
@@ -62,31 +50,41 @@ def check_password(name: str, raw_password: str) -> Authenticated:
 
 
 def hindrances(user: UserRow) -> list[Hindrance]:
-    """Return why nobody can log in to this account; nothing if the right password is enough."""
+    """Return why nobody can log in to this account, whatever limits have counted."""
     has_password = passwords.is_usable(user.password_hash)
+    # Nobody can prove an address that has no mailbox.
+    unproven = not user.email_verified_at and has_mailbox(user.email)
     rules = {
         Hindrance.INACTIVE: not user.is_active,
-        Hindrance.UNVERIFIED: settings.require_verified_email and not user.email_verified_at,
+        Hindrance.UNVERIFIED: settings.require_verified_email and unproven,
         Hindrance.NO_PASSWORD: not has_password,
         Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }
     return [hindrance for hindrance, holds in rules.items() if holds]
 
 
+def state(user: UserRow, limited_until: datetime | None) -> dict[str, Any]:
+    """Return why the right password does not log in now, and when the last limit ends; no reason if
+    it is enough, with the second factor where there is one.
+
+    `limited_until` is when the failed logins are forgotten, if they lock the account.
+    """
+    factor_until = second_factor.status(user)["locked_until"]
+    locks = {Hindrance.LOCKED: limited_until, Hindrance.FACTOR_LOCKED: factor_until}
+    ends = {lock: end for lock, end in locks.items() if end}
+    reasons = [*hindrances(user), *ends]
+    return {"hindrances": reasons, "locked_until": max(ends.values(), default=None)}
+
+
 def refuse_hindered(user: UserRow) -> None:
     """Raise AccountInactive or EmailUnverified for an account that may not log in."""
     hindered = hindrances(user)
-    refusal: errors.ApiError | None = None
     if Hindrance.INACTIVE in hindered:
         audit.log("login_refused_inactive", user.id)
-        refusal = errors.AccountInactive()
-    elif Hindrance.UNVERIFIED in hindered:
+        raise errors.AccountInactive
+    if Hindrance.UNVERIFIED in hindered:
         audit.log("login_refused_unverified", user.id)
-        refusal = errors.EmailUnverified()
-    if refusal:
-        if user.second_factor_at:
-            refusal.right_password = None  # with a second factor, only a right code clears a count
-        raise refusal
+        raise errors.EmailUnverified
 
 
 def finish(
@@ -95,13 +93,14 @@ def finish(
     """Record the login, spend the proof of the second factor and open a session; return the user's
     row as it is now, and the tokens.
 
-    Raises InvalidCredentials if the account's version has grown since the row was read: what raises
-    it ends the sessions, so no new one may open. Raises WrongCode if the code was used meanwhile.
+    Raises CredentialsReplaced if the account's version has grown since the row was read: what
+    raises it ends the sessions, so no new one may open. Raises WrongCode if the code was used
+    meanwhile.
     """
     values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
     unchanged = (User.password_version == found.user.password_version, User.is_active)
     user = users.update(found.user.id, *unchanged, **values)
     if user is None:
-        raise errors.InvalidCredentials
+        raise errors.CredentialsReplaced
     second_factor.spend(proof)
     return user, sessions.open_session(user, now=now, **client)

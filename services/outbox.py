@@ -6,12 +6,12 @@ lease expires and another process takes the row.
 """
 
 import logging
-import secrets
 from collections.abc import Callable
 from datetime import timedelta
 from email.message import EmailMessage
+from typing import Any
 
-from sqlalchemy import Delete, Update, delete, select, update
+from sqlalchemy import Delete, Row, Update, delete, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
@@ -19,47 +19,46 @@ from core import clock, smtp
 from core.message import build
 from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import EmailChange, OutboxMail, PendingEmail
+from models import OutboxMail, PendingEmail, User, UserRow
 from services import letters
 from services.letters import MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
 LEASE = timedelta(seconds=120)
-# Seconds to wait after the first failure; doubled after each further one. Up to half is taken off
-# at random, so that many e-mails are not all tried again at once.
+# Seconds to wait after the first failure; doubled after each further one.
 FIRST_WAIT = 10
 LONGEST_WAIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
 
 _log = logging.getLogger("accounts.mail")
-_chance = secrets.SystemRandom()
+# A message to nobody is built too, or the load would reveal that there is no account.
+NOBODY = "nobody@nobody.invalid"
 _WAKE = "outbox_wake"
 
 
-def queue(
-    kind: MailKind, address: str, *, language: str | None = None, about: str | None = None
-) -> None:
+def queue(kind: MailKind, address: str, *, language: str | None = None, **facts: object) -> None:
     """Queue an e-mail in the caller's transaction; the commit wakes the background thread.
 
-    `language` is needed where no account may have this address when the e-mail is sent. `about`
-    is the id of a change of an e-mail address.
+    `language` is needed where no account may have this address when the e-mail is sent.
+    `letters.compose` says which kinds need `facts`.
     """
-    db.session.add(OutboxMail(kind=kind.value, address=address, language=language, about=about))
+    db.session.add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
     if thread := components().background:
         db.session.info[_WAKE] = thread.wake
 
 
-def withdraw(*addresses: str) -> None:
-    """Delete queued e-mails whose links need the accounts with these addresses; notices stay."""
+def withdraw(*users: User | UserRow | Row[Any]) -> None:
+    """Delete queued e-mails whose links need these accounts, by address or name; notices stay."""
+    names = [name for user in users for name in (user.email, user.username_key)]
     needs_account = OutboxMail.kind.in_(letters.ACCOUNT_MAILS)
-    change(delete(OutboxMail).where(OutboxMail.address.in_(addresses), needs_account))
+    change(delete(OutboxMail).where(OutboxMail.address.in_(names), needs_account))
 
 
-def withdraw_changes(user_id: str) -> None:
-    """Delete the queued e-mails about changes of a user's address."""
-    for model in (PendingEmail, EmailChange):
-        changes = select(model.id).where(model.user_id == user_id)
-        change(delete(OutboxMail).where(OutboxMail.about.in_(changes)))
+def withdraw_code(user_id: str) -> None:
+    """Delete the queued e-mail with the code of a user's new address."""
+    pending = select(PendingEmail.id).where(PendingEmail.user_id == user_id)
+    about = OutboxMail.facts["change_id"].as_string()
+    change(delete(OutboxMail).where(about.in_(pending)))
 
 
 @listens_for(db.session, "after_commit")
@@ -131,18 +130,18 @@ def _deliver(mail: OutboxMail) -> bool:
 
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
-    content, wanted = letters.compose(mail)
+    content, recipient = letters.compose(mail)
     try:
         message = build(
             **content._asdict(),
             sender=settings.sender,
-            recipient=mail.address,
+            recipient=recipient or NOBODY,
             mail_id=mail.id,
             created_at=mail.created_at,
         )
     except ValueError as error:
         raise smtp.MailRefused(str(error)) from None
-    return message if wanted else None
+    return message if recipient else None
 
 
 def _send(message: EmailMessage) -> None:
@@ -160,8 +159,7 @@ def _postpone(mail: OutboxMail, reason: str) -> None:
         _log.error("Mail %s (%s) is given up after a day: %s", mail.id, mail.kind, reason)
         _settle(mail, delete(OutboxMail))
         return
-    longest = min(FIRST_WAIT * 2 ** min(mail.attempts - 1, 16), LONGEST_WAIT)
-    wait = _chance.uniform(longest / 2, longest)
+    wait = min(FIRST_WAIT * 2 ** min(mail.attempts - 1, 16), LONGEST_WAIT)
     _log.warning("Mail %s (%s) waits %d s more: %s", mail.id, mail.kind, wait, reason)
     later = now + timedelta(seconds=wait)
     _settle(mail, update(OutboxMail).values(claimed=False, due_at=later))

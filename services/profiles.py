@@ -6,15 +6,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 import errors
 from config import ROOT
 from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, reading, unique
 from extensions import db, settings
-from models import Avatar, User, UserRow
-from services import learning, outbox, sessions, users
+from models import Avatar, Caller, User, UserRow
+from services import accounts, learning, outbox, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -45,17 +45,14 @@ def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> di
     return shown
 
 
-def rename(
-    user: UserRow, username: str, *conditions: ColumnExpressionArgument[bool]
-) -> UserRow | None:
-    """Change the username and notify the user if it is another one; return the whole row.
-
-    Return None if the account was deleted or a condition does not hold. Raises UsernameTaken.
+def rename(user: UserRow, username: str) -> UserRow:
+    """Change the username of a user whose row is locked, and notify the user if it is another one;
+    return the whole row. Raises UsernameTaken.
     """
     names = {"username": username, "username_key": username.lower()}
     with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
-        renamed = users.update(user.id, *conditions, **names)
-    if renamed and username != user.username:
+        renamed = users.require(users.update(user.id, **names))
+    if username != user.username:
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 
@@ -71,16 +68,17 @@ def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
     return users.update_active(user.id, **changes) if changes else user
 
 
-def set_avatar(user: UserRow, picture: bytes, *, session_id: str) -> str:
+def set_avatar(caller: Caller, picture: bytes) -> str:
     """Replace a user's picture by this WebP file; return its URL.
 
-    Raises TokenRevoked, also if the session ended while the picture was made.
+    Raises TokenRevoked if the session ended while the picture was made.
     """
-    digest = hashlib.sha256(picture).hexdigest()
-    # This also locks the user's row: parallel uploads must not insert two pictures.
-    users.update_active(user.id, sessions.is_open(session_id, user.id), avatar_digest=digest)
-    change(delete(Avatar).where(Avatar.user_id == user.id))
-    db.session.execute(insert(Avatar), {"user_id": user.id, "picture": picture})
+    digest, user_id = hashlib.sha256(picture).hexdigest(), caller.user.id
+    # Also because parallel uploads must not insert two pictures.
+    accounts.lock_caller(caller, replaced=None)
+    users.update(user_id, avatar_digest=digest)
+    change(delete(Avatar).where(Avatar.user_id == user_id))
+    db.session.execute(insert(Avatar), {"user_id": user_id, "picture": picture})
     return avatar_url(digest)
 
 

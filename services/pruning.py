@@ -11,31 +11,21 @@ from sqlalchemy import SQLColumnExpression, case, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
-from models import (
-    Counter,
-    DeniedSession,
-    EmailChange,
-    OutboxMail,
-    PendingEmail,
-    SecondFactor,
-    UserSession,
-)
-from services import links, outbox, second_factor
+from models import Counter, DeniedSession, PendingEmail, SecondFactor, UserSession
+from services import second_factor
 
 BATCH = 1000
 
 # None for one that was confirmed, which never expires.
 _WAITS_SINCE = case((SecondFactor.confirmed_at.is_(None), SecondFactor.created_at))
 
-# Each table's key and time column, and how long after that time its rows expire. E-mails are
-# kept for longer than the outbox tries, so that a service that was off for a day tries them again.
+# Each table's key and time column, and how long after that time its rows expire. E-mails are not
+# among them: the outbox tries each one once more, and then gives up what is a day old.
 _EXPIRED: list[tuple[InstrumentedAttribute[str], SQLColumnExpression[datetime], timedelta]] = [
     (UserSession.id, UserSession.expires_at, timedelta()),
     (DeniedSession.session_id, DeniedSession.expires_at, timedelta()),
     (Counter.key, Counter.expires_at, timedelta()),
-    (OutboxMail.id, OutboxMail.created_at, 2 * outbox.GIVE_UP_AFTER),
     (PendingEmail.user_id, PendingEmail.expires_at, timedelta()),
-    (EmailChange.id, EmailChange.changed_at, links.UNDO_LIFE),
     (SecondFactor.user_id, _WAITS_SINCE, second_factor.LIFE),
 ]
 

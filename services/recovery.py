@@ -6,6 +6,7 @@ Resets follow the OWASP Forgot Password Cheat Sheet.
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import NamedTuple, cast
 
 from sqlalchemy import func, update
@@ -15,11 +16,11 @@ from core import audit, codes, passwords, qr_codes
 from core.roles import Role
 from extensions import db, settings
 from models import User, UserRow
-from services import accounts, email_change, links, outbox, users
+from services import accounts, links, outbox, second_factor, users
 from services.letters import MailKind
 from services.links import Action
 
-# Somebody who has a password gets one more way in, and should use it at once.
+# Somebody who has, or just had, a password gets one more way in, and should use it at once.
 SECOND_WAY_IN = timedelta(hours=1)
 
 
@@ -40,14 +41,20 @@ class Handout(NamedTuple):
         return qr_codes.svg(self.link)
 
 
+class Way(Enum):
+    """What somebody has who chooses a password."""
+
+    MAIL = auto()  # the token of a link that came by e-mail, so it proves the address
+    LINK = auto()  # that of a link that was handed over
+    CODE = auto()  # the code that came with it
+
+
 class Found(NamedTuple):
-    """The account that the token of a link is for, and the e-mail address that it is about."""
+    """The account that a token or a code is for."""
 
     user: UserRow
-    email: str
-    by_mail: bool = False
-    expires_at: datetime | None = None  # None for a code
-    change: str = ""  # the id of the change of the address that it undoes
+    way: Way
+    expires_at: datetime | None = None  # of a token
 
 
 def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
@@ -59,8 +66,8 @@ def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
 
 
 def _life(user: User | UserRow) -> timedelta:
-    has_password = passwords.is_usable(user.password_hash)
-    return SECOND_WAY_IN if has_password else timedelta(days=settings.invitation_days)
+    has_one = passwords.is_usable(user.password_hash) or passwords.is_brief(user.password_hash)
+    return SECOND_WAY_IN if has_one else timedelta(days=settings.invitation_days)
 
 
 def _access(user: User | UserRow) -> codes.Access:
@@ -77,18 +84,20 @@ def make_link(
     """Return a new way in for a user, to be handed over.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
-    For one with a password, a notice is queued if the e-mail address is verified. Raises
+    For one that had a password, a notice is queued if the e-mail address is verified. Raises
     UserNotFound, also for an inactive user, and Forbidden for a role out of reach.
     """
     user = users.require(users.lock(user_id, User.is_active), reach)
-    if replace_password:
-        user = accounts.remove_password(user_id)
-    if not passwords.is_usable(user.password_hash):
-        user = users.require(users.update(user_id, password_hash=passwords.unusable()))
-        # A link that is not sent yet would be made for the new marker, and work.
-        outbox.withdraw(user.email)
-    elif user.email_verified_at:
+    is_told = accounts.is_told_of_links(user)
+    if is_told:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
+    if replace_password:
+        user = accounts.remove_password(user)
+    if not passwords.is_usable(user.password_hash):
+        marker = passwords.unusable(brief=is_told)
+        user = users.require(users.update(user_id, password_hash=marker))
+        # A link that is not sent yet would be made for the new marker, and work.
+        outbox.withdraw(user)
     return hand_over(user, now=now)
 
 
@@ -101,7 +110,7 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     has_none = (User.is_active, User.role != Role.ADMIN.value, User.password_hash.startswith("!"))
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
     rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
-    outbox.withdraw(*(row.email for row in rows))
+    outbox.withdraw(*rows)
     return {row.id: hand_over(cast("UserRow", row), now=now) for row in rows}
 
 
@@ -112,18 +121,14 @@ def find(action: Action, token: str) -> Found:
     """
     user_id, bound, expires_at, by_mail = links.read(action, token)
     user = users.get(User.id == user_id)
-    if user is None:
-        raise errors.InvalidToken
-    email = user.email
-    if action is Action.UNDO:
-        email = email_change.old_email(user.id, bound)
-    elif (
-        not user.is_active
+    if (
+        user is None
+        or not user.is_active
         or bound != links.bound_to(action, user)
         or (action is Action.VERIFY_EMAIL and user.email_verified_at)
     ):
         raise errors.InvalidToken
-    return Found(user, email, by_mail, expires_at, change=bound)
+    return Found(user, Way.MAIL if by_mail else Way.LINK, expires_at)
 
 
 def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
@@ -142,27 +147,27 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
         raise errors.WrongAccessCode
-    return Found(user, user.email)
+    return Found(user, Way.CODE)
 
 
 def check(token: str) -> dict[str, object]:
     """Return what the token of a link does, for whom and how long. Raises InvalidToken."""
     for action in Action:
         with suppress(errors.InvalidToken):
-            found = find(action, token)
+            user, _, expires_at = find(action, token)
+            says = {**user._asdict(), "action": action, "expires_at": expires_at}
             # Somebody else may have registered this address, with an insult as the username.
-            username = "" if action is Action.VERIFY_EMAIL else found.user.username
-            says = {"action": action, "username": username}
-            return {**found._asdict(), **says, "password_hash": found.user.password_hash}
+            return {**says, "username": ""} if action is Action.VERIFY_EMAIL else says
     raise errors.InvalidToken
 
 
 def replace_password(found: Found, password_hash: str, *, now: datetime) -> None:
     """Set a new password, end all sessions and notify the user.
 
-    A token that came by e-mail verifies the address too: only its reader has it. Raises
-    InvalidToken if what the token is bound to has changed since it was read; of parallel calls
-    with one token, one wins.
+    A token that came by e-mail verifies the address too, because only its reader has it. If that is
+    the first proof of the address, a second factor is removed. Raises
+    InvalidToken if what the token is bound to has changed since it was read; of parallel calls with
+    one token, one wins.
     """
     user = found.user
     changed = accounts.set_password(
@@ -172,10 +177,16 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         User.password_version == user.password_version,
         User.email == user.email,
         User.is_active,
-        email_verified_at=func.coalesce(User.email_verified_at, now if found.by_mail else None),
+        email_verified_at=func.coalesce(
+            User.email_verified_at, now if found.way is Way.MAIL else None
+        ),
     )
     if not changed:
-        raise errors.InvalidToken if found.expires_at else errors.WrongAccessCode
+        raise errors.WrongAccessCode if found.way is Way.CODE else errors.InvalidToken
+    if found.way is Way.MAIL and not user.email_verified_at and changed.second_factor_at:
+        # Nobody had proved the address: perhaps somebody else registered it.
+        second_factor.drop(user.id)
+        audit.log("second_factor_removed", user.id)
     outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
 
 

@@ -5,32 +5,33 @@ all counted. What was right is spent in the transaction of the act that it allow
 """
 
 import logging
+import math
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime, timedelta
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, delete, or_, select, update
+from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 
 import errors
-from core import audit, clock
-from core import second_factor as codes
+from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Role
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
-from models import ALL_UNUSED, SecondFactor, User, UserRow
+from models import ALL_UNUSED, Caller, SecondFactor, User, UserRow, UTCDateTime
 from services import accounts, outbox, sessions, users
 from services.letters import MailKind
 
 # How long a new factor waits for its first code.
 LIFE = timedelta(minutes=15)
-# Wrong codes in a row until the user is told, and until six digits are always wrong.
-WARN_AT, LOCK_AT = 5, 20
+# Wrong codes in a window until the user is told, and until six digits are refused.
+WARN_AT, LOCK_AT, WINDOW = 5, 20, timedelta(hours=24)
 BATCH = 500
 _NO_FACTOR = "This account has no second factor."
 _NONE_WAITS = "No second factor waits for its first code. Start again."
+_LOCKED = "Too many wrong codes. Use a recovery code, or try again later."
 _FACTORS = SecondFactor.__table__
 _log = logging.getLogger("accounts.second_factor")
 
@@ -45,89 +46,98 @@ class Proof(NamedTuple):
     number: int | None
 
 
-def status(user: UserRow) -> dict[str, object]:
-    """Return whether a user has a factor, since when, and what is left of it."""
-    unused, failures = 0, 0
+def status(user: UserRow) -> dict[str, Any]:
+    """Return whether a user has a factor, since when, how many recovery codes are left, and until
+    when no six digits are taken, if so.
+    """
+    unused, wrong_codes, until = 0, 0, None
     if user.second_factor_at:
-        query = select(*_FACTORS.c["unused", "failures"]).filter_by(user_id=user.id)
+        columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at"]
         with reading() as connection:
-            unused, failures = connection.execute(query).one_or_none() or (0, 0)
+            found = connection.execute(select(*columns).filter_by(user_id=user.id)).one_or_none()
+        unused, wrong_codes, until = found or (0, 0, None)
+    is_locked = wrong_codes >= LOCK_AT and until and until > clock.utcnow()
     return {
         "enabled": user.second_factor_at is not None,
         "since": user.second_factor_at,
         "recovery_codes_left": unused.bit_count(),
-        "locked": failures >= LOCK_AT,
+        "locked_until": until if is_locked else None,
     }
 
 
-def begin(user: UserRow, *, session_id: str, now: datetime) -> bytes:
+def begin(caller: Caller) -> bytes:
     """Store a new factor that waits for its first code, instead of an earlier one that waits;
     return its seed.
 
-    Raises SecondFactorExists; and WrongPassword or TokenRevoked if the account or the session has
-    changed meanwhile.
+    Raises SecondFactorExists, and what `accounts.lock_caller` does.
     """
+    user = caller.user
     if user.second_factor_at:
         raise errors.SecondFactorExists
-    # The lock and the account's version keep a factor out that is confirmed meanwhile.
-    if not users.lock(user.id, *accounts.unchanged(user, session_id), key_share=True):
-        raise accounts.changed_meanwhile(user, session_id)
+    # The account's version keeps a factor out that is confirmed meanwhile.
+    accounts.lock_caller(caller)
     change(delete(SecondFactor).where(SecondFactor.user_id == user.id))
-    seed = secrets.token_bytes(codes.SEED)
-    sealed = codes.seal(settings.secret_key, seed, user.id)
-    db.session.add(SecondFactor(user_id=user.id, sealed=sealed, created_at=now))
+    seed = secrets.token_bytes(totp.SEED)
+    sealed = totp.seal(settings.secret_key, seed, user.id)
+    db.session.add(SecondFactor(user_id=user.id, sealed=sealed, created_at=clock.utcnow()))
     return seed
 
 
-def try_first_code(user: UserRow, typed: str, *, now: datetime) -> Proof:
+def try_first_code(user: UserRow, typed: str) -> Proof:
     """Return the proof that an app has the key of the factor that waits. Commits by itself.
 
-    Raises InvalidToken if none waits, and WrongCode.
+    Raises InvalidToken if none waits, WrongCode and TooManyRequests.
     """
-    waits = (_FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > now - LIFE)
+    waits = (_FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > clock.utcnow() - LIFE)
     proof = _try(user, typed, *waits)
     if proof is None:
         raise errors.InvalidToken(_NONE_WAITS)
     return proof
 
 
-def confirm(user: UserRow, proof: Proof, *, session_id: str, now: datetime) -> list[str]:
+def confirm(caller: Caller, proof: Proof) -> list[str]:
     """Turn the factor on, end the other sessions and notify the user; return the recovery codes.
 
-    Raises InvalidToken if the account or the session has changed meanwhile, and WrongCode if the
-    factor has.
+    Raises InvalidToken if the account has changed meanwhile, TokenRevoked if the session has ended,
+    and WrongCode if the factor has changed.
     """
-    _change(user, proof, session_id, second_factor_at=now)
-    this = SecondFactor.user_id == user.id
-    change(update(SecondFactor).where(this).values(confirmed_at=now))
-    sessions.end_all(user.id, keep=session_id)
+    accounts.lock_caller(caller, lambda: errors.InvalidToken(_NONE_WAITS))
+    spend(proof)
+    user, now = caller.user, clock.utcnow()
+    _raise_version(user.id, second_factor_at=now)
+    # Mistakes before this are no guesses at the factor.
+    values = {"confirmed_at": now, "wrong_codes": 0, "window_ends_at": None}
+    change(update(SecondFactor).where(SecondFactor.user_id == user.id).values(**values))
+    sessions.end_all(user.id, keep=caller.session_id)
     notify(user, "added")
-    return codes.recovery_codes(proof.seed, proof.factor.generation)
+    return totp.recovery_codes(proof.seed, proof.factor.generation)
 
 
-def replace_recovery_codes(user: UserRow, proof: Proof | None, *, session_id: str) -> list[str]:
+def replace_recovery_codes(caller: Caller, proof: Proof | None) -> list[str]:
     """Return ten new recovery codes; the old ones stop working. Notifies the user.
 
-    Raises NotFound without a factor; WrongPassword or TokenRevoked if the account or the session
-    has changed meanwhile; and WrongCode if another call has used the code.
+    Raises NotFound without a factor.
     """
-    proof = _change(user, proof, session_id)
-    generation = proof.factor.generation + 1
-    this = SecondFactor.user_id == user.id
+    if proof is None:
+        raise errors.NotFound(_NO_FACTOR)
+    user_id, generation = caller.user.id, proof.factor.generation + 1
+    _raise_version(user_id)
+    this = SecondFactor.user_id == user_id
     change(update(SecondFactor).where(this).values(generation=generation, unused=ALL_UNUSED))
-    notify(user, "codes_replaced")
-    return codes.recovery_codes(proof.seed, generation)
+    notify(caller.user, "codes_replaced")
+    return totp.recovery_codes(proof.seed, generation)
 
 
-def remove(user: UserRow, proof: Proof | None, *, session_id: str) -> None:
+def remove(caller: Caller) -> None:
     """Remove a user's own factor, end the other sessions and notify the user.
 
-    Raises what `replace_recovery_codes` does.
+    Raises NotFound without one.
     """
-    _change(user, proof, session_id, second_factor_at=None)
-    change(delete(SecondFactor).where(SecondFactor.user_id == user.id))
-    sessions.end_all(user.id, keep=session_id)
-    notify(user, "removed")
+    if caller.user.second_factor_at is None:
+        raise errors.NotFound(_NO_FACTOR)
+    drop(caller.user.id)
+    sessions.end_all(caller.user.id, keep=caller.session_id)
+    notify(caller.user, "removed")
 
 
 def reset(user_id: str, reach: frozenset[Role] = EVERYBODY) -> None:
@@ -145,56 +155,77 @@ def reset(user_id: str, reach: frozenset[Role] = EVERYBODY) -> None:
 
 def drop(user_id: str) -> None:
     """Remove the factor of an account whose row is locked, and raise the account's version."""
-    users.update(user_id, second_factor_at=None, password_version=User.password_version + 1)
+    _raise_version(user_id, second_factor_at=None)
     change(delete(SecondFactor).where(SecondFactor.user_id == user_id))
 
 
-def notify(user: UserRow, event: str) -> None:
-    """Queue a notice about the factor; its template has a sentence for each event."""
-    outbox.queue(MailKind.SECOND_FACTOR, user.email, language=user.language, about=event)
+def _raise_version(user_id: str, **values: object) -> None:
+    users.update(user_id, password_version=User.password_version + 1, **values)
 
 
-def confirmed(
-    user: UserRow, raw_password: str, typed: str, *, field: str = "password"
-) -> AbstractContextManager[Proof | None]:
-    """Check the current password of a signed-in user at `field`, then do what `judged` does.
+def forget_wrong_codes(user_id: str) -> None:
+    """Let six digits be judged again, whatever was typed before."""
+    this = update(_FACTORS).where(_FACTORS.c.user_id == user_id)
+    with one_statement() as connection:
+        connection.execute(this.values(wrong_codes=0, window_ends_at=None))
+
+
+def notify(user: UserRow, event: str, *, left: int | str = "") -> None:
+    """Queue a notice about the factor; its template has a sentence for each event, one of them with
+    how many recovery codes are left.
+    """
+    facts = {"event": event, "left": left}
+    outbox.queue(MailKind.SECOND_FACTOR, user.email, language=user.language, **facts)
+
+
+def prove(user: UserRow, raw_password: str, typed: str, *, field: str = "password") -> Proof | None:
+    """Check the current password of a signed-in user at `field`, then do what `check_code` does.
 
     Raises WrongPassword too.
     """
     accounts.confirm_password(user, raw_password, field=field)
-    return judged(user, typed)
+    return check_code(user, typed)
 
 
-@contextmanager
-def judged(user: UserRow, typed: str) -> Iterator[Proof | None]:
-    """Judge what was typed beside a password that was right; lend the proof, to be spent in the
-    transaction of the act.
+def check_code(user: UserRow, typed: str) -> Proof | None:
+    """Judge what was typed beside a password that was right; return the proof, which the
+    transaction of the act must `spend`.
 
-    Lends None for an account without a factor, where nothing is asked for. If the act fails for
-    another reason, the try is taken back. Raises SecondFactorRequired and WrongCode.
+    Return None for an account without a factor, where nothing is asked for. Raises
+    SecondFactorRequired, WrongCode and TooManyRequests.
     """
     if user.second_factor_at is None:
-        yield None
-        return
+        return None
     if not typed:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
     proof = _try(user, typed, _FACTORS.c.confirmed_at.is_not(None))
     if proof is None:  # it was removed meanwhile, so the act would fail too
         raise errors.WrongCode.at("secondFactor", "wrong")
-    try:
-        yield proof
-    except errors.WrongCode:
-        raise
-    except Exception as error:
-        if isinstance(error, errors.ApiError):
-            error.right_password = None  # neither a wrong guess nor a right one
-        failures = _FACTORS.c.failures
-        with harmless(_log, "a try could not be taken back"), one_statement() as connection:
-            this = update(_FACTORS).where(*_same(proof.factor), failures > 0)
-            connection.execute(this.values(failures=failures - 1))
-        raise
-    if proof.number is not None:
-        audit.log("recovery_code_used", user.id)
+    return proof
+
+
+@contextmanager
+def allowed(
+    caller: Caller, proof: Proof | None, *, lock_first: Callable[[str], object] | None = None
+) -> Iterator[None]:
+    """Run what a confirmed password and this proof allow, as one transaction with the proof's use.
+
+    What is locked before the caller's row has to be locked by `lock_first`. Raises what
+    `accounts.lock_caller` does, and WrongCode if another call has used the code.
+    """
+    with transaction():
+        if lock_first:
+            lock_first(caller.user.id)
+        accounts.lock_caller(caller)
+        spend(proof)
+        yield
+    log_use(proof)
+
+
+def log_use(proof: Proof | None) -> None:
+    """Log that a recovery code was used; to be called after the commit."""
+    if proof and proof.number is not None:
+        audit.log("recovery_code_used", proof.user.id)
 
 
 def spend(proof: Proof | None) -> None:
@@ -211,47 +242,59 @@ def spend(proof: Proof | None) -> None:
         bit = 1 << (proof.number or 0)
         this = this.where(SecondFactor.generation == proof.factor.generation)
         this = this.where(unused.bitwise_and(bit) != 0).values(unused=unused - bit)
-    left = change_one(this.values(failures=0).returning(unused))
+    left = change_one(this.returning(unused))
     if left is None:
         raise _wrong(proof.user, proof.factor)
     if proof.number is not None:
-        notify(proof.user, f"code_used {left.unused.bit_count()}")
+        notify(proof.user, "code_used", left=left.unused.bit_count())
 
 
 def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof | None:
     """Count a try, then judge it; return the proof that the code is right, or None if there is no
-    factor under these conditions. Raises WrongCode.
+    factor under these conditions. A right one is not counted in the end.
+
+    Raises WrongCode; and TooManyRequests for six digits after 20 wrong codes in 24 hours. A
+    recovery code is always judged, since it cannot be guessed.
     """
-    this = update(_FACTORS).where(_FACTORS.c.user_id == user.id, *conditions)
-    counted = this.values(failures=_FACTORS.c.failures + 1).returning(_FACTORS)
+    now, columns = clock.utcnow(), _FACTORS.c
+    wrong_codes, window_ends_at = columns.wrong_codes, columns.window_ends_at
+    is_open, is_full = window_ends_at > now, wrong_codes > LOCK_AT
+    end = case((is_open, window_ends_at), else_=literal(now + WINDOW, UTCDateTime))
+    hits = case((is_open & is_full, wrong_codes), (is_open, wrong_codes + 1), else_=1)
+    this = update(_FACTORS).where(columns.user_id == user.id, *conditions)
+    counted = this.values(wrong_codes=hits, window_ends_at=end).returning(_FACTORS)
     with one_statement() as connection:
         factor = connection.execute(counted).one_or_none()
     if factor is None:
         return None
-    now = clock.utcnow()
+    is_locked = factor.confirmed_at and factor.wrong_codes > LOCK_AT
+    if is_locked and totp.has_form_of_digits(typed):
+        audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
+        wait = math.ceil((factor.window_ends_at - now).total_seconds())
+        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
     if seed := _open(factor):
         step = number = None
-        if factor.failures <= LOCK_AT:
-            step = codes.step_of(typed, seed, now.timestamp(), after=factor.last_step)
+        if not is_locked:
+            step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
         if factor.confirmed_at:
-            number = codes.recovery_code_of(typed, seed, factor.generation)
+            number = totp.recovery_code_of(typed, seed, factor.generation)
         if step is not None or (number is not None and factor.unused >> number & 1):
+            same_window = window_ends_at == factor.window_ends_at
+            this = update(_FACTORS).where(*_same(factor), same_window)
+            left = case((wrong_codes > 1, window_ends_at))
+            with one_statement() as connection:
+                connection.execute(this.values(wrong_codes=wrong_codes - 1, window_ends_at=left))
             return Proof(user, factor, seed, step, number)
-    if factor.failures == LOCK_AT:
+    if factor.confirmed_at and factor.wrong_codes == LOCK_AT:
         audit.log("second_factor_locked", user.id)
-    if factor.confirmed_at and factor.failures >= WARN_AT:
+    if factor.confirmed_at and factor.wrong_codes == WARN_AT:
         with harmless(_log, "a notice could not be queued"), transaction():
-            # Somebody knows the password. Once a day is often enough to say so.
-            warned_at = SecondFactor.warned_at
-            due = or_(warned_at.is_(None), warned_at <= now - timedelta(days=1))
-            this = update(SecondFactor).where(SecondFactor.user_id == user.id, due)
-            if change(this.values(warned_at=now)):
-                notify(user, "guessed")
+            notify(user, "guessed")  # somebody knows the password
     raise _wrong(user, factor)
 
 
 def _open(factor: Row[Any]) -> bytes | None:
-    seed = codes.unseal(settings.secret_keys, factor.sealed, factor.user_id)
+    seed = totp.unseal(settings.secret_keys, factor.sealed, factor.user_id)
     if seed is None:
         _log.warning("no key opens the second factor of account %s", factor.user_id)
     return seed
@@ -267,19 +310,6 @@ def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:
     return columns.user_id == factor.user_id, columns.created_at == factor.created_at
 
 
-def _change(user: UserRow, proof: Proof | None, session_id: str, **values: object) -> Proof:
-    """Change an account, end what was begun before, and spend the proof; return it."""
-    if proof is None:
-        raise errors.NotFound(_NO_FACTOR)
-    values["password_version"] = User.password_version + 1
-    if not users.update(user.id, *accounts.unchanged(user, session_id), **values):
-        if not proof.factor.confirmed_at:  # no password was asked for
-            raise errors.InvalidToken(_NONE_WAITS)
-        raise accounts.changed_meanwhile(user, session_id)
-    spend(proof)
-    return proof
-
-
 def seal_anew(stopping: Callable[[], bool] = lambda: False) -> int:
     """Seal with the newest key what a fallback key has sealed; return how many factors.
 
@@ -292,12 +322,12 @@ def seal_anew(stopping: Callable[[], bool] = lambda: False) -> int:
             found = connection.execute(query.order_by(_FACTORS.c.user_id).limit(BATCH)).all()
         if not found:
             break
-        old = [row for row in found if not codes.unseal([newest], row.sealed, row.user_id)]
+        old = [row for row in found if not totp.unseal([newest], row.sealed, row.user_id)]
         with transaction():
             for row in old:
                 if seed := _open(row):
                     this = (SecondFactor.user_id == row.user_id, SecondFactor.sealed == row.sealed)
-                    values = {"sealed": codes.seal(newest, seed, row.user_id)}
+                    values = {"sealed": totp.seal(newest, seed, row.user_id)}
                     done += change(update(SecondFactor).where(*this).values(**values))
         last = found[-1].user_id
     return done

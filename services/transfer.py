@@ -1,6 +1,7 @@
 """Accounts in and out: from files of other systems, and into one."""
 
 import itertools
+import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from sqlalchemy import select
 import errors
 import schemas
 from core import clock, ids, passwords
-from core.addresses import search_key, username_from
+from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
 from database import insert_into, reading, transaction
 from extensions import db, settings
@@ -26,12 +27,12 @@ BATCH = 500
 _FORM = schemas.ImportedAccount()
 _OPTIONAL = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
-    **{"bio": "", "location": "", "website": "", "timezone": "UTC", "theme": "light"},
+    **{"bio": "", "location": "", "website": "", "timezone": "UTC", "theme": "system"},
+    **{"email_notifications": True, "push_notifications": True},
+    **{"profile_visible": True, "progress_visible": False},
 }
-# What is unique, and why a line is refused where another account has it. One with the same address
-# is the same account.
+# What is unique beside the address, and why a line is refused where another account has it.
 _UNIQUE = {
-    "email": "",
     "id": "id: An account has this id.",
     "username_key": f"username: {errors.UsernameTaken.message}",
 }
@@ -57,10 +58,10 @@ class Import:
     _taken: dict[str, set[str]] = field(
         init=False, default_factory=lambda: {name: set() for name in _UNIQUE}
     )
-    _asked: set[str] = field(init=False, default_factory=set)  # usernames looked up in one query
     # How many of the usernames made from one name were taken.
     _numbers: Counter[str] = field(init=False, default_factory=Counter)
-    _linked: set[str] = field(init=False, default_factory=set)
+    # The first line with each address. Not every other system keeps addresses unique.
+    _lines: dict[str, int] = field(init=False, default_factory=dict)
 
     def run(self, lines: Iterable[tuple[int, Any]]) -> Iterator[int]:
         """Import accounts; yield after each transaction how many lines are done.
@@ -76,8 +77,11 @@ class Import:
         accounts, refused = {}, {}
         for number, line in batch:
             try:
-                accounts[number] = self._account(line, now)
+                accounts[number] = self._account(number, line, now)
             except ValidationError as error:
+                # Corrected, it will make an account with this address.
+                found: Any = error.valid_data or {}
+                self._lines.setdefault(found.get("email"), number)
                 reasons = error.messages_dict.items()
                 refused[number] = "; ".join(f"{name}: {' '.join(why)}" for name, why in reasons)
         with transaction() as session:
@@ -91,9 +95,11 @@ class Import:
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused))
 
-    def _account(self, line: Any, now: datetime) -> dict[str, Any]:
+    def _account(self, number: int, line: Any, now: datetime) -> dict[str, Any]:
         """Return the columns of an account but those of its names. Raises ValidationError."""
         account: dict[str, Any] = _FORM.load(line)
+        if (first := self._lines.setdefault(account["email"], number)) != number:
+            raise ValidationError({"email": [f"Line {first} has this address."]})
         if account.get("role") == Role.ADMIN and not self.allow_admins:
             raise ValidationError({"role": ["This needs --allow-admins."]})
         stored = account.pop("password_hash", "!")
@@ -104,25 +110,24 @@ class Import:
         account["password_hash"] = stored if is_taken else passwords.unusable()
         account["email_verified_at"] = now if account.pop("email_verified") else None
         usual = {"id": ids.new_row_id(), "created_at": now, "language": settings.default_language}
+        # Or the links and codes of a deleted account with the same id would work again.
+        usual["password_version"] = secrets.randbelow(2**30) + 1
         return _OPTIONAL | usual | account
 
     def _insert(
         self, waiting: dict[int, dict[str, Any]], refused: dict[int, str]
-    ) -> tuple[dict[int, UserRow], dict[int, UserRow | None]]:
-        """Insert accounts; return by line the rows that are new, and those that were there before.
-
-        Of an account that an earlier line has made, the latter has None.
-        """
+    ) -> tuple[dict[int, UserRow], dict[int, UserRow]]:
+        """Insert accounts; return by line the rows that are new, and those that were there."""
         made: dict[int, UserRow] = {}
-        present: dict[int, UserRow | None] = {}
+        present: dict[int, UserRow] = {}
         insert = insert_into(User.__table__).on_conflict_do_nothing().returning(User.__table__)
         while waiting:
             there = self._look_up(waiting.values())
             new: dict[str, tuple[int, dict[str, Any]]] = {}
             for number, account in waiting.items():
                 email = account["email"]
-                if email in self._taken["email"]:
-                    present[number] = there.get(email)
+                if email in there:
+                    present[number] = there[email]
                     continue
                 row = self._with_names(account)
                 clashes = [_UNIQUE[name] for name in _UNIQUE if row[name] in self._taken[name]]
@@ -144,56 +149,45 @@ class Import:
             for taken in self._taken.values():
                 taken.clear()
         emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
-        names = (each.get("username") or self._made_name(each["email"]) for each in accounts)
-        self._asked = {name.lower() for name in names}
-        for column, values in ((User.id, row_ids), (User.username_key, self._asked)):
+        names = [each["username"].lower() for each in accounts if "username" in each]
+        for column, values in ((User.id, row_ids), (User.username_key, names)):
             found = db.session.scalars(select(column).where(column.in_(values)))
             self._taken[column.key].update(found)
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
-        there = {row.email: row for row in rows}
-        self._taken["email"] |= there.keys()
-        return there
+        return {row.email: row for row in rows}
 
     def _with_names(self, account: dict[str, Any]) -> dict[str, Any]:
         """Return the row of an account, with a free username if it has none."""
         email = account["email"]
-        username = account.get("username") or self._free_username(email)
+        username = account.get("username") or self._made_name(email)
         key = search_key(username, email, account["first_name"], account["last_name"])
         names = {"username": username, "username_key": username.lower(), "search_key": key}
         return account | names
 
-    def _free_username(self, email: str) -> str:
-        while self._is_taken(name := self._made_name(email)):
-            self._numbers[username_from(email)] += 1
-        return name
-
     def _made_name(self, email: str) -> str:
-        return username_from(email, 1 + self._numbers[username_from(email)])
-
-    def _is_taken(self, made_name: str) -> bool:
-        if made_name in self._asked or made_name in self._taken["username_key"]:
-            return made_name in self._taken["username_key"]
-        same = select(User.id).where(User.username_key == made_name)
-        return db.session.scalar(same) is not None
+        """Return a free username made from an address."""
+        while True:
+            name = username_from(email, 1 + self._numbers[username_from(email)])
+            same = select(User.id).where(User.username_key == name)
+            if name not in self._taken["username_key"] and not db.session.scalar(same):
+                return name
+            self._numbers[username_from(email)] += 1
 
     def _give_ways_in(
-        self, made: dict[int, UserRow], present: dict[int, UserRow | None], now: datetime
+        self, made: dict[int, UserRow], present: dict[int, UserRow], now: datetime
     ) -> list[UserRow]:
         """Invite, and write down links; return who got one of those."""
-        found = [row for _, row in sorted((made | present).items()) if row]
+        found = [row for _, row in sorted((made | present).items())]
         without = {row.id: row for row in found if not passwords.is_usable(row.password_hash)}
         linked: list[UserRow] = []
         if self.write_link:
-            # A second link for the same account would end the first one.
-            rows = [row for row in without.values() if row.id not in self._linked]
-            self._linked |= {row.id for row in rows}
-            links = recovery.renew_links([row.id for row in rows], now=now)
-            for row in rows:
+            links = recovery.renew_links([*without], now=now)
+            for row in without.values():
                 self.write_link(row, links.get(row.id))
-            linked = [row for row in rows if row.id in links]
+            linked = [row for row in without.values() if row.id in links]
         if self.invite:
             new = [row.email for row in made.values() if row.id in without]
-            for email in self.invite([email for email in new if not email.endswith(".invalid")]):
+            for email in self.invite([email for email in new if has_mailbox(email)]):
                 outbox.queue(MailKind.INVITATION, email)
         return linked
 

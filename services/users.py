@@ -88,12 +88,12 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
-def update_active(user_id: str, *conditions: Condition, **values: object) -> UserRow:
+def update_active(user_id: str, **values: object) -> UserRow:
     """Change columns of an active user as `update` does; return the whole row.
 
-    Raises TokenRevoked if the account was deleted or deactivated, or if a condition does not hold.
+    Raises TokenRevoked if the account was deleted or deactivated.
     """
-    row = update(user_id, User.is_active, *conditions, **values)
+    row = update(user_id, User.is_active, **values)
     if row is None:
         raise errors.TokenRevoked
     return row

@@ -65,7 +65,7 @@ export function forget(hash) {
   return startAnew(hash);
 }
 
-function take({ accessToken, expiresIn }) {
+function store({ accessToken, expiresIn }) {
   const part = accessToken.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
   const user = JSON.parse(atob(part)).sub;
   if (lastUser && user !== lastUser) return startAnew();
@@ -73,16 +73,13 @@ function take({ accessToken, expiresIn }) {
   access = { token: accessToken, user, until: Date.now() + expiresIn * 1000 - EARLY };
 }
 
-async function send(method, path, body) {
+async function send(method, path, body, cookie = "session") {
   const headers = {};
   const isForm = body instanceof FormData; // the browser sets its Content-Type
-  const { ownDevice = false, ...rest } = path === "auth/login" ? body : {};
-  if (path === "auth/login") body = rest;
   const options = { method, headers };
   if (access && path !== "auth/refresh") headers.Authorization = `Bearer ${access.token}`;
   if (WITH_COOKIE.has(path)) {
-    const how = ownDevice ? "1" : "session";
-    headers["X-Refresh-Cookie"] = path === "auth/login" ? how : (remembered() ?? how);
+    headers["X-Refresh-Cookie"] = (path !== "auth/login" && remembered()) || cookie;
   }
   let url = `api/${path}`;
   if (body && method === "GET") url += `?${new URLSearchParams(body)}`;
@@ -110,7 +107,7 @@ async function send(method, path, body) {
   throw new Problem(answer?.error?.code ?? "unavailable", about); // a proxy's own page is no JSON
 }
 
-const alone = (act) =>
+const withLock = (act) =>
   // Browsers have no locks on pages without https, and refuse them where storage is blocked; there
   // the grace of the service has to do.
   navigator.locks && remembered() ? navigator.locks.request(`${NAME} refresh`, act) : act();
@@ -120,7 +117,7 @@ let renewing = null;
 function renew() {
   const ask = () => send("POST", "auth/refresh", {});
   const again = (problem) => (problem.status ? Promise.reject(problem) : ask());
-  renewing ??= alone(() => ask().catch(again).then(take))
+  renewing ??= withLock(() => ask().catch(again).then(store))
     .catch((problem) => {
       if (problem.status === 401) {
         access = null;
@@ -135,17 +132,17 @@ function renew() {
 
 /**
  * Return the `data` of the answer. Throws Problem. The body of a GET is its query. An access token
- * that has expired is replaced, and the call is sent once more. A login takes `ownDevice` besides:
- * whether the cookie may outlive the browser.
+ * that has expired is replaced, and the call is sent once more. `cookie` is how a login's cookie is
+ * kept.
  */
-export async function call(method, path, body) {
+export async function call(method, path, body, { cookie } = {}) {
   if (access && Date.now() > access.until) await renew();
   const used = access?.token;
   try {
-    const data = await send(method, path, body);
+    const data = await send(method, path, body, cookie);
     if (path === "auth/login") {
-      remember(body.ownDevice ? "1" : "session"); // first: for another user, the page starts anew
-      await take(data);
+      remember(cookie ?? "session"); // first: for another user, the page starts anew
+      await store(data);
       channel?.postMessage(access.user);
       changed(true);
     }
@@ -156,6 +153,10 @@ export async function call(method, path, body) {
     return send(method, path, body);
   }
 }
+
+/** Return a module of this folder. Throws Problem if it does not come. */
+export const loadModule = (name) =>
+  import(`./${name}.js`).catch(() => Promise.reject(new Problem("no_response")));
 
 /** Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. */
 export async function resume() {

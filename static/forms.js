@@ -7,10 +7,10 @@ import { copy, has, say, when } from "./words.js";
 const EXACT = `:is([type=email], [type=password], [autocomplete$=username], [autocomplete$=code],
   [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
 
-function line(className, role) {
-  const line = Object.assign(document.createElement("p"), { className });
-  if (role) line.setAttribute("role", role);
-  return line;
+function paragraph(className, role) {
+  const made = Object.assign(document.createElement("p"), { className });
+  if (role) made.setAttribute("role", role);
+  return made;
 }
 
 // Adds what a field of fields.html needs besides: the place of its message, what names and
@@ -18,7 +18,7 @@ function line(className, role) {
 function complete(field) {
   const control = field.querySelector("[name]:is(input, select, textarea)");
   const hint = field.querySelector(".hint");
-  const error = line("error");
+  const error = paragraph("error");
   field.querySelector("label").htmlFor = control.id;
   const described = [hint, error].filter(Boolean);
   for (const part of described) part.id = `${control.id}-${part.classList[0]}`;
@@ -36,10 +36,11 @@ function complete(field) {
 }
 const templates = [...document.querySelectorAll("template:not(#second-factor)")];
 for (const root of [document, ...templates.map(({ content }) => content)]) {
+  for (const form of root.querySelectorAll("form")) form.noValidate = true; // `check` does it
   for (const field of root.querySelectorAll("div.field")) complete(field);
   for (const end of root.querySelectorAll("form div.actions")) {
-    end.before(line("error", "alert"));
-    end.append(line("status", "status"));
+    end.before(paragraph("error", "alert"));
+    end.append(paragraph("status", "status"));
   }
 }
 
@@ -49,28 +50,29 @@ export function explain({ key, retryAfter }) {
   return say(has(key) ? key : "error_internal_error");
 }
 
-function reasonText(control, word) {
-  const isNew = control.autocomplete === "new-password"; // whatever the name of the field
-  const name = isNew ? "newPassword" : control.name.replaceAll(".", "_");
-  const keys = [`field_${name}_${word}`, `field_${word}`, "field_invalid"];
+/** Return the sentence for what is wrong with a field of a type, from a word of the `reasons`. */
+export function explainReason(name, word, type) {
+  const keys = [name, type].map((what) => `field_${what}_${word}`);
+  keys.push(`field_${word}`, "field_invalid");
   return say(keys.find(has));
 }
 
 const controls = (form) => [...form.querySelectorAll(":is(input, select, textarea)[name]")];
 const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[part], object);
 
-/**
- * Show one message for each mistake: at its field, else in the form's alert; none: clear all. A
- * form may also be a row of a table.
- */
+/** Show one message for each mistake: at its field, else in the form's alert; none: clear all. */
 export function showProblem(form, problem, focus = true) {
   let first = null;
   for (const control of controls(form)) {
     const place = document.getElementById(`${control.id}-error`);
     if (!place) continue;
+    const isNew = control.autocomplete === "new-password"; // whatever the name of the field
+    const name = isNew ? "newPassword" : control.name.replaceAll(".", "_");
     const words = at(problem?.reasons, control.name);
-    const wrong = Array.isArray(words) && !control.matches(":disabled");
-    place.textContent = wrong ? words.map((word) => reasonText(control, word)).join(" ") : "";
+    const isAgain = first?.name === control.name; // the next radio button of the same choice
+    const wrong = Array.isArray(words) && !control.matches(":disabled") && !isAgain;
+    const explained = wrong ? words.map((word) => explainReason(name, word, control.type)) : [];
+    place.textContent = explained.join(" ");
     if (wrong) control.setAttribute("aria-invalid", "true");
     else control.removeAttribute("aria-invalid");
     if (wrong) first ??= control;
@@ -114,7 +116,7 @@ export function askForCode(form, isAsked) {
   return true;
 }
 
-const tell = (form, name, detail) =>
+const emit = (form, name, detail) =>
   form.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, cancelable: true }));
 
 /** Show that the form is at work; its button keeps the focus. */
@@ -126,6 +128,26 @@ export function setBusy(form, isBusy, text = "") {
   form.querySelector("[role=status]").textContent = isBusy ? say("say_wait") : text;
 }
 
+// Where a form says what it has done: a card with many forms has one place for it.
+const newsOf = (form) =>
+  form.closest(".card")?.querySelector(".said") ?? form.querySelector("[role=status]");
+/** Say what the form has done: its `data-done`. */
+export function sayDone(form, data) {
+  const { done } = form.dataset;
+  newsOf(form).textContent = done ? say(done, data) : "";
+}
+
+// Says what the browser would: its bubbles come in its own language, and cover the button.
+function check(event) {
+  const wrong = controls(event.target).filter((control) => !control.checkValidity());
+  if (!wrong.length) return;
+  event.preventDefault();
+  event.stopPropagation(); // the form does not begin its work
+  const word = ({ valueMissing }) => (valueMissing ? "required" : "invalid");
+  const reasons = Object.fromEntries(wrong.map(({ name, validity }) => [name, [word(validity)]]));
+  showProblem(event.target, new Problem("invalid_request", { reasons }));
+}
+
 async function submit(event) {
   const form = event.target;
   if (!form.dataset.call) return;
@@ -134,20 +156,20 @@ async function submit(event) {
   const [method, path] = form.dataset.call
     .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name]))
     .split(" ");
-  const body = read(form);
+  const detail = { body: read(form), options: {} };
   showProblem(form, null);
-  if (!tell(form, "prepare", { body })) return;
+  if (!emit(form, "prepare", detail)) return;
   setBusy(form, true);
   try {
-    const data = await call(method, path, body);
+    const data = await call(method, path, detail.body, detail.options);
     setBusy(form, false);
-    if (!tell(form, "done", { data, body })) return;
+    if (!emit(form, "done", { ...detail, data })) return;
     askForCode(form, false);
     if ("reset" in form.dataset) form.reset();
     for (const secret of form.querySelectorAll("[autocomplete$=password]")) secret.value = "";
     form.closest("dialog")?.close();
-    if (form.dataset.done) setBusy(form, false, say(form.dataset.done, data));
-    if (form.dataset.then) location.hash = form.dataset.then;
+    sayDone(form, data);
+    if (form.dataset.next) location.hash = form.dataset.next;
   } catch (problem) {
     setBusy(form, false);
     if (!(problem instanceof Problem)) throw problem; // a mistake of ours
@@ -155,23 +177,27 @@ async function submit(event) {
     if (problem.reasons.secondFactor && askForCode(form, true)) {
       return form.elements.secondFactor.focus();
     }
-    if (tell(form, "failed", problem)) showProblem(form, problem);
+    const isForCode = problem.code === "too_many_requests" && form.elements.secondFactor;
+    if (isForCode) problem.key = "error_too_many_codes";
+    if (emit(form, "failed", problem)) showProblem(form, problem);
   }
 }
 
+document.addEventListener("submit", check, true); // before the listeners of the form
 document.addEventListener("submit", submit);
 document.addEventListener("input", ({ target }) => {
-  const status = target.form?.querySelector("[role=status]");
-  if (status && target.form.ariaBusy !== "true") status.textContent = ""; // "Saved." is over
+  const news = target.form && newsOf(target.form);
+  if (news && target.form.ariaBusy !== "true") news.textContent = ""; // "Saved." is over
 });
 document.addEventListener("change", ({ target }) => {
   if (!target.dataset.reveals) return;
   document.getElementById(target.dataset.reveals).type = target.checked ? "text" : "password";
 });
 document.addEventListener("click", ({ target }) => {
-  const { opens, closes, copies } = target.closest("button")?.dataset ?? {};
+  const { opens, closes, copies, prints } = target.closest("button")?.dataset ?? {};
   if (opens) document.getElementById(opens).showModal();
   if (closes !== undefined) target.closest("dialog").close();
+  if (prints !== undefined) print();
   if (copies) {
     const field = document.getElementById(copies);
     field.select(); // where scripts may not copy, the user can

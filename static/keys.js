@@ -22,7 +22,7 @@ function rowOf(key) {
   button.setAttribute("aria-label", say("say_keys_revoke", { name }));
   button.addEventListener("click", () => {
     fill(dialog, { name });
-    dialog.querySelector("form").dataset.keyId = key.id;
+    dialog.querySelector("form").dataset.id = key.id;
     dialog.showModal();
   });
   return row;

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { copy, date, fill, language, moment, number, say, today, useTimeZone } from "./words.js";
+import { copy, date, fill, moment, number, say, written } from "./words.js";
 
 const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -12,16 +12,20 @@ const TOP = 20; // of the names of the months
 const STEPS = [15, 30, 60]; // minutes from which a day has a stronger colour
 const MOVES = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
 
+let zone; // of the user, in which the days begin
+
 // Writes a day of the API, such as 2026-11-20, whatever the zone.
-const day = (value, options = { dateStyle: "medium" }) =>
-  new Intl.DateTimeFormat(language, { ...options, timeZone: "UTC" }).format(new Date(value));
+const day = (value, options = { dateStyle: "long" }) =>
+  written(value, { ...options, timeZone: "UTC" });
 const part = (name) => document.getElementById(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
-const time = (minutes) => (minutes < 60 ? unit(minutes, "minute") : unit(minutes / 60, "hour"));
-const done = (lessons = 0, minutes = 0) =>
+const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
+const time = (minutes) =>
+  minutes < 60 ? unit(minutes, "minute") : unit(hoursOf(minutes), "hour");
+const doneText = (lessons = 0, minutes = 0) =>
   `${say("say_learning_lessons", { count: lessons })} · ${time(minutes)}`;
-const line = (name, facts) => copy("learning-line", { name, facts });
+const lineOf = (name, facts) => copy("learning-line", { name, facts });
 
 // The picture: a column for each week, as on a wall calendar; the days of the API by their dates.
 
@@ -69,7 +73,7 @@ function choose(index) {
   cells[index].classList.add("chosen");
   const name = cells[index].dataset.date;
   const { lessons, minutes } = days.get(name) ?? {};
-  const values = { day: day(name, { dateStyle: "full" }), done: done(lessons, minutes) };
+  const values = { day: day(name, { dateStyle: "full" }), done: doneText(lessons, minutes) };
   part("day").textContent = say(lessons ? "say_learning_day" : "say_learning_no_lesson", values);
 }
 
@@ -84,14 +88,14 @@ part("days").addEventListener("pointerover", ({ target }) => choose(cells.indexO
 function yearText(list, { currentStreak }, now) {
   if (!list.length) return say("say_learning_no_year");
   const sum = (name) => list.reduce((all, one) => all + one[name], 0);
-  const values = { count: list.length, done: done(sum("lessons"), sum("minutes")) };
+  const values = { count: list.length, done: doneText(sum("lessons"), sum("minutes")) };
   const text = say("say_learning_year", values);
   return currentStreak && !days.has(now) ? `${text} ${say("say_learning_go_on")}` : text;
 }
 
 // The facts that are there, one after the other: each a key of a text and a time of the API.
 const dated = (...facts) =>
-  facts.filter(([, at]) => at).map(([key, at]) => say(`say_learning_${key}`, { date: date(at) }));
+  facts.filter(([, at]) => at).map(([key, at]) => say(`say_learning_${key}`, { date: date(at, zone) }));
 
 function courseItem(course) {
   const { id, name, lessons, completedLessons, minutes, completedAt, lastActivityAt } = course;
@@ -113,8 +117,8 @@ async function openCourse(more, id) {
   status.textContent = say("say_wait");
   try {
     const { completed } = await call("GET", `users/courses/${encodeURIComponent(id)}`);
-    const facts = (lesson) => `${moment(lesson.completedAt)} · ${time(lesson.minutes)}`;
-    const lines = completed.map((lesson) => line(lesson.id, facts(lesson)));
+    const facts = (lesson) => `${moment(lesson.completedAt, zone)} · ${time(lesson.minutes)}`;
+    const lines = completed.map((lesson) => lineOf(lesson.id, facts(lesson)));
     more.querySelector(".lines").replaceChildren(...lines);
     status.textContent = "";
   } catch (problem) {
@@ -141,7 +145,7 @@ function certificateItem(certificate) {
   const item = showCertificate(copy("learning-certificate"), certificate);
   const form = item.querySelector("form");
   const { shared, verifyUrl } = form.elements;
-  form.dataset.certificateId = id;
+  form.dataset.id = id;
   verifyUrl.id = item.querySelector("button").dataset.copies = `learning-link-${id}`;
   shared.addEventListener("change", () => form.requestSubmit());
   form.addEventListener("prepare", (event) => {
@@ -149,7 +153,7 @@ function certificateItem(certificate) {
     event.preventDefault(); // the link would be dead for good: ask first
     shared.checked = true;
     stopping = item;
-    fill(part("stop"), { courseName }).querySelector("form").dataset.certificateId = id;
+    fill(part("stop"), { courseName }).querySelector("form").dataset.id = id;
     part("stop").showModal();
   });
   form.addEventListener("failed", () => (shared.checked = false));
@@ -163,17 +167,29 @@ part("stop").addEventListener("done", ({ detail }) => {
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
 
+// An older browser than the service's list of zones does not know all of them.
+function knows(timeZone) {
+  try {
+    return Boolean(Intl.DateTimeFormat("en", { timeZone }));
+  } catch {
+    return false;
+  }
+}
+
 async function show(section) {
   const paths = ["progress", "progress/days", "courses", "certificates"];
   const answers = paths.map((path) => call("GET", `users/${path}`));
   const [progress, { timezone, days: list }, { courses }, { certificates }] =
     await Promise.all(answers);
-  useTimeZone(timezone);
-  const now = today();
+  zone = knows(timezone) ? timezone : undefined;
+  // The one language that writes a date as the API does.
+  const now = new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone: zone }).format();
   days = new Map(list.map((one) => [one.date, one]));
-  const { achievements, currentStreak, totalHours, totalLessons, totalCourses } = progress;
+  const { achievements, currentStreak, totalLessons, totalCourses } = progress;
+  const totalHours = hoursOf(courses.reduce((sum, { minutes }) => sum + minutes, 0));
   fill(section, {
     ...progress,
+    totalHours,
     any: courses.length + certificates.length + achievements.length,
     streak: say("say_learning_streak", { count: currentStreak }),
     hours: say("say_learning_hours", { count: totalHours }),
@@ -185,11 +201,11 @@ async function show(section) {
     certificates,
   });
   draw(now);
-  const dayLine = (one) => line(day(one.date), done(one.lessons, one.minutes));
+  const dayLine = (one) => lineOf(day(one.date), doneText(one.lessons, one.minutes));
   part("list").querySelector("ul").replaceChildren(...list.map(dayLine).reverse());
   part("courses").replaceChildren(...courses.map(courseItem));
   part("certificates").replaceChildren(...certificates.map(certificateItem));
-  const earned = ({ name, earnedAt }) => line(name, date(earnedAt));
+  const earned = ({ name, earnedAt }) => lineOf(name, date(earnedAt, zone));
   part("achievements").replaceChildren(...achievements.map(earned));
 }
 

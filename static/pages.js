@@ -59,10 +59,15 @@ const withToken = (form) => token !== null && "withToken" in form.dataset;
 document.addEventListener("prepare", ({ target: form, detail: { body } }) => {
   if (withToken(form)) body.token = token;
 });
-document.addEventListener("done", ({ target: form, detail: { data } }) => {
+document.addEventListener("done", (event) => {
+  const { target: form, detail: { data } } = event;
   const { action, next } = form.dataset;
+  event.preventDefault(); // the next step is no section
   if (action && data.action !== action) return sayDead(); // the link of another page
   if (action) showAccount(data);
+  const name = form.elements.account?.value || form.querySelector("#username")?.value;
+  const way = document.getElementById("way-on");
+  if (name && way) way.hash = `sign-in/${encodeURIComponent(name)}`;
   form.reset();
   show(next).focus();
 });

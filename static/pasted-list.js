@@ -3,6 +3,16 @@
 import { language } from "./words.js";
 
 export const COLUMNS = ["firstName", "lastName", "username", "email"];
+const MOST_LINES = 1000; // accounts that an admin may make in an hour
+// How lists in four languages head these columns, as `key` writes it. What is only "name" is the one
+// of first and last name that has no other column.
+const HEADINGS = Object.entries({
+  firstName: "vorname vornamen rufname firstname forename givenname prenom prenoms nombre nombres",
+  lastName: "nachname familienname lastname surname familyname nom nomdefamille apellido apellidos",
+  username: "username benutzername nomdutilisateur identifiant nombredeusuario usuario",
+  email: "email mail emailadresse emailaddress adresseemail courriel correo correoelectronico",
+  name: "name",
+}).flatMap(([name, words]) => words.split(" ").map((word) => [word, name]));
 const LONGEST = { firstName: 64, lastName: 64, username: 32, email: 254 };
 // What normalize("NFKD") leaves alone, and how German writes its umlauts.
 const LETTERS = { ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ı: "i" };
@@ -18,50 +28,98 @@ export async function textOf(file) {
   }
 }
 
-// Returns the lines of CSV as lists of cells. A quote that opens no quoted cell stands for itself.
-function cells(text) {
-  const [head] = text.split(/[\r\n]/, 1);
-  const separator = ["\t", ";", ","].find((each) => head.includes(each)) ?? ",";
+// Returns the lines of CSV as {number, cells}; the number is that of the line in the text. A quote
+// that opens no quoted cell stands for itself. Where tabs separate, semicolons do so too: the key for
+// a tab leaves the field.
+function linesOf(text) {
+  const [head] = text.match(/.*\S.*/) ?? [""];
+  const separators = /[\t;]/.test(head) ? "\t;" : ",";
   const cell = new RegExp(
-    `(?:"((?:[^"]|"")*)"|([^${separator}\r\n]*))(${separator}|\r\n|\r|\n|$)`,
+    `(?:"((?:[^"]|"")*)"|([^${separators}\r\n]*))([${separators}]|\r\n|\r|\n|$)`,
     "gy",
   );
-  const lines = [[]];
-  for (const [, quoted, plain, end] of text.matchAll(cell)) {
-    lines.at(-1).push((quoted?.replaceAll('""', '"') ?? plain).replace(/\s+/g, " ").trim());
-    if (end !== separator) lines.push([]);
+  let number = 1;
+  const lines = [{ number, cells: [] }];
+  for (const [whole, quoted, plain, end] of text.matchAll(cell)) {
+    const value = quoted?.replaceAll('""', '"') ?? plain;
+    lines.at(-1).cells.push(value.replace(/\s+/g, " ").trim());
+    number += whole.split("\n").length - 1;
+    if (!/[\t;,]/.test(end)) lines.push({ number, cells: [] });
   }
-  return lines.filter((line) => line.some(Boolean));
+  return lines.filter(({ cells }) => cells.some(Boolean));
 }
 
-const key = (text) => text.toLowerCase().replace(/[^\p{L}]/gu, "");
+const inQuotes = (cell) => (/^"|;/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+/** Return a text that `parse` reads as these people: a line for each, in the usual order. */
+export const listOf = (people) =>
+  people.map((person) => COLUMNS.map((name) => inQuotes(person[name])).join(";")).join("\n");
+
+// Without accents, signs and what follows a bracket: Apellido(s), First Name [Required].
+const key = (text) => text.toLowerCase().normalize("NFKD").replace(/[([].*|[^\p{L}]/gu, "");
+
+// Returns the column that each cell of a row of headings names; the second of a kind is none.
+function columnsOf(named) {
+  const other = ["firstName", "lastName"].filter((name) => !named.includes(name)).at(-1);
+  const columns = named.map((name) => (name === "name" ? other : name));
+  return columns.map((name, at) => (columns.indexOf(name) === at ? name : undefined));
+}
+
+// Returns the columns of rows without headings. Numbers, days and classes such as 6b are no names,
+// and a day, or what is the same in all rows, is no username.
+function guessColumns(rows) {
+  const columns = [];
+  const width = rows.reduce((most, { cells }) => Math.max(most, cells.length), 0);
+  for (let at = 0; at < width; at++) {
+    const cells = rows.map((row) => row.cells[at]).filter(Boolean);
+    const isAll = (pattern) => cells.every((cell) => pattern.test(cell));
+    const next = COLUMNS.find((name) => !columns.includes(name));
+    let fits = !isAll(/\d/);
+    if (next === "username") fits = !isAll(/^\d+[./-]/) && (!cells[1] || new Set(cells).size > 1);
+    else if (next === "email") fits = !isAll(/^[^@]*$/);
+    columns.push(fits ? next : undefined);
+  }
+  return columns.includes("lastName") ? columns : COLUMNS;
+}
 
 /**
- * Return {people, unknown}: people have the COLUMNS and `extra`, whether the line has more; unknown
- * are the names of columns that we do not have. A head names at least two columns, as `flask users
- * import` does or as `labels` do (by column); without one they stand in their usual order.
+ * Return {people, leftOut}, or {code} for the error of a list that cannot be read. People have the
+ * COLUMNS, the `number` of their line, `reasons` like those of the API for what is wrong, and
+ * `isAgain` if others have their name; a username that is missing is made of the names. Headings,
+ * which are in HEADINGS or `labels` (by column), hold for the lines below. `leftOut` are the columns
+ * that are not used: their headings or first cells.
  */
 export function parse(text, labels) {
-  const lines = cells(text.trim());
-  const names = new Map(
-    COLUMNS.flatMap((name) => [[key(name), name], [key(labels[name]), name]]),
-  );
-  let columns = (lines[0] ?? []).map((cell) => names.get(key(cell)));
-  let unknown = [];
-  if (columns.filter(Boolean).length > 1) {
-    unknown = lines.shift().filter((cell, index) => cell && !columns[index]);
-  } else {
-    columns = COLUMNS;
-  }
-  const people = lines.map((line) => {
-    const person = { extra: line.slice(columns.length).some(Boolean) };
-    for (const name of COLUMNS) person[name] = line[columns.indexOf(name)] ?? "";
+  const rows = linesOf(text);
+  const known = new Map([...COLUMNS.map((name) => [key(labels[name]), name]), ...HEADINGS]);
+  const people = [];
+  const leftOut = new Map();
+  let [columns, headings] = [null, []];
+  for (const [index, { number, cells }] of rows.entries()) {
+    const named = cells.map((cell) => known.get(key(cell)));
+    // In the first row one is enough: a person of that name would lack the other name.
+    if (named.filter(Boolean).length > (index ? 1 : 0)) {
+      [columns, headings] = [columnsOf(named), cells];
+      continue;
+    }
+    columns ??= guessColumns(rows);
+    const person = { number };
+    for (const name of COLUMNS) person[name] = cells[columns.indexOf(name)] ?? "";
     if (person.username.includes("@") && !person.email) {
       Object.assign(person, { username: "", email: person.username });
     }
-    return person;
-  });
-  return { people, unknown };
+    people.push(person);
+    for (const [at, cell] of cells.entries()) {
+      if (cell && !columns[at] && !leftOut.has(at)) leftOut.set(at, headings[at] || `${cell}…`);
+    }
+  }
+  if (!people.length) return { code: "no_lines" };
+  if (people.length > MOST_LINES) return { code: "too_many_lines" };
+  const taken = new Set(people.map(({ username }) => username.toLowerCase()));
+  for (const person of people) {
+    person.username ||= suggest(person, taken);
+    taken.add(person.username.toLowerCase());
+  }
+  return { people: check(people), leftOut: [...leftOut.values()] };
 }
 
 const plain = (text) =>
@@ -92,10 +150,12 @@ const addressOf = (username) =>
   // Dots at the end or side by side are for usernames only.
   `${username.toLowerCase().replace(/\.(?=\.|$)/g, "_")}@no-mail.invalid`;
 
-/** Return the body of the call that makes an account, from a person's fields and the options. */
-export function bodyOf({ extra, withoutEmail, ...body }) {
+/** Return the body of the call that makes an account, from a person and the options. */
+export function bodyOf(person, options) {
+  const body = { ...options };
+  for (const name of COLUMNS) body[name] = person[name];
   if (!body.language) delete body.language;
-  if (withoutEmail || !body.email) {
+  if (!body.email) {
     // Nobody can prove such an address, so a service that asks for that would let nobody in.
     Object.assign(body, { email: addressOf(body.username), emailVerified: true });
     if (body.deliver === "mail") body.deliver = body.role === "admin" ? "none" : "link";
@@ -109,27 +169,24 @@ const isAddress = /^[^\s@,;<>"]+@[^\s@,;<>"]+\.[^\s@.,;<>"]+$/;
 const isMissing = (name, { firstName, lastName }) =>
   name === "username" ? firstName && lastName : name !== "email";
 
-/** Return what is wrong with each of the people, in the form of the API's `reasons`. */
-export function check(people) {
-  const seen = { username: new Map(), email: new Map() };
-  for (const name of ["username", "email"]) {
-    for (const person of people) {
-      const value = person[name].toLowerCase();
-      if (value) seen[name].set(value, (seen[name].get(value) ?? 0) + 1);
-    }
-  }
-  return people.map((person) => {
+// Returns the people with what is wrong with each, in the form of the API's `reasons`.
+function check(people) {
+  const all = (name) => people.map((person) => person[name].toLowerCase());
+  const seen = { username: all("username"), email: all("email") };
+  const fullNames = people.map(({ firstName, lastName }) => `${firstName} ${lastName}`.toLowerCase());
+  const isTwice = (values, value) => values.indexOf(value) !== values.lastIndexOf(value);
+  return people.map((person, index) => {
     const reasons = {};
     for (const name of COLUMNS) {
       const value = person[name];
       if (value.length > LONGEST[name]) reasons[name] = ["too_long"];
       else if (!value && isMissing(name, person)) reasons[name] = ["required"];
-      else if (seen[name]?.get(value.toLowerCase()) > 1) reasons[name] = ["twice"];
+      else if (value && name in seen && isTwice(seen[name], value.toLowerCase())) reasons[name] = ["twice"];
     }
     const { username, email } = person;
     if (username && !/^[a-z0-9][\w.-]*$/i.test(username)) reasons.username ??= ["invalid"];
     if (username && username.length < 3) reasons.username ??= ["too_short"];
     if (email && !isAddress.test(email)) reasons.email ??= ["invalid"];
-    return reasons;
+    return { ...person, reasons, isAgain: isTwice(fullNames, fullNames[index]) };
   });
 }

@@ -1,9 +1,8 @@
 // The list of people. What is searched for stands in the URL, #people/search=…&page=2; one account
 // is at #people/<id>.
 
-import { call } from "./api.js";
+import { call, loadModule } from "./api.js";
 import { read, setBusy, showProblem } from "./forms.js";
-import { hidePerson, showPerson } from "./person.js";
 import { copy, date, fill, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
@@ -11,13 +10,18 @@ const list = document.getElementById("people-list");
 const back = document.getElementById("people-back");
 const form = document.getElementById("people-form");
 let waiting = 0;
-let turn = 0; // an answer that comes after a newer question is dropped
+let person = null; // the module, from the first account that is opened
+let asked = 0; // an answer that comes after a newer question is dropped
+
+/** Whether mails reach an address: those below `.invalid` stand for people without one. */
+export const hasMailbox = ({ email }) => !email.endsWith(".invalid");
 
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 
-function row(user) {
+function rowOf(user) {
   return copy("people-row", {
     ...user,
+    email: hasMailbox(user) ? user.email : say("say_people_no_email"),
     href: `#people/${user.id}`,
     name: `${user.firstName} ${user.lastName}`,
     roleName: say(`say_role_${user.role}`),
@@ -27,26 +31,26 @@ function row(user) {
 }
 
 async function load(query) {
-  const mine = ++turn;
+  const mine = ++asked;
   let text = "";
   back.firstElementChild.href = hashOf(query);
   showProblem(form, null);
   setBusy(form, true);
   try {
     const { users, page, perPage, total } = await call("GET", "users", query);
-    if (mine !== turn) return;
+    if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last });
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
-    list.querySelector("tbody").replaceChildren(...users.map(row));
+    list.querySelector("tbody").replaceChildren(...users.map(rowOf));
     list.querySelector("table").hidden = !total;
     list.querySelector(".empty").hidden = total > 0;
     const from = (page - 1) * perPage + 1;
     const numbers = { from, to: from + users.length - 1, count: total };
     text = total ? say("say_people_range", numbers) : say("say_people_none");
   } finally {
-    if (mine === turn) setBusy(form, false, text);
+    if (mine === asked) setBusy(form, false, text);
   }
 }
 
@@ -78,13 +82,15 @@ async function show(section, me, rest = "") {
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
   back.hidden = !isPerson;
+  section.querySelector("h1").classList.toggle("visually-hidden", isPerson); // the name leads
   form.elements.role.closest(".field").hidden = me.profile.role !== "admin"; // teachers see one only
   if (isPerson) {
-    const mine = ++turn;
-    await showPerson(me, rest, () => mine !== turn);
+    const mine = ++asked;
+    person ??= await loadModule("person");
+    await person.show(me, rest, () => mine !== asked);
     return;
   }
-  hidePerson();
+  person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));
   fill(form, { search: "", role: "", isActive: "", ...query });
   await load(query);

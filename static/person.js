@@ -2,7 +2,9 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { copy, fill, languageName, moment, number, pictureOf, say } from "./words.js";
+import { hasMailbox } from "./people.js";
+import { slipOf } from "./sheet.js";
+import { copy, fill, languageName, moment, number, say } from "./words.js";
 
 const part = document.getElementById("person");
 const handout = document.getElementById("person-handout");
@@ -11,44 +13,46 @@ const news = document.getElementById("people-news");
 const tags = [...part.querySelector("[name=language]").options].map(({ value }) => value);
 let me = null;
 let account = null;
-let options = null;
 let done = null; // what an act has done: {id, text, made}, until the account is loaded again
 
-// Returns the sentences that say what keeps the user from logging in, or that nothing does.
-function state({ isActive, lockedUntil, hasPassword, emailVerified }) {
-  const hindrances = [
-    !isActive && say("say_people_inactive"),
-    lockedUntil && say("say_people_locked", { until: moment(lockedUntil) }),
-    !hasPassword && say("say_people_without_password"),
-    !emailVerified && options.emailVerificationRequired && say("say_people_unverified"),
-  ].filter(Boolean);
+// Says whether the user can sign in, and what hinders that.
+function showState({ hindrances, lockedUntil }) {
   const place = document.getElementById("person-state");
-  place.classList.toggle("warn", hindrances.length > 0);
-  place.textContent = hindrances.join(" ") || say("say_people_can_log_in");
+  const until = lockedUntil && moment(lockedUntil);
+  const words = hindrances?.length ? ["cannot", ...hindrances] : ["can"];
+  place.classList.toggle("warn", words.length > 1);
+  place.textContent = words.map((word) => say(`say_people_${word}`, { until })).join(" ");
+  place.hidden = !hindrances;
 }
 
-function offer(name, values, text) {
+function setOptions(name, values, text = String) {
   const items = [...new Set(values)].map((value) => new Option(text(value), value));
   part.querySelector(`select[name=${name}]`).replaceChildren(...items);
 }
 
 function refill(form) {
   form.reset();
-  fill(form, { ...account, emailVerified: false });
+  const others = hasMailbox(account) ? {} : { email: "", deliver: "link" };
+  fill(form, { ...account, emailVerified: false, ...others });
   showProblem(form, null);
 }
 
 function render(manages, learned, courses) {
-  const { firstName, lastName, role, joinDate, lastLogin, lockedUntil, id } = account;
+  const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
-  offer("language", [...tags, account.language], languageName);
-  offer("timezone", [...Intl.supportedValuesOf("timeZone"), "UTC", account.timezone], (zone) => zone);
+  const isReached = hasMailbox(account);
+  setOptions("language", [...tags, account.language], languageName);
+  setOptions("timezone", [...Intl.supportedValuesOf("timeZone"), "UTC", account.timezone]);
   fill(part, {
     ...account,
     manages,
     isAdmin,
+    isReached,
+    address: isReached ? account.email : say("say_people_no_email"),
+    canVouch: isReached && !account.emailVerified,
     mustBeActive: !account.isActive && !isAdmin,
     name: `${firstName} ${lastName}`,
+    who: `${firstName} ${lastName} (${username})`,
     roleName: say(`say_role_${role}`),
     languageName: languageName(account.language),
     joined: moment(joinDate),
@@ -65,31 +69,24 @@ function render(manages, learned, courses) {
     form.dataset.id = id;
     refill(form);
   }
-  state(account);
-  for (const button of part.querySelectorAll("[data-not-for-admins]")) button.disabled = isAdmin;
+  showState(account);
+  const refused = part.querySelectorAll("[aria-describedby=person-only-there]");
+  for (const button of refused) button.disabled = isAdmin;
   document.getElementById("person-access").disabled = isAdmin || !account.isActive;
   const items = courses.map(({ name, completedLessons, lessons }) => {
-    const item = document.createElement("li");
-    item.append(
-      Object.assign(document.createElement("bdi"), { textContent: name }),
-      `: ${say("say_people_of", { done: completedLessons, all: lessons })}`,
-    );
-    return item;
+    const facts = say("say_people_of", { done: completedLessons, all: lessons });
+    return copy("person-course", { name, facts });
   });
-  const list = document.getElementById("person-courses");
-  list.replaceChildren(...items);
-  list.hidden = !items.length;
+  document.getElementById("person-courses").replaceChildren(...items);
 }
 
-function hand({ link, code, qrCode, expiresAt }) {
-  const { firstName, lastName, username } = account;
-  const name = `${firstName} ${lastName}`;
-  const [page] = link.split("#");
-  const about = { name, username, page, link, code, picture: pictureOf(qrCode), until: moment(expiresAt) };
-  handout.replaceChildren(copy("person-handed", about));
+function showHandout(made) {
+  const slip = slipOf({ ...made, user: account });
+  slip.querySelector("[name=link]").id = "person-link";
+  handout.replaceChildren(copy("person-handed"), slip);
 }
 
-function tell(text) {
+function showNews(text) {
   news.textContent = text;
   if (text) news.focus();
 }
@@ -98,41 +95,39 @@ function closeDialogs() {
   for (const dialog of part.querySelectorAll("dialog[open]")) dialog.close();
 }
 
-/** Leave the account; tell in the list what became of it. */
-export function hidePerson() {
+/** Leave the account; say in the list what became of it. */
+export function hide() {
   closeDialogs();
   part.hidden = true;
   handout.replaceChildren();
-  tell(done && !done.id ? done.text : "");
+  showNews(done && !done.id ? done.text : "");
   done = null;
 }
 
 /** Load and show an account; `isLate` says whether the user has gone on meanwhile. */
-export async function showPerson(who, id, isLate) {
+export async function show(who, id, isLate) {
   me = who;
   const manages = me.profile.role === "admin";
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, rules, learned, learning] = await Promise.all([
+  const [found, learned, learning] = await Promise.all([
     call("GET", `${path}/account`),
-    options ?? call("GET", "auth/options"),
     manages && call("GET", `${path}/progress`),
     manages && call("GET", `${path}/courses`),
   ]);
   if (isLate()) return;
   account = found;
-  options = rules;
   render(manages, learned, learning ? learning.courses : []);
   part.hidden = false;
   handout.replaceChildren();
   const heading = part.querySelector(".card h2");
   document.title = `${heading.textContent} · ${document.title}`;
   const made = done?.id === id ? done.made : null;
-  if (made?.link) hand(made);
-  if (done?.id === id) tell(done.text);
+  if (made?.link) showHandout(made);
+  if (done?.id === id) showNews(done.text);
   else {
-    tell("");
+    showNews("");
     heading.focus();
   }
   const isOwn = done?.id === id && id === me.profile.id;
@@ -155,15 +150,16 @@ part.addEventListener("prepare", (event) => {
     if (!isAsked) delete body[name];
   }
 });
-part.addEventListener("done", ({ target: form, detail: { data } }) => {
-  const isGone = form.dataset.says === "say_people_deleted";
-  const key = data?.link ? "say_people_handed" : form.dataset.says;
+part.addEventListener("done", (event) => {
+  const { target: form, detail: { data } } = event;
+  event.preventDefault(); // it is said above the account, which is loaded first
+  const isGone = form.dataset.done === "say_people_deleted";
+  const key = data?.link ? "say_people_handed" : form.dataset.done;
   done = { id: isGone ? undefined : account.id, text: say(key, account), made: data };
   me.go(isGone ? back.hash.slice(1) : `people/${account.id}`);
 });
 part.addEventListener("click", ({ target }) => {
   if ("closes" in target.dataset) refill(target.form);
-  if ("prints" in target.dataset) print();
 });
 // Escape closes a dialog as its button does.
 part.addEventListener("cancel", ({ target }) => refill(target.querySelector("form")), true);

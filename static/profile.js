@@ -2,7 +2,7 @@
 
 import { Problem, call } from "./api.js";
 import { setBusy, showProblem } from "./forms.js";
-import { date, fill, say } from "./words.js";
+import { addressOf, date, fill, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const section = byId("profile");
@@ -21,12 +21,15 @@ function countBio() {
 // Shows what is stored: everywhere but in the form, where something may be typed already.
 function present() {
   const { avatar, ...profile } = me.profile;
+  const picture = avatar.split("/").pop();
   const shown = {
     ...profile,
+    ...addressOf(profile),
     ...me.settings.privacy,
     name: `${profile.firstName} ${profile.lastName}`,
     // Without the host, which need not be the one at which the page was opened.
-    picture: `avatars/${avatar.split("/").pop()}`,
+    picture: `avatars/${picture}`,
+    hasPicture: picture !== section.dataset.noPicture,
     role: say(`say_role_${profile.role}`),
     since: date(profile.joinDate),
   };

@@ -1,12 +1,12 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, forget } from "./api.js";
-import { askForCode, showProblem } from "./forms.js";
-import { copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { askForCode, sayDone, showProblem } from "./forms.js";
+import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
-const byId = (id) => document.getElementById(`security-${id}`);
+const part = (id) => document.getElementById(`security-${id}`);
 const section = document.getElementById("security");
-const factor = byId("factor");
+const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = [
   ...[["Edge", /Edg/], ["Opera", /OPR\//], ["Samsung Internet", /SamsungBrowser/]],
@@ -26,12 +26,12 @@ function device(userAgent) {
   return userAgent || say("say_unknown_device");
 }
 
-function row(session) {
+function rowOf(session) {
   const used = session.current ? 0 : Math.min(0, Date.parse(session.lastUsedAt) - Date.now());
   const values = { device: device(session.userAgent), used: when(used / 1000) };
   const row = copy("security-session", { ...session, ...values });
   const form = row.querySelector("form");
-  form.dataset.sessionId = session.id;
+  form.dataset.id = session.id;
   form.querySelector("button").ariaLabel = say("say_sign_out_device", values);
   return row;
 }
@@ -39,9 +39,10 @@ function row(session) {
 // What the second factor shows: "off"; the new "key", until its first code; "codes", until they are
 // kept; "on".
 const stage = () => factor.querySelector("[data-stage]:not([hidden])").dataset.stage;
-function turn(to) {
-  for (const part of factor.querySelectorAll("[data-stage]")) {
-    part.hidden = part.dataset.stage !== to;
+function showStage(to) {
+  if (to !== "key") fill(factor, { key: "", uri: "", picture: "" }); // a secret
+  for (const each of factor.querySelectorAll("[data-stage]")) {
+    each.hidden = each.dataset.stage !== to;
   }
   for (const card of section.querySelectorAll(".card")) {
     card.classList.toggle("no-print", to === "codes" && card !== factor);
@@ -57,9 +58,9 @@ async function load() {
   ]);
   fill(section, { account: me.profile });
   const until = email.pendingUntil && moment(email.pendingUntil);
-  fill(byId("email"), {
+  fill(part("email"), {
     ...email,
-    canVerify: !email.emailVerified && !email.email.endsWith(".invalid"), // no mail goes there
+    ...addressOf(email),
     pending: say("say_code_sent", { email: email.pendingEmail, until }),
   });
   fill(factor, {
@@ -68,25 +69,25 @@ async function load() {
     since: state.enabled ? say("say_on_since", { date: date(state.since) }) : "",
     left: say("say_codes_left", { count: state.recoveryCodesLeft }),
   });
-  if (["off", "on"].includes(stage())) turn(state.enabled ? "on" : "off");
+  if (["off", "on"].includes(stage())) showStage(state.enabled ? "on" : "off");
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
-  byId("sessions").replaceChildren(...sessions.map(row));
-  byId("others").hidden = sessions.length < 2;
+  part("sessions").replaceChildren(...sessions.map(rowOf));
+  part("others").hidden = sessions.length < 2;
 }
 
 function showKey({ secret, uri, qrCode }) {
   const key = secret.match(/.{1,4}/g).join(" ");
   fill(factor, { key, uri, picture: pictureOf(qrCode) });
-  turn("key");
+  showStage("key");
 }
 
 function showCodes({ recoveryCodes }) {
-  byId("kept").reset();
+  part("kept").reset();
   fill(factor, { codesOf: say("say_codes_of", me.profile) });
   codes = recoveryCodes;
-  byId("codes").replaceChildren(...codes.map((code) => copy("security-code", { code })));
-  byId("copied").textContent = "";
-  turn("codes");
+  part("codes").replaceChildren(...codes.map((code) => copy("security-code", { code })));
+  part("copied").textContent = "";
+  showStage("codes");
 }
 
 /** Offer a text for saving as a file. */
@@ -105,15 +106,14 @@ async function copyCodes() {
   } catch {
     said = "say_not_copied"; // without https, or the user does not want it
   }
-  byId("copied").textContent = say(said);
+  part("copied").textContent = say(said);
 }
 
-/** Says what a form has done, in its card, and moves the focus there if its place is gone. */
-function conclude(form, card) {
-  const { says } = form.dataset;
-  card.querySelector(".said").textContent = says ? say(says) : "";
+// Moves the focus on in the card if the place of what was done is gone.
+function moveOn(card) {
   if (card.contains(document.activeElement) && document.activeElement.offsetParent) return;
-  const next = [...card.querySelectorAll("[data-next]")].find((each) => each.offsetParent);
+  const places = [...card.querySelectorAll("h3[tabindex], [name=code]")];
+  const next = places.find((each) => each.offsetParent);
   (next ?? card.querySelector("h2")).focus();
 }
 
@@ -134,7 +134,7 @@ async function done({ target: form, detail: { data } }) {
   try {
     await AFTER[form.id]?.(data);
     await Promise.all([me.reload(), load()]);
-    conclude(form, card);
+    moveOn(card);
   } catch (problem) {
     if (!problem.code) throw problem;
     showProblem(form, problem);
@@ -149,43 +149,44 @@ const AGAIN = {
 
 async function failed(event) {
   const [id, key] = AGAIN[event.target.id] ?? [];
+  if (id === "begin" && event.detail.reasons.code) event.detail.reasons.code = ["not_of_app"];
   if (!id || event.detail.code !== "invalid_token") return;
   event.preventDefault();
   event.target.reset();
-  if (id === "begin") turn("off");
+  if (id === "begin") showStage("off");
   else await call("DELETE", "users/email").then(load).catch(() => {});
-  byId(id).closest("details").open = true;
-  showProblem(byId(id), { key });
-  byId(id).querySelector("input").focus();
+  part(id).closest("details").open = true;
+  showProblem(part(id), { key });
+  part(id).querySelector("input").focus();
 }
 
 section.addEventListener("done", done);
 section.addEventListener("failed", failed);
-byId("delete-form").addEventListener("prepare", ({ detail: { body } }) => {
+part("delete-form").addEventListener("prepare", ({ detail: { body } }) => {
   const plain = (text) => text.trim().toLowerCase();
   if (plain(body.confirmation) !== plain(say("say_delete_word"))) return;
   body.confirmation = "DELETE_MY_ACCOUNT";
 });
-byId("kept").addEventListener("submit", (event) => {
+part("kept").addEventListener("submit", (event) => {
   event.preventDefault();
   event.target.reset();
-  conclude(event.target, factor);
+  sayDone(event.target);
+  moveOn(factor);
 });
 // The frame also resets all forms, before another user's turn: nothing may ask whether to stay.
-byId("kept").addEventListener("reset", () => {
+part("kept").addEventListener("reset", () => {
   codes = [];
-  byId("codes").replaceChildren();
-  turn("on");
+  part("codes").replaceChildren();
+  showStage("on");
 });
-byId("cancel").addEventListener("click", () => {
-  turn("off");
-  conclude(byId("begin"), factor);
+part("cancel").addEventListener("click", () => {
+  showStage("off");
+  moveOn(factor);
 });
-byId("copy").addEventListener("click", copyCodes);
-byId("save").addEventListener("click", () => {
+part("copy").addEventListener("click", copyCodes);
+part("save").addEventListener("click", () => {
   save(`recovery-codes-${me.profile.username}.txt`, codesAsText(), "text/plain");
 });
-byId("print").addEventListener("click", () => print());
 // The codes are shown once only.
 addEventListener("beforeunload", (event) => stage() === "codes" && event.preventDefault());
 

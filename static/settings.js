@@ -2,7 +2,8 @@
 
 import { Problem } from "./api.js";
 import { showProblem } from "./forms.js";
-import { fill, languageName } from "./words.js";
+import { addressOf, fill, languageName } from "./words.js";
+import { choose, chooseHere, listZones } from "./zones.js";
 
 const section = document.getElementById("settings");
 const theme = document.getElementById("settings-theme");
@@ -11,33 +12,15 @@ const [languages, zones] = ["language", "timezone"].map((name) =>
 );
 let me;
 
-// Adds a value that the list does not have, such as one that another client has stored.
-function offer(list, value) {
-  if (![...list.options].some((option) => option.value === value)) list.add(new Option(value, value));
-}
-
-// In groups, so that typing the first letters of a city finds it.
-function listZones() {
-  for (const zone of Intl.supportedValuesOf("timeZone")) {
-    const [area, ...city] = zone.split("/");
-    if (zones.lastElementChild?.label !== area) {
-      zones.append(Object.assign(document.createElement("optgroup"), { label: area }));
-    }
-    zones.lastElementChild.append(new Option((city.join(", ") || zone).replaceAll("_", " "), zone));
-  }
-}
-
 function show(_, user) {
   me = user;
   if (section.dataset.shown) return; // something may be chosen and not saved
-  listZones();
-  offer(zones, "UTC");
-  offer(zones, me.settings.timezone);
-  offer(languages, me.settings.language);
+  listZones(zones, me.settings.timezone);
+  choose(languages, me.settings.language);
   for (const option of languages.options) {
     Object.assign(option, { text: languageName(option.value), lang: option.value });
   }
-  fill(section, me.settings);
+  fill(section, { ...me.settings, noMailbox: addressOf(me.profile).noMailbox });
 }
 
 // Only what was changed is sent: another device may have changed the rest.
@@ -58,9 +41,7 @@ theme.addEventListener("change", () => {
   theme.requestSubmit(); // once more by "done" if it is at work
 });
 document.getElementById("settings-here").addEventListener("click", () => {
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  offer(zones, timeZone);
-  zones.value = timeZone;
+  chooseHere(zones);
   zones.focus();
 });
 

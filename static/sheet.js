@@ -1,31 +1,39 @@
 // The sheet to print: a slip for each account that was just made with a link and a code.
 
-import { copy, moment, pictureOf } from "./words.js";
+import { copy, date, moment, pictureOf } from "./words.js";
 
+const style = { rel: "stylesheet", href: "static/sheet.css" }; // the first view needs none
+const pages = document.querySelector("link[rel=stylesheet]"); // an operator's own.css is the last
+pages.after(Object.assign(document.createElement("link"), style));
 const sheet = document.getElementById("sheet");
 const slips = document.getElementById("slips");
+export const heading = sheet.querySelector("h2");
 
 /** Whether codes are on the screen, which cannot be shown again. */
 export const hasCodes = () => slips.childElementCount > 0;
 
-/** Add the slip of an account, from the answer of the API. */
-export function add({ user, link, code, qrCode, expiresAt }) {
-  const { host, pathname } = new URL(link);
-  const name = `${user.firstName} ${user.lastName}`;
-  const until = moment(expiresAt);
-  const about = { name, username: user.username, code, until, place: host + pathname, link };
-  slips.append(copy("newcomers-slip", { ...about, picture: pictureOf(qrCode) }));
-  sheet.hidden = false;
+/** Return the slip of an account, from the answer of the API. */
+export function slipOf({ user, link, code, qrCode, expiresAt }) {
+  const { host, pathname: path } = new URL(link);
+  return copy("newcomers-slip", {
+    ...{ host, path, link, code, username: user.username, picture: pictureOf(qrCode) },
+    name: `${user.firstName} ${user.lastName}`,
+    day: date(Date.now()),
+    until: moment(expiresAt),
+    signIn: new URL("account", link).pathname,
+  });
 }
 
-export const show = () => sheet.querySelector("h2").focus();
+export function add(made) {
+  slips.append(slipOf(made));
+  sheet.hidden = false;
+}
 
 function clear() {
   slips.replaceChildren();
   sheet.hidden = true;
 }
 
-document.getElementById("sheet-print").addEventListener("click", () => print());
 const forget = document.getElementById("sheet-forget");
 forget.addEventListener("submit", (event) => {
   event.preventDefault();

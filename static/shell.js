@@ -3,20 +3,21 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
 
-import { Problem, call, logOut, onChange, resume, userId } from "./api.js";
+import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./api.js";
 import { explain } from "./forms.js";
-import { fill, language, say, useTimeZone } from "./words.js";
+import { addressOf, fill, language, say } from "./words.js";
 
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
+const menu = document.getElementById("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
 // What sections get: {profile, settings, reload, go}.
 const me = { profile: null, settings: null, reload, go };
 
-function paint(theme) {
+function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
   try {
     localStorage.setItem("theme", theme); // for theme.js
@@ -26,7 +27,7 @@ function paint(theme) {
 }
 
 // Reloads the page once in the user's own language; the service may not have it.
-function speak(wanted) {
+function switchLanguage(wanted) {
   const url = new URL(location);
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
@@ -42,17 +43,18 @@ async function reload() {
     call("GET", "users/settings"),
   ]);
   Object.assign(me, { profile, settings });
-  paint(settings.theme);
-  useTimeZone(settings.timezone);
-  await speak(settings.language);
-  fill(document.querySelector("header"), profile);
+  applyTheme(settings.theme);
+  await switchLanguage(settings.language);
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;
     way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
   }
 }
 
-// Returns the section that the URL names, else the first one, among those that are open to the user.
+// Returns the section that the URL names, among those that are open to the user; else the one that
+// learners come for, or the first.
 function find(id) {
   const isIn = userId() !== null;
   const closed = new Set(
@@ -61,20 +63,22 @@ function find(id) {
   const open = all.filter(
     (section) => "signedOut" in section.dataset !== isIn && !closed.has(section.id),
   );
-  return open.find((section) => section.id === id) ?? open[0];
+  const names = [id, me.profile?.role === "student" ? "learning" : ""];
+  return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 
-let turn = 0;
+let asked = 0; // what comes after a newer question is dropped
 
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
 async function route({ focus = true, keep = false } = {}) {
-  const mine = ++turn;
+  const mine = ++asked;
   const [id, ...rest] = location.hash.slice(1).split("/");
   const section = find(id);
   for (const other of all) other.hidden = other !== section;
   // An open dialog blocks the whole page, even from a section that is hidden.
   for (const dialog of document.querySelectorAll("[hidden] dialog[open]")) dialog.close();
-  for (const part of document.querySelectorAll("[data-for-users]")) part.hidden = !userId();
+  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !userId();
+  menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
     if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
     else way.removeAttribute("aria-current");
@@ -87,18 +91,20 @@ async function route({ focus = true, keep = false } = {}) {
   if (focus) heading.focus();
   const { module } = section.dataset;
   if (!module || (keep && section.dataset.shown)) return;
-  const late = setTimeout(() => (busy.textContent = say("say_wait")), 400); // milliseconds
+  const delay = section.dataset.shown ? 400 : 0; // milliseconds
+  const late = setTimeout(() => (busy.textContent = say("say_wait")), delay);
   section.ariaBusy = "true";
   try {
-    const { sections } = await import(`./${module}.js`);
-    await sections[section.id](section, me, ...(section.id === id ? rest : []));
+    const { sections } = await loadModule(module);
+    const start = await sections[section.id](section, me, ...(section.id === id ? rest : []));
     section.dataset.shown = "yes";
+    if (mine === asked) start?.focus();
   } catch (problem) {
-    if (mine === turn) complain(problem);
+    if (mine === asked) complain(problem);
   } finally {
     clearTimeout(late);
     section.ariaBusy = "false";
-    if (mine === turn) busy.textContent = "";
+    if (mine === asked) busy.textContent = "";
   }
 }
 
@@ -142,5 +148,18 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   document.querySelector("main > section:not([hidden]) h1")?.focus();
 });
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
+menu.addEventListener("click", () => {
+  menu.ariaExpanded = String(menu.ariaExpanded === "false");
+});
+// The address may have been confirmed in the meantime, in another tab or on a phone.
+document.addEventListener("visibilitychange", async () => {
+  if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
+  try {
+    await reload();
+    if (me.profile.emailVerified) await route({ focus: false });
+  } catch (problem) {
+    complain(problem);
+  }
+});
 document.getElementById("sign-out").addEventListener("click", () => logOut().catch(complain));
 begin();

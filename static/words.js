@@ -5,17 +5,6 @@ export const language = document.documentElement.lang;
 const lines = document.getElementById("texts").content.textContent.trim().split("\n");
 const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
 const plurals = new Intl.PluralRules(language);
-let timeZone; // unset: the device's
-
-/** From now on, write times in this zone (IANA); one that the browser does not know is ignored. */
-export function useTimeZone(zone) {
-  try {
-    new Intl.DateTimeFormat(language, { timeZone: zone });
-    timeZone = zone;
-  } catch {
-    // An older browser than the list of zones of the service.
-  }
-}
 
 export const has = (key) => texts.has(key);
 
@@ -36,18 +25,28 @@ export function say(key, values = {}) {
 
 export const number = (value, options) => new Intl.NumberFormat(language, options).format(value);
 
-const written = (value, options) =>
-  new Intl.DateTimeFormat(language, options).format(new Date(value));
-/** Write a time of the API as a date: 20 November 2026. */
-export const date = (value) => written(value, { dateStyle: "long", timeZone });
-/** Write a time of the API as date and time: 20 Nov 2026, 09:31. */
-export const moment = (value) =>
-  written(value, { dateStyle: "medium", timeStyle: "short", timeZone });
+/** Write a time as `options` of Intl say, in the form of the certificates and e-mails. */
+export function written(value, options) {
+  const text = new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, options)
+    .format(new Date(value));
+  return language === "fr" ? text.replace(/\b1 (?=\D)/, "1er ") : text;
+}
+/** Write a time of the API as a date: 20 November 2026. The zone is the device's by default. */
+export const date = (value, timeZone) => written(value, { dateStyle: "long", timeZone });
+/** Write a time of the API as date and time: 20 November 2026 at 09:31. */
+export const moment = (value, timeZone) =>
+  written(value, { dateStyle: "long", timeStyle: "short", timeZone });
 
-/** Return today in the user's zone, as the API writes days. */
-export const today = () =>
-  // The one language that writes numbers in this order.
-  new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
+/** Return what is shown of an e-mail address: none under `.invalid`, which no mail reaches. */
+export function addressOf({ email, emailVerified }) {
+  const isReal = !email.endsWith(".invalid");
+  return {
+    email: isReal ? email : say("say_no_address"),
+    isConfirmed: isReal && emailVerified,
+    isOpen: isReal && !emailVerified,
+    noMailbox: !isReal,
+  };
+}
 
 /** Return the name of a language in itself, for those who cannot read the page's. */
 export function languageName(tag) {

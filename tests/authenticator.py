@@ -5,7 +5,7 @@ import base64
 from helpers import bearer, success
 
 from core import clock
-from core.second_factor import STEP, hotp
+from core.totp import STEP, hotp
 
 URL = "/api/auth/second-factor"
 

@@ -345,7 +345,7 @@ def browser():
 @pytest.fixture
 def page(browser, base_url):
     """Open an empty page. At its end, nothing may have broken and no other host been asked."""
-    context = browser.new_context(viewport={"width": 390, "height": 780})
+    context = browser.new_context(viewport={"width": 1280, "height": 780})
     page = context.new_page()
     page.set_default_timeout(10_000)
     errors, messages, requests = [], [], []

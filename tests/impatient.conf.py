@@ -8,3 +8,4 @@ from web import worker
 worker.SILENCE, worker.LONGEST = 1.5, 4  # seconds
 
 globals().update(run_path(str(ROOT / "gunicorn.conf.py")))
+threads = 4  # so that few clients hold all of them

@@ -1,5 +1,6 @@
 """The service as it runs in production: its own processes, a real database, a real mail server."""
 
+import base64
 import http.client
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
@@ -27,6 +29,7 @@ from werkzeug.serving import make_server
 import database
 from app import create_app
 from config import ROOT, Settings
+from core.totp import STEP, hotp
 from extensions import db
 
 # What a deployment says to glibc about memory.
@@ -224,9 +227,9 @@ class Service:
     def connect(self):
         return _Crowd("127.0.0.1", self.port, timeout=PATIENCE)
 
-    def register(self, name):
+    def register(self, name, **changes):
         """Register; return what was sent."""
-        user = registration(name)
+        user = registration(name, **changes)
         assert self.call("POST", "/api/auth/register", user).status == 201
         return user
 
@@ -234,6 +237,14 @@ class Service:
         """Log a registered user in, by default with the right password."""
         body = {"email": user["email"], "password": user["password"], **changes}
         return self.call("POST", "/api/auth/login", body)
+
+    def add_second_factor(self, user):
+        """Set up a second factor for a registered user; return the recovery codes."""
+        token, url = self.log_in(user).data["accessToken"], "/api/auth/second-factor"
+        made = self.call("POST", url, {"password": user["password"]}, token=token).data
+        code = hotp(base64.b32decode(made["secret"]), int(time.time()) // STEP)
+        answer = self.call("POST", f"{url}/confirm", {"code": code}, token=token)
+        return answer.data["recoveryCodes"]
 
 
 class _Crowd(http.client.HTTPConnection):

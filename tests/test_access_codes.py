@@ -1,6 +1,7 @@
 """Codes that are typed in place of a link, and usernames that are typed in place of an address."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -145,10 +146,24 @@ def test_no_code_is_good_for_an_admin(app, run, make_user, choose, clock):
     head = make_user("head", role="admin")
     printed, code = run("users", "access-link", "head")
     assert (code, len(printed.splitlines())) == (0, 1)
-    row = stored(app, head)
+    failure(choose("head", code_of(app, head, clock.utcnow())), 400, "invalid_token")
+
+
+def code_of(app, user, moment):
+    row = stored(app, user)
     access = codes.Access(row.id, row.password_hash, row.email, row.password_version)
-    made = codes.make_access_code(SECRET, access, int(clock.utcnow().timestamp()) // 3600)
-    failure(choose("head", made), 400, "invalid_token")
+    return codes.make_access_code(SECRET, access, int(moment.timestamp()) // 3600)
+
+
+def test_code_of_a_machine_whose_clock_is_ahead_is_taken_in_the_next_hour_and_not_after(
+    app, make_user, hand_over, choose, monkeypatch
+):
+    now, pupil = datetime.now(UTC), make_user("pupil")
+    monkeypatch.setattr("core.clock.utcnow", lambda: now)
+    assert hand_over(pupil)["code"] == code_of(app, pupil, now)
+    late = code_of(app, pupil, now + timedelta(hours=2))
+    failure(choose("pupil", late), 400, "invalid_token")
+    success(choose("pupil", code_of(app, pupil, now + timedelta(hours=1))))
 
 
 def test_code_outlives_the_rotation_of_the_key(make_app, pupil):

@@ -1,17 +1,23 @@
 """What admins, teachers and service keys read and correct about one account."""
 
 import pytest
+from authenticator import enter, set_up
 from endpoints import UNKNOWN_ID
 from helpers import (
     assert_ended,
     bearer,
+    execute,
     failure,
     login,
     on_one_database,
     race,
+    set_user,
     stored,
     success,
 )
+from sqlalchemy import delete
+
+from models import Counter
 
 CORRECTIONS = {"username": "Renamed", "firstName": "Ada", "lastName": "L", "language": "de"}
 PERSON = {
@@ -59,11 +65,14 @@ def test_account_says_why_its_user_cannot_log_in(make_app, make_user, log_in, cl
         "timezone": "Europe/Paris",
         "secondFactor": False,
         "lockedUntil": None,
+        "hindrances": [],
     }
     assert account == {**listed, **more}
     for _ in range(10):
         login(client, user, "wrong")
-    first = success(client.get(url, headers=admin))["lockedUntil"]
+    locked = success(client.get(url, headers=admin))
+    first = locked["lockedUntil"]
+    assert locked["hindrances"] == ["locked"]
     clock.move(minutes=1)
     for _ in range(10):
         client.post("/api/auth/login", json={"email": "STUDENT", "password": "wrong"})
@@ -73,6 +82,37 @@ def test_account_says_why_its_user_cannot_log_in(make_app, make_user, log_in, cl
     assert success(unlimited.get(url, headers=admin))["lockedUntil"] is None
     success(client.delete(f"/api/users/{user.id}/failed-logins", headers=admin))
     assert success(client.get(url, headers=admin))["lockedUntil"] is None
+
+
+def test_hindrances_are_named_in_their_order(app, make_app, client, make_user, log_in, clock):
+    client = make_app(require_verified_email=True, ratelimit_enabled=True).test_client()
+    now = clock.utcnow()
+    admin = log_in(make_user("head", role="admin", email_verified_at=now)).headers
+
+    def hindrances(user):
+        account = success(client.get(f"/api/users/{user.id}/account", headers=admin))
+        assert bool(account["lockedUntil"]) == bool(
+            {*account["hindrances"]} & {"locked", "second_factor_locked"}
+        )
+        return account["hindrances"]
+
+    user = make_user("pupil", email_verified_at=now)
+    phone = set_up(client, log_in(user), user, clock)
+    for _ in range(20):
+        failure(enter(client, user, phone.wrong()), 400, "wrong_code")
+        execute(app, delete(Counter))
+    assert hindrances(user) == ["second_factor_locked"]
+    for _ in range(10):
+        login(client, user, "wrong")
+    set_user(app, user, is_active=False, email_verified_at=None, password_hash="md5:x")
+    words = ["inactive", "email_unverified", "unknown_hash", "locked", "second_factor_locked"]
+    assert hindrances(user) == words
+    set_user(app, user, is_active=True, password_hash="!")
+    assert hindrances(user) == ["email_unverified", "no_password", *words[3:]]
+    # Nobody can prove an address without a mailbox, so nobody is asked to.
+    child = make_user("child", email="child@class.invalid")
+    assert hindrances(child) == []
+    success(login(client, child))
 
 
 def test_account_is_read_whether_or_not_it_is_active(make_user, read, patch):
@@ -128,7 +168,7 @@ def test_new_address_holds_at_once_and_is_not_verified(
     session = log_in(user)
     account = success(patch(user, email="New@Example.org"))
     assert (account["email"], account["emailVerified"]) == ("new@example.org", False)
-    assert outbox.waiting() == [("email_replaced", user.email)]
+    assert outbox.waiting() == [("email_changed", user.email)]
     (notice,) = outbox.deliver()
     assert "#token=" not in notice.get_body().get_content()
     assert_ended(client, session)
@@ -138,7 +178,7 @@ def test_new_address_holds_at_once_and_is_not_verified(
     assert outbox.waiting() == []  # the address before was nobody's for sure
     # Of both changes, the address hears that is the user's for sure.
     success(patch(user, email="newest@example.org", username="renamed"))
-    notices = {("username_changed", "newer@example.org"), ("email_replaced", "newer@example.org")}
+    notices = {("username_changed", "newer@example.org"), ("email_changed", "newer@example.org")}
     assert {*outbox.waiting()} == notices
 
 

@@ -87,6 +87,13 @@ def test_guessable_password_is_refused_with_the_reason(client, password):
     assert reason.startswith("This password ")
 
 
+def test_the_name_of_the_site_is_no_password(make_app):
+    client = make_app(site_name="Riverside School").test_client()
+    refused = register_ada(client, password="riverside school 2026")
+    assert refused.json["error"]["reasons"] == {"password": ["personal"]}
+    success(register_ada(client, password="seven green lamps"), 201)
+
+
 def test_shortest_password_is_a_setting(make_app):
     client = make_app(password_min_length=20).test_client()
     failure(register_ada(client, password=PASSWORD), 400, "weak_password")

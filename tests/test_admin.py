@@ -1,6 +1,7 @@
 """The accounts, as admins list, change and delete them; and that one admin always stays."""
 
 import functools
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from helpers import (
     choose,
     crowd,
     delete_account,
+    execute,
     failure,
     forgot,
     login,
@@ -24,8 +26,10 @@ from helpers import (
     verify,
     while_changing,
 )
+from sqlalchemy import update
 
 import errors
+from core import clock
 from core.clock import rfc3339
 from models import Course, DeniedSession, User
 
@@ -119,6 +123,19 @@ def test_accounts_come_newest_first_page_by_page(app, ask):
     assert [len(page) for page in pages] == [20, 20, 5]
     listed = [user["username"] for page in pages for user in page]
     assert listed == [f"user{count}" for count in range(45, 0, -1)]
+
+
+def test_accounts_of_other_systems_stand_where_they_belong(app, ask, run, make_user):
+    start, names = clock.utcnow(), ("old", "new", "twin", "last")
+    for name, digit, days in zip(names, "f120", (-9, 1, 1, 2), strict=True):
+        make_user(name, created_at=start + timedelta(days=days))
+        execute(app, update(User).where(User.username == name).values(id=digit * 36))
+    listed = [user["username"] for user in success(ask())["users"]]
+    assert listed == ["last", "twin", "new", "headmaster", "old"]
+    lines = run("users", "list")[0].splitlines()
+    assert [line.split("\t")[1] for line in lines] == listed
+    students = success(ask("role=student&perPage=2&page=2"))["users"]
+    assert [user["username"] for user in students] == ["new", "old"]
 
 
 def test_page_is_as_long_as_asked_for_and_always_tells_the_total(app, ask):

@@ -14,7 +14,6 @@ from helpers import (
     race,
     rows,
     set_user,
-    statements_of,
     success,
     words,
 )
@@ -25,7 +24,6 @@ from core.images import Avatars, PicturesBusy
 from models import Avatar, User, UserSession
 
 PUBLIC_URL = "https://school.test"
-A_YEAR = "public, max-age=31536000, immutable"
 
 
 @pytest.fixture
@@ -71,8 +69,9 @@ def shown(client, path):
         return found
 
 
-def test_uploaded_picture_is_shown_to_everybody(client, auth, upload):
-    answer = success(upload(picture("red")))
+def test_uploaded_picture_is_shown_to_everybody_whatever_is_said_of_it(client, auth, upload):
+    told = {"filename": "../../evil.html", "content_type": "text/html"}
+    answer = success(upload(picture("red", form="JPEG"), **told))
     assert answer.keys() == {"avatar"}
     found = shown(client, path_of(answer))
     assert (found.format, found.size) == ("WEBP", (30, 30))
@@ -83,20 +82,13 @@ def test_uploaded_picture_is_shown_to_everybody(client, auth, upload):
     assert profile["avatar"] == record["avatar"] == answer["avatar"]
 
 
-def test_kind_is_known_by_the_content_and_not_by_what_is_said_of_it(client, upload):
-    told = {"filename": "../../evil.html", "content_type": "text/html"}
-    shown(client, path_of(success(upload(picture(form="JPEG"), **told))))
-
-
 def test_picture_may_be_kept_for_ever(client, upload):
     path = path_of(success(upload(picture())))
     first = client.get(path)
-    assert first.headers["Cache-Control"] == A_YEAR
     tag = first.headers["ETag"]
     assert tag.strip('"') in path
     again = client.get(path, headers={"If-None-Match": tag})
     assert (again.status_code, again.data, again.headers["ETag"]) == (304, b"", tag)
-    assert again.headers["Cache-Control"] == A_YEAR
     assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
     head = client.head(path)
     assert (head.status_code, head.data, head.headers["ETag"]) == (200, b"", tag)
@@ -109,20 +101,24 @@ def test_everybody_has_a_picture_from_the_start_and_after_the_own_one(app, clien
     for _ in range(2):  # and nothing is wrong with removing it again
         response = client.delete("/api/users/avatar", headers=auth.headers)
         assert path_of(success(response)) == default
+    assert path_of(success(client.get("/api/users/profile", headers=auth.headers))) == default
     failure(client.get(own), 404, "not_found")
     assert shown(client, default).size == (512, 512)
-    assert client.get(default).headers["Cache-Control"] == A_YEAR
     assert rows(app, Avatar) == []
 
 
-def test_another_picture_has_another_address_and_takes_the_place_of_the_first(app, client, upload):
-    first = path_of(success(upload(picture("red"))))
+def test_another_picture_has_another_address_and_takes_the_place_of_the_first(
+    app, client, upload, make_user, log_in
+):
+    other = path_of(success(upload(picture(), headers=log_in(make_user("other")).headers)))
+    first = path_of(success(upload(picture("green"))))
     second = path_of(success(upload(picture("blue"))))
     assert first != second
     failure(client.get(first), 404, "not_found")
     shown(client, second)
     assert path_of(success(upload(picture("blue")))) == second
-    assert len(rows(app, Avatar)) == 1
+    shown(client, other)
+    assert len(rows(app, Avatar)) == 2
 
 
 def test_one_picture_of_two_users_stays_while_one_of_them_has_it(
@@ -131,6 +127,7 @@ def test_one_picture_of_two_users_stays_while_one_of_them_has_it(
     other = log_in(make_user("other")).headers
     mine, theirs = (path_of(success(upload(picture(), headers=h))) for h in (auth.headers, other))
     assert mine == theirs
+    shown(client, mine)
     success(client.delete("/api/users/avatar", headers=auth.headers))
     shown(client, theirs)
     success(client.delete("/api/users/avatar", headers=other))
@@ -165,9 +162,8 @@ def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, uploa
 @on_one_database
 def test_body_that_is_no_form_is_a_415(send):
     for body, content_type in (
-        *((picture(), None), (picture(), "image/png"), (b"{}", "application/json"), (b"", None)),
-        (b"avatar=x", "application/x-www-form-urlencoded"),
-        (b"--x--", "multipart/mixed; boundary=x"),
+        *((picture(), None), (picture(), "image/png")),
+        (b"avatar=x", "multipart/mixed; boundary=x"),
     ):
         failure(send(body, content_type), 415, "unsupported_media_type")
 
@@ -220,20 +216,9 @@ def test_file_of_the_largest_size_is_taken_and_a_byte_more_is_not(make_app, auth
     failure(response, 413, "too_large")
 
 
-@on_one_database
-def test_large_file_comes_through_whole(send, monkeypatch):
-    noise = Image.effect_noise((1200, 1200), 100).tobytes()
-    files, come = [picture() + noise, picture() + b"\r\n--aa" * 200_000, b"\r\n" * 500_000], []
-    monkeypatch.setattr(Avatars, "make", lambda _, file: come.append(file.read()) or picture())
-    for file in files:
-        for boundary in ("x", "a" * 10_000):
-            success(send(multipart(file, boundary), f"multipart/form-data; boundary={boundary}"))
-    assert come == [file for file in files for _ in range(2)]
-
-
-def multipart(content, boundary="x"):
-    head = f'--{boundary}\r\nContent-Disposition: form-data; name="avatar"; filename="a"\r\n\r\n'
-    return head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
+def multipart(content):
+    head = b'--x\r\nContent-Disposition: form-data; name="avatar"; filename="a"\r\n\r\n'
+    return head + content + b"\r\n--x--\r\n"
 
 
 @pytest.fixture
@@ -268,14 +253,6 @@ def test_chunked_upload_is_not_stored_beyond_the_limit(send_stream, monkeypatch)
     monkeypatch.setattr("web.bodies.TemporaryFile", Watched)
     failure(send_stream(multipart(b"x" * 20 * 2**20)), 413, "too_large")
     assert sum(stored) <= 5 * 2**20 + 2 * 64 * 1024
-
-
-def test_user_is_read_without_the_picture(app, client, auth, upload):
-    success(upload(picture()))
-    with statements_of(app) as statements:
-        success(client.get("/api/users/profile", headers=auth.headers))
-        success(client.get(f"/api/users/{auth.user.id}", headers=auth.headers))
-    assert not any("avatars" in statement for statement in statements)
 
 
 def test_no_connection_is_held_while_a_picture_is_made(app, upload, monkeypatch):
@@ -322,14 +299,10 @@ def test_upload_for_an_account_or_a_session_that_goes_meanwhile_is_refused(
     assert rows(app, Avatar) == []
 
 
-@pytest.mark.parametrize("when", ["write", "seek"])
-def test_full_disk_is_unavailable_and_no_fault_of_the_client(upload, monkeypatch, when):
+def test_full_disk_is_unavailable_and_no_fault_of_the_client(upload, monkeypatch):
     class FullDisk(Disk):
-        pass
+        def write(self, _piece):
+            raise OSError(28, "No space left on device")
 
-    def fail(self, *_):
-        raise OSError(28, "No space left on device")
-
-    setattr(FullDisk, when, fail)
     monkeypatch.setattr("web.bodies.TemporaryFile", FullDisk)
     failure(upload(picture()), 503, "unavailable")

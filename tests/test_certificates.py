@@ -178,7 +178,9 @@ def test_the_status_says_expired_and_above_all_revoked(client, deliver, share, c
     assert status() == "expired"
     assert deliver(expiresAt=soon, revokedAt="2026-01-01T00:00:00Z")["revokedAt"]
     assert status() == "revoked"
-    assert deliver(expiresAt=soon)["revokedAt"] is None
+    assert deliver(expiresAt=soon)["revokedAt"], "a repeated delivery does no harm"
+    assert status() == "revoked"
+    assert deliver(expiresAt=soon, revokedAt=None)["revokedAt"] is None
     assert status() == "expired"
 
 
@@ -249,7 +251,7 @@ def test_the_page_says_the_same_in_the_readers_language(client, deliver, share):
         assert "<script" not in text
     deliver(**times, revokedAt="2021-01-01T00:00:00Z")
     assert "widerrufen" in show(client, code, "de").text
-    deliver(issuedAt=times["issuedAt"])
+    deliver(issuedAt=times["issuedAt"], revokedAt=None)
     page = show(client, code)
     assert "is valid" in page.text
     assert "Valid until" not in page.text
@@ -272,14 +274,11 @@ def test_names_cannot_become_markup_or_turn_the_text_around_them(
 
 @on_one_database
 def test_files_of_the_page_are_found_below_any_prefix(client, shared_code):
-    for path in (shared_code, "no/code"):
-        up = "../" * path.count("/") + "../"
-        found = re.findall(r'(?:href|src)="([^"h][^"]*)"', show(client, path).text)
-        assert {each.removeprefix(up) for each in found} == {
-            *("static/icon.svg", "static/pages.css", "static/certificate.css")
-        }
+    for path in (shared_code, "no%2Fcode"):
+        found = re.findall(r'(?:href|src)="\.\./([^"]*)"', show(client, path).text)
+        assert {*found} == {*("static/icon.svg", "static/pages.css", "static/certificate.css")}
         for each in found:
-            answer = client.get(f"/{each.removeprefix(up)}", buffered=True)  # leaves no file open
+            answer = client.get(f"/{each}", buffered=True)  # leaves no file open
             assert answer.status_code == 200
 
 

@@ -9,19 +9,16 @@ from sqlalchemy import delete, update
 
 from core import clock as core_clock
 from core.clock import rfc3339
-from core.ids import new_row_id
 from database import transaction
 from errors import InvalidToken
 from extensions import components
-from models import EmailChange, User
+from models import User
 from services import links
 from services.links import Action
 
-OLD = "old@example.org"
 CALLS = {
     Action.CHOOSE_PASSWORD: "reset-password",
     Action.VERIFY_EMAIL: "verify-email",
-    Action.UNDO: "undo-email-change",
 }
 
 # What makes the links of an account useless, besides their use and their end.
@@ -31,13 +28,11 @@ CHANGES = {
     "address": update(User).values(email="moved@example.org"),
     "inactive": update(User).values(is_active=False),
     "verified": update(User).values(email_verified_at=core_clock.utcnow()),
-    "void": delete(EmailChange),
     "deleted": delete(User),
 }
 ENDED_BY = {
     Action.CHOOSE_PASSWORD: {"password", "version", "address", "inactive", "deleted"},
     Action.VERIFY_EMAIL: {"address", "inactive", "verified", "deleted"},
-    Action.UNDO: {"void", "deleted"},
 }
 
 
@@ -53,12 +48,7 @@ def make(app, user, clock):
     def make(action):
         now = clock.utcnow()
         with app.app_context(), transaction() as session:
-            bound = new_row_id()
-            if action is Action.UNDO:
-                row = {"user_id": user.id, "old_email": OLD, "changed_at": now}
-                session.add(EmailChange(id=bound, **row))
-            else:
-                bound = links.bound_to(action, session.get(User, user.id))
+            bound = links.bound_to(action, session.get(User, user.id))
             made = links.make(action, user.id, bound, expires_at=now + timedelta(hours=1))
         return made.link.partition("#token=")[2], made.expires_at
 
@@ -86,16 +76,16 @@ def test_link_says_what_it_does_for_whom_and_until_when_until_it_is_used(
     app, user, make, check, use, action
 ):
     token, end = make(action)
-    before = rows(app, User), rows(app, EmailChange)
+    before = rows(app, User)
     for _ in range(2):
         assert success(check(token)) == {
             "action": action,
             "username": "" if action is Action.VERIFY_EMAIL else user.username,
-            "email": OLD if action is Action.UNDO else user.email,
+            "email": user.email,
             "hasPassword": True,
             "expiresAt": rfc3339(end),
         }
-    assert (rows(app, User), rows(app, EmailChange)) == before
+    assert rows(app, User) == before
     success(use(action, token))
     failure(check(token), 400, "invalid_token")
 
@@ -113,13 +103,6 @@ def test_check_refuses_what_the_call_refuses_and_nothing_else(
             failure(answer, 400, "invalid_token")
         else:
             success(answer)
-
-
-def test_link_that_another_account_blocks_is_not_dead(make, make_user, check, use):
-    token, _ = make(Action.UNDO)
-    make_user(email=OLD)
-    assert success(check(token))["email"] == OLD
-    failure(use(Action.UNDO, token), 409, "email_taken")
 
 
 @on_one_database

@@ -4,8 +4,11 @@ import dataclasses
 import re
 
 import pytest
+from helpers import SECRET
+from sqlalchemy import make_url
 
 import config
+from app import create_app
 from config import ROOT, ConfigError, Settings, load
 from core.smtp import MailServer
 
@@ -78,6 +81,14 @@ def test_postgres_urls_keep_their_options():
     for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         found = load({**PRODUCTION, "DATABASE_URL": scheme + rest}).database_url
         assert found.render_as_string(hide_password=False) == "postgresql+psycopg" + rest
+
+
+@pytest.mark.parametrize("password", ["pa@ss", "p@a/ss", "p@a?ss", "@@"])
+def test_a_password_that_would_be_taken_for_a_host_is_refused(password):
+    url = f"postgresql://user:{password}@db.example.org/accounts"
+    said = refusal(**{**PRODUCTION, "DATABASE_URL": url})
+    assert "DATABASE_URL has a second @: write %40" in said
+    assert password not in said
 
 
 @pytest.mark.parametrize(
@@ -191,8 +202,8 @@ def test_mistakes_in_own_templates_are_listed_with_all_others(tmp_path):
     (tmp_path / "hello.txt").write_text("Hello")
     found = refusal(TEMPLATES_DIR=str(tmp_path), PORT="0")
     assert re.findall(r"^- (.*?)[:.0-9]", found, re.M) == [
-        "TEMPLATES_DIR has a file whose name is none of ours",
         "TEMPLATES_DIR has a mistake in line ",
+        "TEMPLATES_DIR has a file whose name is none of ours",
         "PORT must be a whole number from ",
     ]
     found = refusal(TEMPLATES_DIR=str(tmp_path / "none"), DEFAULT_LANGUAGE="sv")
@@ -291,6 +302,35 @@ def test_counts_and_lifetimes_are_positive_whole_numbers():
             assert getattr(load(environ), row.name) == value
         for wrong in (str(low - 1), str(high + 1), "1.5", "+5", "٣", "1_0", "9" * 5000):
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
+
+
+def test_a_misspelt_setting_is_a_warning(caplog):
+    names = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE", "PATH", "HOSTNAME", "PORTAL")
+    load(dict.fromkeys(names, "x"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "CORS_ORIGIN is no setting. Is CORS_ORIGINS meant?",
+        "LOGIN_PER_MINUTE is no setting. Is LOGINS_PER_MINUTE meant?",
+        "SECRETKEY is no setting. Is SECRET_KEY meant?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "word"),
+    [
+        ({"public_url": "http://school.test"}, "PUBLIC_URL"),
+        ({"ratelimit_enabled": False, "public_url": "http://127.0.0.1:8000"}, "RATELIMIT_ENABLED"),
+    ],
+)
+def test_a_careless_deployment_is_a_warning(caplog, tmp_path, setting, word):
+    caplog.set_level("WARNING")
+    url = make_url(f"sqlite:///{tmp_path}/a.db")
+    careful = {"public_url": "https://school.test", "secret_key": SECRET}
+    create_app(Settings(**{**careful, **setting}), tmp_path)
+    create_app(Settings(database_url=url, **careful))
+    assert caplog.records == []
+    create_app(Settings(database_url=url, **{**careful, **setting}))
+    (record,) = caplog.records
+    assert record.getMessage().startswith(word)
 
 
 def test_an_idle_session_cannot_outlive_the_others():

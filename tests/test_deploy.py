@@ -142,10 +142,16 @@ def test_compose_says_how_to_make_secrets_that_only_their_owner_can_read(tmp_pat
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
 
 
-def test_unit_runs_the_service_with_few_rights():
+@pytest.fixture
+def unit():
+    """The sections of the unit."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str
     unit.read(UNIT)
+    return unit
+
+
+def test_unit_runs_the_service_with_few_rights(unit):
     service = unit["Service"]
     assert service["User"] not in ("", "root")
     assert service["ExecStart"].endswith("/.venv/bin/python -m gunicorn")
@@ -153,6 +159,22 @@ def test_unit_runs_the_service_with_few_rights():
     limits = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "CapabilityBoundingSet": ""}
     assert limits.items() <= dict(service).items()
     assert int(service["TimeoutStopSec"]) > 25  # gunicorn's graceful_timeout
+
+
+def test_command_runs_flask_as_the_unit_runs_the_service(unit, tmp_path):
+    fake, service = tmp_path / "systemd-run", unit["Service"]
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\ncat\nexit 3\n')
+    fake.chmod(0o755)
+    command = [ROOT / "deploy/accounts", "users", "list", "--search", "a b"]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, input="typed\n", env=environ, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    *options, python, m, flask, users, what, search, text, typed = done.stdout.splitlines()
+    assert {"--pty", "--pipe", f"--uid={service['User']}"} <= {*options}
+    for name in ("WorkingDirectory", "EnvironmentFile", "UMask"):
+        assert f"--property={name}={service[name]}" in options
+    assert [python, m, "gunicorn"] == service["ExecStart"].split()
+    assert [flask, users, what, search, text, typed] == ["flask", *command[1:], "typed"]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
@@ -167,7 +189,9 @@ def test_systemd_knows_each_line_of_the_unit(tmp_path):
 def test_nginx_example_buffers_and_sets_the_header_that_the_service_trusts():
     assert "proxy_request_buffering on;" in NGINX
     assert "proxy_buffering on;" in NGINX
+    assert "proxy_set_header Host $http_host;" in NGINX
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in NGINX
+    assert "proxy_set_header X-Forwarded-Proto $scheme;" in NGINX
     (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", NGINX)
     assert int(megabytes) * 2**20 > Settings().max_avatar_bytes + 64 * 1024
 
@@ -213,8 +237,9 @@ def test_errors_of_nginx_are_json_that_pages_of_allowed_origins_can_read(tmp_pat
             answer = ask("https://app.example.org", length)
             assert (answer.status, answer.code) == (status, code)
             assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example.org"
+            assert answer.headers["Access-Control-Allow-Credentials"] == "true"
             assert answer.headers["Retry-After"] == ("5" if status == 503 else None)
-        assert "Access-Control-Allow-Origin" not in answers().headers
+        assert [name for name in answers().headers if "Allow" in name] == []
     finally:
         nginx.terminate()
         nginx.wait(PATIENCE)

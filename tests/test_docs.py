@@ -1,20 +1,31 @@
 """The documentation says what is true."""
 
+import itertools
 import json
 import re
 import shlex
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 from endpoints import API
 from helpers import on_one_database, success, verify
+from sqlalchemy import text
 
 import errors
+from core.clock import utcnow
 from core.reasons import WORDS
+from database import reading, transaction
+from extensions import Base, db
+from models import Course, EpochSeconds, Lesson
+from web.headers import WITHOUT_PREFIX
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
+TABLES = (ROOT / "docs/tables.md").read_text()
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
@@ -39,11 +50,16 @@ def test_every_link_leads_somewhere_and_every_module_that_is_named_is_there(path
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_text_is_wrapped_at_100_columns(path):
+def test_text_is_wrapped_at_100_columns_and_not_earlier(path):
     # Rows of tables and blocks of code cannot be wrapped.
-    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+    text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.M | re.S)
     lines = [line for line in text.splitlines() if not line.startswith("|")]
     assert [line for line in lines if len(line) > 100] == []
+    # Neither do headings and tags of HTML go on, and an item of a list begins on a line of its own.
+    goes_on, begins_anew = re.compile(r"(?![#<])."), re.compile(r" *([-*+] |[0-9]+\. |[#<]|$)")
+    for line, following in itertools.pairwise(lines):
+        if goes_on.match(line) and not begins_anew.match(following):
+            assert len(f"{line} {following.split()[0]}") > 100, line
 
 
 def test_the_readme_leads_to_a_logged_in_user(client):
@@ -60,7 +76,6 @@ def test_the_readme_leads_to_a_logged_in_user(client):
 
 
 def test_every_security_event_is_in_the_docs():
-    operations = (ROOT / "docs/operations.md").read_text()
     sources = [
         path for name in ("blueprints", "services", "web") for path in ROOT.glob(f"{name}/*.py")
     ]
@@ -70,17 +85,65 @@ def test_every_security_event_is_in_the_docs():
         for event in re.findall(r'\baudit\.log\("(\w+)"', path.read_text())
     }
     assert events
-    assert {event for event in events if f"`{event}`" not in operations} == set()
+    assert {event for event in events if f"`{event}`" not in OPERATIONS} == set()
+
+
+@on_one_database
+def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
+    (block,) = re.findall(r"^```\n(/api .*?)^```", OPERATIONS, re.M | re.S)
+    rules = [rule.rule for rule in app.url_map.iter_rules() if rule.rule != "/"]
+    # One rule has the names of two files.
+    files = [f"/{name}" for rule in rules for name in re.findall(r"'([^']+)'", rule)]
+    paths = [*WITHOUT_PREFIX, *files, *(rule for rule in rules if not rule.startswith("/<"))]
+    first = {"/".join(path.split("/")[: 3 if "well-known" in path else 2]) for path in paths}
+    assert sorted(block.split()) == sorted(first)
 
 
 @on_one_database
 def test_every_limit_is_in_the_docs(app):
-    operations = (ROOT / "docs/operations.md").read_text()
     limits = {limit for endpoint in API for limit in endpoint.operation.limits}
     with app.app_context():
         rows = {f"| {limit.rate} | {limit.name} |" for limit in limits}
-    assert {row for row in rows if row not in operations} == set()
-    assert len(re.findall(r"^\| \d+ per ", operations, re.M)) == len(limits)
+    assert {row for row in rows if row not in OPERATIONS} == set()
+    assert len(re.findall(r"^\| \d+ per ", OPERATIONS, re.M)) == len(limits)
+
+
+def test_every_table_and_column_is_in_the_docs_and_so_is_its_unit():
+    _, *sections = re.split(r"^## (\w+)$", TABLES, flags=re.M)
+    described, in_seconds = [], set()
+    for table, section in zip(sections[::2], sections[1::2], strict=True):
+        for names, meaning in re.findall(r"^- ((?:`\w+`(?:, )?)+): (.+)$", section, re.M):
+            columns = [(table, name) for name in re.findall(r"\w+", names)]
+            described += columns
+            in_seconds |= {*columns} if meaning.startswith("seconds") else set()
+    tables = Base.metadata.sorted_tables
+    columns = {(table.name, column.name): column.type for table in tables for column in table.c}
+    assert sorted(described) == sorted(each for each in columns if each[1] != "user_id")
+    assert in_seconds == {each for each, kind in columns.items() if isinstance(kind, EpochSeconds)}
+
+
+def test_example_queries_show_the_week_of_a_class(app, make_user):
+    # Of an hour when it is the next day in Tokyo.
+    now = utcnow().replace(hour=20, minute=0)
+    mia, ben = make_user("mia", timezone="Asia/Tokyo"), make_user("ben")
+    lessons = [(mia, "one", 1), (mia, "two", 1), (mia, "old", 8), (make_user("else"), "one", 1)]
+    with app.app_context():
+        for user, name, days_ago in lessons:
+            row = {"user_id": user.id, "completed_at": now - timedelta(days=days_ago)}
+            with transaction() as session:
+                session.merge(Course(user_id=user.id, id="c", name="Course", lessons=9))
+                session.flush()
+                session.add(Lesson(**row, course_id="c", id=name, minutes=20))
+        on_postgres, on_sqlite = re.findall(r"^```sql\n(SELECT.*?)^```", TABLES, re.M | re.S)
+        is_postgres = db.engine.dialect.name == "postgresql"
+        with reading() as connection:
+            query = text(on_postgres if is_postgres else on_sqlite)
+            found = [tuple(row) for row in connection.execute(query)]
+    yesterday = now - timedelta(days=1)
+    day = yesterday.astimezone(ZoneInfo("Asia/Tokyo")).date()
+    latest = yesterday.strftime("%Y-%m-%d %H:%M:%S")
+    week = [(ben.username, 0, 0, None), (mia.username, 2, 40, latest)]
+    assert found == ([(mia.username, day, 2, 40)] if is_postgres else week)
 
 
 def test_every_module_of_the_top_level_is_among_the_layers():

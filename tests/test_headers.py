@@ -1,10 +1,14 @@
 """Headers of every answer, CORS, and what is believed of the proxies in front."""
 
+import itertools
 import re
+import sqlite3
+from unittest.mock import Mock
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import Log, picture, picture_form, success
+from helpers import Log, failure, picture, picture_form, success
+from sqlalchemy.exc import OperationalError
 
 from web import caller
 
@@ -68,8 +72,6 @@ def avatar(client, headers):
 # How each kind of answer comes about, with its status.
 ANSWERS = {
     "success": (200, lambda client, auth: client.get("/api/auth/verify", headers=auth.headers)),
-    "wrong role": (403, lambda client, auth: client.get("/api/users", headers=auth.headers)),
-    "too large": (413, lambda client, _: client.post("/api/auth/login", data=b"x" * 70_000)),
     "picture": (200, lambda client, auth: client.get(avatar(client, auth.headers))),
     "same picture": (
         304,
@@ -81,16 +83,13 @@ ANSWERS = {
 PATHS = {
     "no token": (401, "/api/auth/verify"),
     "nothing": (404, "/nothing"),
-    "no picture": (404, "/avatars/nothing.webp"),
     "no file": (404, "/static/nothing.css"),
-    "wrong method": (405, "/api/auth/login"),
     "fault": (500, "/api/fails"),
     "home": (302, "/"),
     "page": (200, "/reset-password"),
     "docs": (200, "/docs"),
     "document": (200, "/openapi.json"),
     "style": (200, "/static/pages.css"),
-    "icon": (200, "/static/icon.svg"),
     "library": (200, "/docs/assets/swagger-ui.css"),
 }
 ANSWERS |= {
@@ -98,8 +97,7 @@ ANSWERS |= {
     for kind, (status, path) in PATHS.items()
 }
 FOREVER = "public, max-age=31536000, immutable"
-MAY_BE_KEPT = {"style": "no-cache", "icon": "no-cache"}
-MAY_BE_KEPT |= {"library": FOREVER, "picture": FOREVER, "same picture": FOREVER}
+MAY_BE_KEPT = {"style": "no-cache", "library": FOREVER, "picture": FOREVER, "same picture": FOREVER}
 
 
 def check_for_browsers(response, kept="no-store", origin="same-origin"):
@@ -168,21 +166,20 @@ def test_allowed_origin_reads_answers_and_errors(failing_app, make_user):
             assert "Origin" in answer.vary
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        *("https://evil.example.org", "null", "", "*", "https://app.example.org.evil.example"),
-        *("http://app.example.org", "https://app.example.org:8443", "https://app.example.org/"),
-        *("https://app.example.org, https://evil.example.org", "app.example.org", "\u00e4"),
-    ],
-)
-def test_other_origin_reads_nothing(make_app, origin):
+OTHER_ORIGINS = [
+    *("https://evil.example.org", "null", "", "*", "https://app.example.org.evil.example"),
+    *("http://app.example.org", "https://app.example.org:8443", "https://app.example.org/"),
+    *("https://app.example.org, https://evil.example.org", "app.example.org", "\u00e4"),
+]
+
+
+def test_other_origin_reads_nothing(make_app):
     for allowed in ((APP,), ()):
         client = make_app(cors_origins=allowed).test_client()
-        for method in ("GET", "OPTIONS"):
+        for origin, method in itertools.product(OTHER_ORIGINS, ("GET", "OPTIONS")):
             headers = {"Origin": origin, **PREFLIGHT}
             response = client.open("/api/auth/login", method=method, headers=headers)
-            assert cors(response) == set()
+            assert cors(response) == set(), origin
             # A shared cache must not hand this answer to the allowed origin, nor the other way.
             assert ("Origin" in response.vary) == bool(allowed)
 
@@ -263,6 +260,53 @@ def test_a_proxy_that_nobody_has_set_is_a_warning_once(make_app):
         client.get("/healthz", headers={"X-Forwarded-For": forwarded})
     (line,) = (line for line in log.lines() if "WARNING" in line)
     assert "TRUSTED_PROXIES" in line
+
+
+@pytest.fixture
+def routed(make_app):
+    """A service behind a router that speaks https and http with browsers."""
+    return make_app(public_url="https://school.test/id", trusted_proxies=1).test_client()
+
+
+IN_CLEAR = {"X-Forwarded-Proto": "http", "X-Forwarded-For": "198.51.100.7"}
+
+
+def test_what_came_in_clear_is_sent_to_https_or_refused(routed, make_app):
+    for method in ("get", "head"):
+        answer = getattr(routed, method)("/%2Faccount/ä?a=%26&b", headers=IN_CLEAR)
+        assert answer.status_code == 308
+        assert answer.headers["Location"] == "https://school.test/id//account/%C3%A4?a=%26&b"
+    refused = routed.delete("/avatars/x", headers=IN_CLEAR)
+    failure(refused, 403, "forbidden")
+    assert refused.get_json()["message"] == "Use https."
+    for path in ("/healthz", "/readyz"):
+        assert routed.get(path, headers=IN_CLEAR).status_code == 200
+    assert routed.get("/account", headers={"X-Forwarded-Proto": "https"}).status_code == 200
+    # Where nobody has set a proxy, the header is a client's.
+    in_clear = {"trusted_proxies": 1, "public_url": "http://school.test"}
+    for settings in ({"public_url": "https://school.test"}, in_clear):
+        assert (
+            make_app(**settings).test_client().get("/account", headers=IN_CLEAR).status_code == 200
+        )
+
+
+def test_an_error_of_a_url_that_a_browser_opens_is_a_page(routed, monkeypatch):
+    browser = {"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de"}
+    for path in ("/login", "/account/", "/avatars/x", "/Reset-Password"):
+        page = routed.get(path, headers=browser)
+        assert (page.status_code, page.mimetype) == (404, "text/html")
+        assert '<html lang="de">' in page.text
+        assert 'href="/id/account"' in page.text
+        assert routed.get(path).mimetype == "application/json"
+        assert routed.post(path, headers=browser).mimetype == "application/json"
+    for path in ("/api/nowhere", "/users/nowhere"):
+        assert routed.get(path, headers=browser).mimetype == "application/json"
+    lost = OperationalError(None, None, sqlite3.OperationalError("gone"))
+    monkeypatch.setattr("services.certificates.check", Mock(side_effect=lost))
+    page = routed.get("/certificates/0000000000000000", headers=browser)
+    assert (page.status_code, page.mimetype) == (503, "text/html")
+    assert page.headers["Retry-After"]
+    assert page.headers["X-Frame-Options"] == "DENY"
 
 
 def test_no_path_leads_to_the_host_that_a_client_names(client, auth):

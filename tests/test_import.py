@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,10 +22,11 @@ from helpers import (
     on_postgres,
     register,
     rows,
+    statements_of,
     stored,
     success,
 )
-from sqlalchemy import delete, event
+from sqlalchemy import delete, event, insert
 
 from core import clock, passwords
 from database import WriteQueueFull, transaction
@@ -42,14 +44,30 @@ FULL = {
     "isActive": True,
     "emailVerified": True,
     "joinDate": "2019-01-02T05:04:05+02:00",
-    "lastLogin": "2020-01-02T03:04:05Z",
+    "lastLogin": "2020-01-02",
     "bio": "Two\nlines",
     "location": "Lisbon",
     "website": "https://example.org/ada",
     "language": "pt-br",
     "timezone": "Europe/Lisbon",
     "theme": "dark",
+    "emailNotifications": False,
+    "pushNotifications": False,
+    "profileVisible": False,
+    "progressVisible": True,
 }
+# The columns of an account that comes along, none with the usual value.
+COLUMNS = {"id": FULL["id"].lower(), "username": "Ada.P", "username_key": "ada.p"}
+COLUMNS |= {"email": "ada@b.org", "first_name": "Ada", "last_name": "Park"}
+COLUMNS |= {"search_key": "ada.p\nada@b.org\nada park", "password_hash": FULL["passwordHash"]}
+COLUMNS |= {
+    name: FULL[name] for name in ("role", "bio", "location", "website", "timezone", "theme")
+}
+COLUMNS |= {"is_active": False, "language": "pt-BR", "email_notifications": False}
+COLUMNS |= {"push_notifications": False, "profile_visible": False, "progress_visible": True}
+TIMES = ("created_at", "email_verified_at", "last_login_at")
+COLUMNS |= {name: datetime(2019, 1, 2 + day, tzinfo=UTC) for day, name in enumerate(TIMES)}
+STAY_BEHIND = {"password_version", "second_factor_at", "avatar_digest"}
 
 
 def counts(made=0, present=0, refused=0):
@@ -88,13 +106,40 @@ def test_every_field_arrives_and_comes_out_again(app, client, load, run, outbox)
     assert load([full]) == (counts(made=1), 0)
     assert outbox.waiting() == []
     dumped = json.loads(run("users", "dump", "--with-hashes")[0])
-    at = {"joinDate": "2019-01-02T03:04:05Z", "id": FULL["id"].lower(), "language": "pt-BR"}
-    assert dumped == {**full, **at}
+    at = {"joinDate": "2019-01-02T03:04:05Z", "lastLogin": "2020-01-02T00:00:00Z"}
+    assert dumped == {**full, **at, "id": FULL["id"].lower(), "language": "pt-BR"}
     success(login(client, "Ada.P"))
     user = stored(app, username="Ada.P")
     assert "ada.p" in user.search_key
     less = json.loads(run("users", "dump")[0])
     assert dumped.keys() - less.keys() == {"passwordHash"}
+
+
+def test_no_column_of_an_account_is_lost_on_the_way(app, run, make_user):
+    assert COLUMNS.keys() | STAY_BEHIND == {*User.__table__.columns.keys()}
+    make_user()
+    assert not COLUMNS.items() & stored(app)._asdict().items()
+    execute(app, delete(User))
+    execute(app, insert(User).values(COLUMNS))
+    dumped = run("users", "dump", "--with-hashes")
+    execute(app, delete(User))
+    assert run("users", "import", "-", typed=dumped[0]) == (counts(made=1), 0)
+    arrived = stored(app)._asdict()
+    assert arrived["email_verified_at"] > COLUMNS["email_verified_at"]  # verified since the import
+    assert {name for name in COLUMNS if arrived[name] != COLUMNS[name]} == {"email_verified_at"}
+    assert run("users", "dump", "--with-hashes") == dumped
+
+
+def test_links_and_codes_of_a_deleted_account_stay_dead(client, run, make_user):
+    make_user("ada")
+    link, code = run("users", "access-link", "ada")[0].split()
+    dumped, _ = run("users", "dump", "--with-hashes")
+    assert run("users", "delete", "ada", "--yes")[1] == 0
+    assert run("users", "import", "-", typed=dumped) == (counts(made=1), 0)
+    failure(choose(client, link.partition("#token=")[2]), 400, "invalid_token")
+    body = {"account": "ada", "code": code, "newPassword": NEW_PASSWORD}
+    failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
+    success(login(client, "ada"))
 
 
 def hash_of(app):
@@ -106,8 +151,10 @@ def test_what_is_left_out_has_the_usual_value(app, client, load, make_user):
     assert load([ADA]) == (counts(made=1), 0)
     user = stored(app, email="ada@example.org")
     assert (user.username, user.role, user.is_active) == ("ada2", "student", True)
-    assert (user.theme, user.language, user.timezone) == ("light", "en", "UTC")
+    assert (user.theme, user.language, user.timezone) == ("system", "en", "UTC")
     assert (user.email_verified_at, user.last_login_at, user.bio) == (None, None, "")
+    assert (user.email_notifications, user.push_notifications) == (True, True)
+    assert (user.profile_visible, user.progress_visible) == (True, False)
     failure(login(client, ADA["email"]), 401, "invalid_credentials")
 
 
@@ -213,11 +260,14 @@ def test_bad_lines_are_refused_by_number_and_reason_and_the_others_arrive(app, l
     load([person("t", username="Taken", id=FULL["id"])])
     lines = [person(f"p{len(name)}", **{name: bad}) for name, bad in REFUSED.items()]
     clashes = [person("a", username="tAKEN"), person("b", id=FULL["id"]), person("c", role="admin")]
+    clashes += [person("zoë")]
     output, code = load([person("first"), *lines, *clashes, person("last")])
-    assert (output[-len(counts(2, 0, 19)) :], code) == (counts(2, 0, 19), 1)
-    names = (*REFUSED, "username", "id", "role")
+    assert (output[-len(counts(2, 0, 20)) :], code) == (counts(2, 0, 20), 1)
+    names = (*REFUSED, "username", "id", "role", "email")
     assert [reason.split(":")[0] for reason in refused(output).values()] == [*names]
     assert [*refused(output)] == [*range(2, 2 + len(names))]
+    assert "isActive: Use true or false.\n" in output
+    assert "email: Only ASCII letters before the @.\n" in output
     for bad in ("nobody", "spaces", "javascript", "Mars", "secret", "5ba93", "tAKEN", "p1"):
         assert bad not in output
     assert {row.username for row in rows(app, User)} == {"Taken", "first", "last"}
@@ -226,9 +276,14 @@ def test_bad_lines_are_refused_by_number_and_reason_and_the_others_arrive(app, l
 def test_a_file_can_be_imported_again_and_grow(app, load, monkeypatch):
     monkeypatch.setattr(transfer, "BATCH", 2)
     lines = [person("ada"), person("ben"), person("Ada", firstName="Other"), person("x", bio=1)]
-    assert load(lines)[0].endswith(counts(2, 1, 1))
+    lines += [person("x")]
+    output, _ = load(lines)
+    assert output.endswith(counts(2, 0, 3))
+    # Two people with one address: neither is taken for the other.
+    same = {3: "email: Line 1 has this address.", 5: "email: Line 4 has this address."}
+    assert refused(output).items() > same.items()
     before = rows(app, User)
-    assert load([*lines, person("cyd")])[0].endswith(counts(1, 3, 1))
+    assert load([*lines, person("cyd")])[0].endswith(counts(1, 2, 3))
     assert [row for row in rows(app, User) if row.username != "cyd"] == before
 
 
@@ -241,7 +296,7 @@ def test_dry_run_says_what_a_run_would_and_writes_nothing(
     lines += [person("ada"), person("cyd", username="cYd"), {**ADA, "email": "ada@b.org"}]
     options = ("--invite", "--links", str(tmp_path / "links.csv"))
     output, code = load(lines, "--dry-run", *options)
-    assert (output[-len(counts(3, 1, 2)) :], code) == (counts(3, 1, 2), 1)
+    assert (output[-len(counts(3, 0, 3)) :], code) == (counts(3, 0, 3), 1)
     assert rows(app, User) == outbox.waiting() == []
     assert not (tmp_path / "links.csv").exists()
     assert load(lines, *options) == (output, code)
@@ -254,6 +309,15 @@ def test_admins_and_strange_hashes_need_their_options(app, load):
     assert stored(app, username="boss").role == "admin"
     assert not passwords.is_usable(stored(app, username="odd").password_hash)
     assert passwords.is_usable(stored(app, username="Ada.P").password_hash)
+
+
+def test_an_import_does_not_read_accounts_that_it_does_not_name(app, load, make_user):
+    make_user("other")
+    with statements_of(app) as statements:
+        assert load([ADA]) == (counts(1), 0)
+    reads = [each for each in statements if "FROM users" in each]
+    assert reads
+    assert [each for each in reads if "WHERE" not in each] == []
 
 
 def test_unusable_passwords_of_others_are_none(app, load):
@@ -293,24 +357,26 @@ def test_links_for_a_class_without_mail(app, client, load, tmp_path, make_user, 
     make_user("old", password_hash="!x")
     make_user("away", password_hash="!y", is_active=False)
     make_user("has-one")
-    names = ("new", "old", "new", "away", "has-one")
-    lines = [person(name) for name in names]
-    lines += [person("boss", role="admin"), person("own", passwordHash=hash_of(app))]
+    lines = [person(name) for name in ("new", "old", "away", "has-one", "boss")]
+    lines += [person("own", passwordHash=hash_of(app))]
     lines[0]["firstName"] = "=1+1"
+    lines[4] |= {"firstName": "\uff1d1;=2", "role": "admin"}  # full-width, and split at semicolons
     path = tmp_path / "links.csv"
     options = ("--links", str(path), "--allow-admins")
-    assert load(lines, *options) == (counts(3, 4), 0)
+    assert load(lines, *options) == (counts(3, 3), 0)
     first = handed_over(path)
     assert [*first[0]] == ["name", "username", "address", "code", "link"]
     assert [row["username"] for row in first] == ["new", "old", "away", "boss"]
-    assert [row["name"] for row in first] == ["'=1+1 Last", *["First Last"] * 3]
+    names = ["'=1+1 Last", *["First Last"] * 2, "'\uff1d1;=2 Last"]
+    assert [row["name"] for row in first] == names
+    assert all(re.fullmatch('("[^"]*",?){5}', line) for line in path.read_text().splitlines())
     assert [bool(row["code"]) for row in first] == [True, True, False, False]
     assert [bool(row["link"]) for row in first] == [True, True, False, False]
     assert outbox.waiting() == []
 
     assert load(lines, *options)[1] == 2  # the file is there
     path.rename(tmp_path / "first.csv")
-    assert load(lines, *options) == (counts(0, 7), 0)
+    assert load(lines, *options) == (counts(0, 6), 0)
     second = handed_over(path)
     for old, new in zip(first[:2], second[:2], strict=True):
         body = {"account": old["username"], "code": old["code"], "newPassword": NEW_PASSWORD}

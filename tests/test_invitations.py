@@ -243,6 +243,36 @@ def test_link_for_an_account_with_a_password_lives_an_hour_beside_it(
     failure(choose(client, second, PASSWORD), 400, "invalid_token")
 
 
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_link_that_replaces_a_password_lives_as_one_beside_it(
+    app, client, make_user, ask_link, outbox, clock, is_verified
+):
+    """The user learns of it, also where the password is removed at the same time."""
+    user = make_user(email_verified_at=clock.utcnow() if is_verified else None)
+    made = success(ask_link(user.id, replacePassword=True))
+    assert outbox.waiting() == [("access_link_made", user.email)] * is_verified
+    clock.move(minutes=62, hours=1)
+    for proof in ({"token": token_of(made["link"])}, {"account": user.email, "code": made["code"]}):
+        body = {**proof, "newPassword": "password1"}
+        answer = client.post("/api/auth/reset-password", json=body)
+        failure(answer, 400, "invalid_token" if is_verified else "weak_password")
+
+
+@pytest.mark.parametrize("deliver", ["link", "mail"])
+def test_link_after_a_password_was_replaced_is_announced_and_brief_too(
+    app, client, make_user, ask_link, outbox, clock, deliver
+):
+    user = make_user(email_verified_at=clock.utcnow())
+    success(ask_link(user.id, deliver, replacePassword=True))
+    outbox.deliver()
+    token = token_of(success(ask_link(user.id))["link"])
+    assert outbox.waiting() == [("access_link_made", user.email)]
+    clock.move(minutes=59)
+    failure(choose(client, token, "password1"), 400, "weak_password")
+    clock.move(minutes=2)
+    failure(choose(client, token), 400, "invalid_token")
+
+
 @pytest.mark.parametrize("deliver", ["link", "mail"])
 def test_password_that_somebody_knows_is_replaced_at_once(
     client, auth, log_in, ask_link, outbox, clock, deliver

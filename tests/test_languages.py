@@ -127,7 +127,7 @@ def test_mails_to_an_address_without_an_account_are_in_the_language_of_their_use
     body = {"newEmail": "new@example.org", "password": PASSWORD}
     success(client.post("/api/users/email", json=body, headers=headers))
     (pending,) = rows(app, PendingEmail)
-    body = {"code": codes.make(SECRET, pending.id, pending.new_email)}
+    body = {"code": codes.email_code(SECRET, pending.id, pending.new_email)}
     success(client.post("/api/users/email/confirm", json=body, headers=headers))
     # None of these was sent before the change.
     assert [mail["Subject"] for mail in outbox.deliver()] == [

@@ -82,7 +82,6 @@ def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
         assert bool(operation["security"]) == (endpoint in GUARDED), endpoint
         if endpoint in GUARDED:
             answer = resolve(document, operation["responses"]["401"])
-            assert "WWW-Authenticate" in answer["headers"]
             codes = codes_of(answer)
             assert {"token_missing", "token_invalid", "token_expired", "token_revoked"} <= codes
 
@@ -145,7 +144,7 @@ def test_a_client_knows_the_type_of_what_is_wrong_with_a_field(document, client,
         Draft202012Validator(detail).validate(error)
 
 
-def test_error_answers_tell_status_codes_and_headers(document):
+def test_error_answers_tell_status_and_codes(document):
     for endpoint in ENDPOINTS:
         answers = operation_of(document, endpoint)["responses"]
         possible = possible_errors(endpoint.operation)
@@ -155,8 +154,6 @@ def test_error_answers_tell_status_codes_and_headers(document):
             other_type = kind is errors.UnsupportedMediaType and endpoint.operation.upload
             message = NOT_MULTIPART if other_type else kind.message
             assert f"`{kind.code}`: {message}" in answer["description"]
-            assert ("Retry-After" in answer["headers"]) >= (kind.retry_after is not None)
-            assert resolve(document, answer["headers"]["X-Request-ID"])["required"]
         without_database = endpoint.rule in ("/healthz", "/api/auth/options")
         assert {"500", "503"} <= answers.keys() or without_database
 
@@ -240,4 +237,3 @@ def test_success_answers_are_the_envelope(document):
             data = schema["properties"]["data"]["$ref"].rpartition("/")[2]
             assert data == getattr(endpoint.operation.response, "__name__", "Empty")
             assert document["components"]["schemas"][data]["type"] == "object"
-            assert "X-Request-ID" in answer["headers"]

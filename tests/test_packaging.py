@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import resource
 import runpy
@@ -196,8 +197,8 @@ def environ(tmp_path):
 def test_a_refused_start_ends_at_once_and_says_why(environ):
     wrong = {"DATABASE_URL": "mysql://host/name", "SECRET_KEY": "short secret", "MAIL_URL": ""}
     environ |= {**wrong, "BCRYPT_ROUNDS": "lots"}
-    for command in ("config", "gunicorn", "flask run", "flask db upgrade"):
-        ((status, output),) = finish([python("-m", *command.split(), env=environ)])
+    commands = ("config", "gunicorn", "flask db upgrade")
+    for status, output in finish([python("-m", *each.split(), env=environ) for each in commands]):
         assert status == 1
         named = re.findall(r"^- ([A-Z_]+)", output, re.M)
         assert named == ["DATABASE_URL", "SECRET_KEY", "BCRYPT_ROUNDS", "MAIL_URL"]
@@ -277,5 +278,11 @@ def test_the_first_screen_tells_how_to_register_and_where(monkeypatch, client, c
     assert "at http://[::1]:8000," in shown
     assert everywhere not in shown
     assert mails not in shown
-    assert "/docs" not in screen("[::1]:8000", DOCS="0")
+    assert "at http://[::1]:8000/account," in shown
+    assert "at http://[::1]:8000/admin\n" in shown
+    making_an_admin = re.search(r"^    (/\S+) users create --role admin$", shown, re.M)
+    assert os.access(making_an_admin[1], os.X_OK)
+    shown = screen("[::1]:8000", DOCS="0", ACCOUNT_PAGES="0", REGISTRATION="closed")
+    assert not re.search("/docs|/account|/admin|curl", shown.replace(str(ROOT), ""))
+    assert "users create --role admin" in shown
     assert screen("unix:/run/accounts") == ""

@@ -1,6 +1,7 @@
 """The forgotten password and the verified address, from the mail's token on."""
 
 import pytest
+from authenticator import enter, set_up
 from helpers import (
     NEW_PASSWORD,
     SHUTTING_OUT,
@@ -13,11 +14,14 @@ from helpers import (
     race,
     register,
     rows,
+    set_user,
+    stored,
     success,
+    token_in,
     verify,
 )
 
-from models import User
+from models import SecondFactor, User
 
 
 def resend(client, email):
@@ -82,6 +86,49 @@ def test_answer_is_the_same_for_every_address(client, auth, outbox):
 def test_address_is_found_in_all_its_forms(client, auth, outbox):
     success(forgot(client, " Student@EXAMPLE.org "))
     assert len(outbox.deliver()) == 1
+
+
+def test_a_username_gets_the_same_answer_and_its_account_the_mail(client, auth, outbox):
+    for name in ("nobody", "Student", " student "):
+        answer = forgot(client, name)
+        assert answer.data == forgot(client, auth.user.email).data
+        outbox.deliver()
+    assert [mail["To"] for mail in outbox.delivered] == [auth.user.email] * 5
+    success(choose(client, token_in(outbox.delivered[-1])))
+    for name in ("a b", "x", "a@b@c"):
+        assert failure(forgot(client, name), 400, "invalid_request").keys() == {"email"}
+
+
+def test_mail_that_was_asked_for_by_username_is_withdrawn_with_the_others(
+    client, auth, outbox, admin
+):
+    success(forgot(client, "student"))
+    path = f"/api/users/{auth.user.id}/access-link"
+    body = {"deliver": "link", "replacePassword": True}
+    success(client.post(path, json=body, headers=admin.headers))
+    assert ("password_reset", "student") not in outbox.waiting()
+
+
+@pytest.mark.parametrize("proof", ["first", "second", "handed over"])
+def test_first_proof_of_an_address_removes_a_factor_that_was_there(
+    app, client, auth, outbox, clock, run, proof
+):
+    """Somebody else may have registered the address and set it up."""
+    set_up(client, auth, auth.user, clock)
+    if proof == "second":
+        set_user(app, auth.user, email_verified_at=clock.utcnow())
+    outbox.deliver()
+    if proof == "handed over":
+        token = run("users", "access-link", auth.user.id)[0].split()[0].partition("=")[2]
+    else:
+        success(forgot(client, auth.user.email))
+        token = outbox.deliver_token()
+    success(choose(client, token))
+    gone = proof == "first"
+    assert (rows(app, SecondFactor) == []) is gone
+    assert (stored(app, auth.user).second_factor_at is None) is gone
+    auth.user.password = NEW_PASSWORD
+    assert enter(client, auth.user).status_code == (200 if gone else 403)
 
 
 def test_reset_link_works_once(client, reset_token):

@@ -25,7 +25,6 @@ KEPT = {"X-Refresh-Cookie": "1"}
 FOR_NOW = {"X-Refresh-Cookie": "session"}
 NAME = "__Host-refresh"  # the usual PUBLIC_URL of the tests is https
 MONTH = 30 * 24 * 3600
-APP = "https://app.school.test"
 
 
 def log_in(client, user, headers=KEPT, **changes):
@@ -203,69 +202,6 @@ def test_any_other_value_is_refused_before_anything_is_done(make_app, app, user,
     success(verify(client, access))
 
 
-# Of a service at https://school.test/accounts that is reached as `inside:8000`.
-ORIGINS = [
-    (APP, True),
-    ("https://school.test", True),
-    ("HTTPS://School.Test:443", True),
-    ("http://inside:8000", True),
-    ("https://INSIDE:8000", True),
-    ("http://school.test", False),
-    ("https://school.test:8443", False),
-    ("http://inside", False),
-    ("http://inside:80", False),
-    ("https://school.test/accounts", False),
-    ("https://school.test.evil.example", False),
-    ("https://evil.example", False),
-    ("null", False),
-    ("", False),
-    ("file://inside:8000", False),
-    ("inside:8000", False),
-    (f"{APP}, https://evil.example", False),
-    ("http://[", False),
-    ("\u00e4", False),
-]
-
-
-@on_one_database
-@pytest.mark.parametrize(("origin", "allowed"), ORIGINS)
-def test_only_pages_of_the_service_and_of_allowed_origins_use_the_cookie(
-    make_app, user, origin, allowed
-):
-    app = make_app(public_url="https://school.test:443/accounts", cors_origins=(APP,))
-    client, headers = app.test_client(), {"Host": "inside:8000", "Origin": origin}
-    at = {"headers": {**headers, **KEPT}, "base_url": "http://inside:8000"}
-    access = success(log_in(client, user, {**KEPT, "Host": "inside:8000"}))["accessToken"]
-    body = {"email": user.email, "password": PASSWORD}
-    answers = [
-        client.post("/api/auth/login", json=body, **at),
-        client.post("/auth/refresh", json={}, **at),
-        client.post("/auth/logout", **{**at, "headers": {**at["headers"], **bearer(access)}}),
-    ]
-    for answer in answers:
-        if allowed:
-            success(answer)
-        else:
-            failure(answer, 403, "forbidden")
-            assert "Set-Cookie" not in answer.headers
-    # Without the header, pages of other origins are as before.
-    success(client.post("/api/auth/login", json=body, headers=headers))
-
-
-@on_one_database
-def test_default_ports_are_those_of_the_origins_scheme(make_app, user):
-    client = make_app(public_url="http://School.Test").test_client()
-    for host, origin, status in (
-        ("Inside:443", "https://inside", 200),
-        ("inside", "https://inside:443", 200),
-        ("inside:80", "https://inside", 403),
-        ("inside", "http://school.test:80", 200),
-        ("inside", "https://school.test", 403),
-    ):
-        answer = log_in(client, user, {**KEPT, "Origin": origin, "Host": host})
-        assert answer.status_code == status, (host, origin)
-
-
 @on_one_database
 def test_errors_of_a_login_set_no_cookie(client, make_app, make_user, auth, clock):
     set_up(client, auth.access, auth.user, clock)
@@ -319,6 +255,10 @@ def test_only_what_is_wrong_with_the_token_clears_the_cookie(client, access, clo
         ("refresh={token}", "token_missing"),
         ("__Host-Refresh={token}", "token_missing"),
         (f"x{NAME}={{token}}; =; ;;=a; refresh", "token_missing"),
+        # The bytes A0 and 85, which are white space in Latin-1. Any host of the site can set these.
+        (f"\udca0{NAME}={{token}}", "token_missing"),
+        (f"a=b; \udc85{NAME}={{token}}", "token_missing"),
+        (f"\udca0{NAME}=nonsense; {NAME}={{token}}", None),
         (f"{NAME}=nonsense", "token_invalid"),
         (f'{NAME}="{{token}}"', "token_invalid"),
         (f"{NAME}=\u00e4\u20ac", "token_invalid"),
@@ -337,7 +277,9 @@ def test_no_cookie_header_is_a_fault(client, user, sent, code):
     environ = {}
     if sent is not None:
         # As gunicorn gives it: bytes as Latin-1.
-        environ["HTTP_COOKIE"] = sent.replace("{token}", token).encode().decode("latin-1")
+        environ["HTTP_COOKIE"] = (
+            sent.replace("{token}", token).encode(errors="surrogateescape").decode("latin-1")
+        )
     client = client.application.test_client(use_cookies=False)
     answer = client.post("/auth/refresh", json={}, headers=KEPT, environ_overrides=environ)
     if code:

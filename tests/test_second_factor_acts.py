@@ -3,19 +3,24 @@
 from types import SimpleNamespace
 
 import pytest
-from authenticator import URL, enter, set_up
+from authenticator import URL, begin, enter, set_up
+from endpoints import API
 from helpers import (
     PASSWORD,
     Log,
+    choose,
     failure,
+    forgot,
     race,
     rows,
+    set_user,
     statements_of,
     success,
+    token_in,
     words,
 )
 
-from core.second_factor import STEP
+from core.totp import STEP
 from models import SecondFactor, User, UserSession
 
 NEW_PASSWORD = "Purple-Lamp-Steel-77"
@@ -40,6 +45,15 @@ ACTS = {
 every_act = pytest.mark.parametrize("act", ACTS)
 
 
+def test_every_call_with_a_current_password_is_an_act():
+    asking = {
+        f"{endpoint.method} {endpoint.documented}"
+        for endpoint in API
+        if endpoint.operation.body and "second_factor" in endpoint.operation.body().fields
+    }
+    assert asking == {f"{method} {url}" for method, url, _ in ACTS.values()}
+
+
 def do(client, session, act, code=None, *, password=PASSWORD, **changes):
     method, url, body = ACTS[act]
     field = "currentPassword" if act == "password" else "password"
@@ -50,8 +64,8 @@ def do(client, session, act, code=None, *, password=PASSWORD, **changes):
     return client.open(url, method=method, json=body, headers=headers)
 
 
-def failures(app):
-    return [row.failures for row in rows(app, SecondFactor)]
+def wrong_codes(app):
+    return [row.wrong_codes for row in rows(app, SecondFactor)]
 
 
 @every_act
@@ -67,7 +81,7 @@ def test_act_needs_a_code_after_the_password(app, client, protected, act):
     assert failure(response, 400, "wrong_code").keys() == {"secondFactor"}
     assert words(response) == {"secondFactor": ["wrong"]}
     assert rows(app, User) == before
-    assert failures(app) == [1]
+    assert wrong_codes(app) == [1]
     spaced = f" {protected.app.code()[:3]} {protected.app.code()[3:]} "
     success(do(client, protected, act, spaced))
 
@@ -109,9 +123,9 @@ def test_failed_act_spends_no_code(app, client, protected, make_user):
             # What the password and the code are for is not told before both are right.
             wrong = do(client, protected, act, protected.app.wrong(), **change)
             failure(wrong, 400, "wrong_code")
-    assert failures(app) == [6]
+    assert wrong_codes(app) == [6]
     success(do(client, protected, "username", recovery_code))
-    assert failures(app) == [0]
+    assert wrong_codes(app) == [6]
     success(do(client, protected, "deletion", code))
 
 
@@ -155,34 +169,129 @@ def test_one_code_opens_one_session(app, client, protected, kind):
 
 def test_parallel_guesses_are_all_counted(app, client, protected):
     race(lambda _: failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code"))
-    assert failures(app) == [16]
+    assert wrong_codes(app) == [16]
 
 
-def test_after_twenty_failures_only_a_recovery_code_is_right(
-    app, make_app, client, protected, clock
-):
-    client = make_app(log_format="json").test_client()
-    log = Log()
-    for _ in range(20):
-        failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code")
-    failure(enter(client, protected.user, protected.app.code()), 400, "wrong_code")
-    assert [line["message"] for line in log.events()].count("second_factor_locked") == 1
-    success(enter(client, protected.user, protected.app.recovery_codes[0]))
-    success(enter(client, protected.user, protected.app.code()))
+@pytest.fixture
+def guess(client, protected):
+    """Enter so many wrong codes."""
 
-
-def test_user_is_told_that_somebody_knows_the_password_once_a_day(client, protected, clock, outbox):
     def guess(number):
         for _ in range(number):
             failure(enter(client, protected.user, protected.app.wrong()), 400, "wrong_code")
+
+    return guess
+
+
+def test_after_twenty_wrong_codes_six_digits_wait_for_the_end_of_a_day(
+    app, make_app, client, protected, guess, clock
+):
+    client = make_app(log_format="json").test_client()
+    log = Log()
+    guess(1)
+    clock.move(hours=1)
+    guess(19)
+    for digits in (protected.app.code(), protected.app.wrong()):
+        refused = enter(client, protected.user, digits)
+        failure(refused, 429, "too_many_requests")
+        assert 22.9 * 3600 < int(refused.headers["Retry-After"]) <= 23 * 3600
+    events = [line["message"] for line in log.events()]
+    assert events.count("second_factor_locked") == 1
+    assert events.count("limit_reached") == 2
+    assert wrong_codes(app) == [21]
+    # A recovery code cannot be guessed. A right one does not let six digits in again.
+    failure(enter(client, protected.user, "AAAAA-AAAAA"), 400, "wrong_code")
+    success(enter(client, protected.user, protected.app.recovery_codes[0]))
+    failure(enter(client, protected.user, protected.app.code()), 429, "too_many_requests")
+    clock.move(hours=23)
+    success(enter(client, protected.user, protected.app.code()))
+
+
+def test_mistakes_before_the_first_code_count_for_no_factor(app, client, auth, clock, outbox):
+    phone = begin(client, auth, auth.user)
+    for _ in range(21):
+        body = {"code": phone.wrong()}
+        answer = client.post(f"{URL}/confirm", json=body, headers=auth.headers)
+        failure(answer, 400, "wrong_code")
+    success(client.post(f"{URL}/confirm", json={"code": phone.code()}, headers=auth.headers))
+    assert wrong_codes(app) == [0]
+    clock.move(seconds=STEP)
+    (told,) = outbox.deliver()
+    assert told["Subject"] == "Your account has a second factor now"
+    failure(enter(client, auth.user, phone.wrong()), 400, "wrong_code")
+    success(enter(client, auth.user, phone.code()))
+    assert [row.window_ends_at is None for row in rows(app, SecondFactor)] == [False]
+    assert outbox.deliver() == []
+
+
+def test_a_right_code_opens_no_window(app, client, protected):
+    success(enter(client, protected.user, protected.app.code()))
+    assert [row.window_ends_at for row in rows(app, SecondFactor)] == [None]
+
+
+def test_recovery_code_is_logged_when_it_is_used_up_and_not_before(
+    app, client, protected, monkeypatch, caplog
+):
+    def broken(*_arguments, **_options):
+        raise ZeroDivisionError
+
+    def logged():
+        return [record.getMessage() for record in caplog.records].count("recovery_code_used")
+
+    caplog.set_level("INFO", "accounts.security")
+    code = protected.app.recovery_codes[0]
+    with monkeypatch.context() as patched:
+        patched.setattr("services.sessions.open_session", broken)
+        failure(enter(client, protected.user, code), 500, "internal_error")
+        patched.setattr("services.profiles.rename", broken)
+        failure(do(client, protected, "username", code), 500, "internal_error")
+    assert logged() == 0
+    success(do(client, protected, "username", code))
+    success(enter(client, protected.user, protected.app.recovery_codes[1]))
+    assert logged() == 2
+
+
+def test_right_codes_neither_count_nor_clear_the_wrong_ones(app, client, protected, guess, clock):
+    guess(19)
+    for _ in range(3):
+        success(enter(client, protected.user, protected.app.code()))
+        clock.move(seconds=STEP)
+    guess(1)
+    failure(enter(client, protected.user, protected.app.code()), 429, "too_many_requests")
+
+
+@pytest.mark.parametrize("role", ["student", "admin"])
+def test_only_an_unlocked_account_forgets_wrong_codes(
+    app, client, protected, guess, outbox, run, admin, clock, role
+):
+    user = protected.user
+    set_user(app, user, role=role, email_verified_at=clock.utcnow())
+    guess(20)
+    success(forgot(client, user.email))
+    (mail,) = (mail for mail in outbox.deliver() if mail["Subject"] == "Choose a new password")
+    success(choose(client, token_in(mail), user.password))
+    assert run("users", "access-link", user.id)[1] == 0
+    failure(enter(client, user, protected.app.code()), 429, "too_many_requests")
+    success(client.delete(f"/api/users/{user.id}/failed-logins", headers=admin.headers))
+    assert (wrong_codes(app) == [0]) is (role == "student")
+    assert run("users", "unlock", user.id)[1] == 0
+    assert wrong_codes(app) == [0]
+
+
+def test_user_is_told_that_somebody_knows_the_password_once_in_a_window(
+    protected, guess, clock, outbox
+):
+    def told_after(number):
+        guess(number)
         return [mail["Subject"] for mail in outbox.deliver()]
 
     outbox.deliver()
-    assert guess(4) == []
-    assert guess(1) == ["Someone knows your password"]
-    assert guess(6) == []
+    assert told_after(4) == []
+    assert told_after(1) == ["Someone knows your password"]
+    assert told_after(15) == []
     clock.move(days=1)
-    assert guess(1) == ["Someone knows your password"]
+    assert told_after(4) == []
+    assert told_after(1) == ["Someone knows your password"]
 
 
 def test_user_is_told_how_many_recovery_codes_are_left(client, protected, outbox):

@@ -8,7 +8,7 @@ from helpers import failure, on_one_database, rows, success
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from core import second_factor as codes
+from core import totp
 from database import transaction
 from models import Counter, SecondFactor, User
 from services import second_factor
@@ -110,14 +110,14 @@ def test_wrong_first_code_counts_as_a_failed_login(app, make_app, auth):
     assert hits(app) == 1
 
 
-@on_one_database
-def test_right_password_is_counted_whatever_the_code(app, limited):
-    before = hits(app, "right current passwords")
-    failure(ask_for_email(limited), 403, "second_factor_required")
-    failure(ask_for_email(limited, limited.app.wrong()), 400, "wrong_code")
-    assert hits(app, "right current passwords") == before + 2
-    # A client that sends the call again with the code has asked once.
-    assert hits(app, "requests to change the e-mail address") == 0
+def test_refused_digits_count_towards_no_limit(app, limited):
+    guess(limited, 9)
+    with app.app_context(), transaction() as session:
+        session.execute(update(SecondFactor).values(wrong_codes=20))
+    before = [row.hits for row in rows(app, Counter)]
+    failure(enter(limited.client, limited.user, limited.app.code()), 429, "too_many_requests")
+    failure(ask_for_email(limited, limited.app.code()), 429, "too_many_requests")
+    assert [hits for hits in (row.hits for row in rows(app, Counter)) if hits] == before
 
 
 @pytest.mark.parametrize("way", ["a broken act", "a changed account"])
@@ -130,16 +130,16 @@ def test_right_code_is_no_failure_when_the_act_fails(app, limited, monkeypatch, 
             session.execute(update(User).values(password_version=User.password_version + 1))
         return judge(*arguments, **options)
 
-    judge = codes.recovery_code_of
+    judge = totp.recovery_code_of
     if way == "a broken act":
         monkeypatch.setattr("services.sessions.open_session", broken)
     else:
-        monkeypatch.setattr(codes, "recovery_code_of", changed)
+        monkeypatch.setattr(totp, "recovery_code_of", changed)
     response = enter(limited.client, limited.user, limited.app.code())
     assert response.status_code == (503 if way == "a broken act" else 401)
     # The counters are in the same unreachable database; do not time out twice in one call.
     assert hits(app) == (way == "a broken act")
-    assert [row.failures for row in rows(app, SecondFactor)] == [0]
+    assert [row.wrong_codes for row in rows(app, SecondFactor)] == [0]
 
 
 def test_wrong_code_counts_also_where_its_notice_cannot_be_queued(app, limited, monkeypatch):

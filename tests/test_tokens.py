@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import jwt
 import pytest
-from flask_jwt_extended import current_user, get_jwt, jwt_required
-from forgeries import FORGERIES, GONE, OTHER_KEY, USER_ID, forge
-from helpers import SECRET, bearer, failure, login, on_one_database, refresh, success, verify
+from forgeries import FORGERIES, OTHER_KEY, USER_ID, forge
+from helpers import SECRET, failure, login, on_one_database, refresh, success, verify
 
 from core import clock as real_clock
 from core.tokens import REMEMBERED, Purpose, TokenCodec, TokenInvalid, key_id
@@ -99,28 +98,6 @@ def test_a_token_is_verified_once_and_looked_at_each_time(client, auth, clock, m
     clock.move(minutes=-16)
     success(client.post("/api/auth/logout", headers=auth.headers))
     failure(verify(client, auth.access), 401, "token_revoked")
-
-
-@on_one_database
-def test_the_extension_guards_by_our_codec_too(make_app, auth):
-    """Somebody who knows Flask-JWT-Extended may put its own decorator on a view."""
-    app = make_app()
-    client = app.test_client()
-
-    @app.get("/decorated")
-    @jwt_required()
-    def decorated():
-        return {"id": current_user.id, "session": get_jwt()["sid"]}
-
-    def get(token):
-        return client.get("/decorated", headers=bearer(token))
-
-    assert get(auth.access).json["id"] == auth.user.id
-    for changes in ({"type": GONE}, {"exp": GONE}, {"jti": GONE}):
-        failure(get(forge(auth.access, **changes)), 401, "token_invalid")
-    failure(get(forge(auth.access, exp=1)), 401, "token_expired")
-    success(client.post("/api/auth/logout", headers=auth.headers))
-    failure(get(auth.access), 401, "token_revoked")
 
 
 @pytest.mark.parametrize("secret", [SECRET, "schlüssel mit umlauten, lang genug"])

@@ -12,7 +12,7 @@ from core.roles import BUT_ADMINS, EVERYBODY, STUDENTS, Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
-from models import UserRow
+from models import Caller, UserRow
 from web.error_handlers import render
 
 
@@ -33,16 +33,10 @@ class BearerTokens(JWTManager):
 
 
 def init_app(app: Flask, parts: Components) -> None:
-    missing, invalid, revoked = errors.TokenMissing, errors.TokenInvalid, errors.TokenRevoked
-    for kind in (missing, invalid, errors.TokenExpired, revoked, errors.Forbidden):
+    tokens = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
+    for kind in (*tokens, errors.Forbidden):
         app.register_error_handler(kind, _render)
-    # For the extension's own `jwt_required`, in case a view uses it.
-    manager = BearerTokens(app)
-    manager.codec = parts.tokens  # looking it up would cost each request 2 µs
-    manager.user_lookup_loader(lambda _, claims: parts.load_user(claims["sub"], claims["sid"]))
-    manager.unauthorized_loader(lambda _reason: _challenge(missing()))
-    manager.invalid_token_loader(lambda _reason: _challenge(invalid()))
-    manager.user_lookup_error_loader(lambda *_token: _challenge(revoked()))
+    BearerTokens(app).codec = parts.tokens  # looking it up would cost each request 2 µs
 
 
 def require(role: Role, scope: Scope | None) -> None:
@@ -115,6 +109,11 @@ def user() -> UserRow:
 
 def claims() -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", request.environ["accounts.claims"])
+
+
+def caller() -> Caller:
+    """Return the user whose token this request carries, with its session."""
+    return Caller(user(), claims()["sid"])
 
 
 def _render(error: errors.ApiError) -> Response:

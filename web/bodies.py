@@ -71,12 +71,10 @@ def uploaded_file(name: str) -> IO[bytes]:
     with _reading():
         _, texts, files = parser.parse(request.stream, request.mimetype, None, parameters)
     wrong = {str(other): [UNKNOWN] for other in {*texts, *files} - {name}}
-    if name in texts:
-        wrong[name] = [Reason("type", "Not a file.")]
+    if name in texts or len(files.getlist(name)) > 1:
+        wrong[name] = [Reason("type", "Send one file.")]
     elif name not in files:
         wrong[name] = [REQUIRED]
-    elif len(files.getlist(name)) > 1:
-        wrong[name] = [Reason("type", "More than one file.")]
     if wrong:
         raise errors.InvalidRequest(fields=wrong)
     _check_end(request.stream.tell())

@@ -56,9 +56,8 @@ def _from_http(error: HTTPException) -> AnyResponse:
     kind = _BY_STATUS.get(status, fallback)
     response = render(kind(NOT_VALID if kind is errors.InvalidRequest else None))
     response.status_code = status
-    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
-        if name in original.headers:
-            response.headers[name] = original.headers[name]
+    if "Allow" in original.headers:  # of a 405
+        response.headers["Allow"] = original.headers["Allow"]
     return response
 
 
@@ -66,7 +65,7 @@ def _from_anything(error: Exception) -> Response:
     if isinstance(error, HasherBusy | PicturesBusy):
         _log.warning("too many requests wait for the CPU: %s", type(error).__name__)
     elif database.is_unavailable(error):
-        # The driver's own message. With the traceback, an operator finds a statement that is slow.
+        # With the traceback, an operator finds a statement that is slow.
         message = getattr(error, "orig", None) or error
         trace = error if database.ended_statement(error) else None
         _log.error("the database is unavailable: %s", message, exc_info=trace)

@@ -3,9 +3,12 @@
 import functools
 import time
 from typing import Any
+from urllib.parse import quote
 
-from flask import Flask, Response, request
+from flask import Flask, Response, redirect, request
+from werkzeug.wrappers import Response as BaseResponse
 
+import errors
 from config import Settings
 from web.bodies import drain
 from web.logs import log_request, request_id
@@ -52,10 +55,24 @@ def init_app(app: Flask, settings: Settings) -> None:
 
         return inner(environ, start)
 
+    if settings.is_https and settings.trusted_proxies:
+        app.before_request(functools.partial(_demand_https, settings.public_url))
     # In WSGI, headers are a plain list; on a Response each one would cost as much as all do here.
     app.wsgi_app = add_fixed  # type: ignore[method-assign]
     if settings.cors_origins:
         app.after_request(functools.partial(_allow, frozenset(settings.cors_origins)))
+
+
+def _demand_https(public_url: str) -> BaseResponse | None:
+    """Send browsers from http to https, and refuse what may hold a password."""
+    proto = request.headers.get("X-Forwarded-Proto", "").strip().lower()
+    if proto != "http" or request.path in ("/healthz", "/readyz"):
+        return None
+    if request.method not in ("GET", "HEAD"):
+        raise errors.Forbidden("Use https.")
+    path = quote(request.environ["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~")
+    query = request.query_string.decode("latin-1")
+    return redirect(f"{public_url}{path}{'?' * bool(query)}{query}", 308)
 
 
 def defaults(settings: Settings) -> dict[str, str]:

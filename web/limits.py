@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, Flag, auto
 from typing import Any, TypeAlias
@@ -70,11 +70,9 @@ class Counts(Enum):
     ALL = auto()
     SUCCESSES = auto()
     GUESSES = auto()  # a wrong password or a wrong code
-    RIGHT_PASSWORDS = auto()
-    CONFIRMED = auto()  # the right password, and where it is needed the right code
 
 
-SUCCESSES, RIGHT_PASSWORDS, CONFIRMED = Counts.SUCCESSES, Counts.RIGHT_PASSWORDS, Counts.CONFIRMED
+SUCCESSES = Counts.SUCCESSES
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,8 @@ class Limit:
     by: By
     counts: Counts = Counts.ALL
     silent: bool = False
+    # Whether a success clears the count. It does not tell one limit from another.
+    success_clears: bool = field(default=False, compare=False)
 
     @property
     def allowed(self) -> int:
@@ -100,14 +100,17 @@ class Limit:
         return f"{self.allowed} per {self.window}"
 
 
-# For views that check a password.
+# For views that check a password or a code. What is neither wrong nor a success changes no count.
 _WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
 GUESSES = (
-    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.GUESSES),
+    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.GUESSES, success_clears=True),
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.GUESSES),
 )
+# The same counts, for a new password: it says nothing about the last guesses. Where an account has
+# a second factor, codes could be tried for ever.
+GUESSES_KEPT = tuple(replace(limit, success_clears=False) for limit in GUESSES)
 # For views that check the password of a caller. Hashes are what logins wait for.
-CONFIRMATIONS = (*GUESSES, Limit(60, "hour", "right current passwords", By.CALLER, RIGHT_PASSWORDS))
+CONFIRMATIONS = (*GUESSES, Limit(20, "hour", "calls with a current password", By.CALLER))
 
 
 def mails_to_one(kind: str) -> Limit:
@@ -254,15 +257,10 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
     is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
     if not ends or (error and is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
-    cleared = None if "accounts.clears_nothing" in request.environ else True
-    right = cleared if error is None else getattr(error, "right_password", None)
-    answered = error is None or (isinstance(error, errors.ApiError) and error.status < 500)
     stays = {
-        Counts.ALL: True,
+        Counts.ALL: not isinstance(error, errors.TooManyRequests),
         Counts.SUCCESSES: error is None,
-        Counts.GUESSES: right is False,
-        Counts.RIGHT_PASSWORDS: answered and not isinstance(error, errors.WrongPassword),
-        Counts.CONFIRMED: answered and not isinstance(error, errors.UNCONFIRMED),
+        Counts.GUESSES: isinstance(error, errors.ApiError) and error.wrong_guess,
     }
     undone = [(key, end) for key, end in ends.items() if not stays[counters[key].counts]]
     if undone:
@@ -270,7 +268,7 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
             for key, end in undone:
                 # The window that has counted the call may be over.
                 this = Counter.key == key, Counter.expires_at == end
-                if right and counters[key] == GUESSES[0]:
+                if error is None and counters[key].success_clears:
                     change(delete(Counter).where(*this))
                 else:
                     change(update(Counter).where(*this).values(hits=Counter.hits - 1))
@@ -282,14 +280,6 @@ def forgive(user: Person) -> None:
         keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
         with harmless(_log, _UNCHANGED), one_statement() as connection:
             connection.execute(delete(Counter).where(Counter.key.in_(keys)))
-
-
-def clear_nothing() -> None:
-    """Let the success of this call clear no count, because it says nothing about the last guesses.
-
-    A new password does not, where an account has a second factor: codes could be tried for ever.
-    """
-    request.environ["accounts.clears_nothing"] = True
 
 
 def unlock(user: Person) -> None:

@@ -5,6 +5,7 @@ import inspect
 import re
 from http import HTTPStatus
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import orjson
 from apispec import APISpec
@@ -16,6 +17,7 @@ import errors
 from core.ids import ROW_ID
 from core.reasons import WORDS
 from core.roles import Role
+from extensions import settings
 from schemas import camel_case
 from web import refresh_cookie
 from web.api import Operation
@@ -33,7 +35,8 @@ A successful response has `success`, `data`, and often a `message` for people. A
 `reasons` says the same in stable words.
 Ids are UUIDs, times are RFC 3339 in UTC. JSON bodies are objects of at most {MAX_BODY // 1024} KiB
 without unknown fields. Space around texts is removed, but not around passwords. Every response has
-an `X-Request-ID`. The same API is also available without the prefix `/api`.
+an `X-Request-ID`; 429 and 503 have a `Retry-After` in seconds, and a refused token the challenge of
+RFC 6750. The same API is also available without the prefix `/api`.
 """
 
 TAGS = {
@@ -48,18 +51,12 @@ TAGS = {
 }
 
 ROW = {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"}
-HEADERS = {
-    "X-Request-ID": "Names this request in the log.",
-    "Retry-After": "Seconds to wait before the next try.",
-    "WWW-Authenticate": "The challenge of RFC 6750.",
-    "Set-Cookie": "The refresh token, or its end, where `X-Refresh-Cookie` was sent.",
-}
 COOKIE_PARAMETER = {
     "description": (
         "Moves the refresh token into a cookie that scripts cannot read: `__Host-refresh`, or "
         "`refresh` without https. `refreshToken` in the response is empty. `1` keeps the cookie as "
-        "long as the session lives, `session` until the browser is closed. Pages of other origins "
-        "than the service's own and those of `CORS_ORIGINS` are refused."
+        "long as the session lives, `session` until the browser is closed. Browsers send it only "
+        "for pages of the service's own origin and of those in `CORS_ORIGINS`."
     ),
     "schema": {"type": "string", "enum": [*refresh_cookie.WISHES]},
 }
@@ -75,23 +72,21 @@ def init_app(app: Flask) -> None:
 
 def build(app: Flask) -> Json:
     """Return the OpenAPI 3.1 document of all declared endpoints."""
+    marshmallow = MarshmallowPlugin()
     spec = APISpec(
         title="Accounts",
         version=VERSION,
         openapi_version="3.1.0",
         info={"description": DESCRIPTION.strip(), "license": {"name": "MIT", "identifier": "MIT"}},
-        servers=[{"url": "/"}],
+        servers=[{"url": urlsplit(settings.public_url).path or "/"}],
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
-        plugins=[MarshmallowPlugin()],
+        plugins=[marshmallow],
     )
+    marshmallow.converter.add_attribute_function(_no_default)  # type: ignore[union-attr]
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     spec.components.security_scheme("bearer", bearer)
     key = {"type": "http", "scheme": "bearer", "description": "A service key: `acsk_…`."}
     spec.components.security_scheme("serviceKey", key)
-    for name, text in HEADERS.items():
-        required = name != "Set-Cookie"
-        header = {"description": text, "required": required, "schema": {"type": "string"}}
-        spec.components.header(name, header)
     spec.components.parameter(refresh_cookie.HEADER, "header", COOKIE_PARAMETER)
     _add_error(spec)
     for rule in app.url_map.iter_rules():
@@ -117,6 +112,12 @@ def build(app: Flask) -> Json:
             described["parameters"] = parameters
         spec.path(path=path, operations={method: described})
     return spec.to_dict()
+
+
+def _no_default(_converter: object, _field: object, ret: Json) -> Json:
+    # Generated clients would demand the property, which may be left out.
+    ret.pop("default", None)
+    return {}
 
 
 def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
@@ -150,21 +151,19 @@ def _limits(operation: Operation) -> str:
 
 
 def _responses(spec: APISpec, operation: Operation) -> Json:
-    headers = ["X-Request-ID", *(["Set-Cookie"] if operation.refresh_cookie else [])]
     responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "headers": _headers(*headers),
             "content": _json(_ref(_envelope(spec, operation))),
         }
         for status in successes(operation)
     }
     possible = possible_errors(operation)
     for status in sorted({kind.status for kind in possible}):
-        responses[str(status)] = _ref(_failure(spec, operation, status), "responses")
         text = _codes(possible, status)
         if operation.upload:
             text = text.replace(errors.UnsupportedMediaType.message, NOT_MULTIPART)
+        responses[str(status)] = _ref(_failure(spec, status), "responses")
         if text != _codes(errors.all_errors(), status):
             # It replaces the description of the named response.
             responses[str(status)]["description"] = text
@@ -184,8 +183,6 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.role:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
-    if operation.refresh_cookie:
-        kinds.append(errors.Forbidden)
     if operation.role not in (None, Role.STUDENT):
         kinds.append(errors.SecondFactorRequired)
     if any(not limit.silent for limit in operation.limits):
@@ -210,17 +207,12 @@ def _envelope(spec: APISpec, operation: Operation) -> str:
     return name
 
 
-def _failure(spec: APISpec, operation: Operation, status: int) -> str:
+def _failure(spec: APISpec, status: int) -> str:
     """Return the name of the response to all errors of a status. Adds it, if it is new."""
-    name, extra = default_exceptions[status].__name__, []
-    if status == HTTPStatus.UNAUTHORIZED and operation.role:
-        name, extra = "TokenRefused", ["WWW-Authenticate"]
-    elif any(kind.retry_after for kind in errors.all_errors() if kind.status == status):
-        extra = ["Retry-After"]
+    name = default_exceptions[status].__name__
     if name not in spec.components.responses:
-        text, headers = _codes(errors.all_errors(), status), _headers("X-Request-ID", *extra)
-        response = {"description": text, "headers": headers, "content": _json(_ref("Error"))}
-        spec.components.response(name, response)
+        text = _codes(errors.all_errors(), status)
+        spec.components.response(name, {"description": text, "content": _json(_ref("Error"))})
     return name
 
 
@@ -255,7 +247,3 @@ def _ref(name: str, kind: str = "schemas") -> dict[str, str]:
 
 def _json(schema: Any) -> Json:
     return {"application/json": {"schema": schema}}
-
-
-def _headers(*names: str) -> Json:
-    return {name: _ref(name, "headers") for name in names}

@@ -19,6 +19,8 @@ from web.logs import request_id
 
 # Seconds until the service gives up on a client: without a byte, and for one whole request.
 SILENCE, LONGEST = 10, 120
+# Seconds for what a client still sends after it was refused.
+LINGER = 2
 _log = logging.getLogger("accounts.errors")
 # The statuses that gunicorn would send; any other request that cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
@@ -58,6 +60,17 @@ class ClientSocket(socket.socket):
             rest = rest[self.send(rest, flags) :]
 
 
+def _has_unread(conn: Any) -> bool:
+    """Return whether the client may still send a part of the request: to close the connection then
+    could lose the response. Otherwise nothing is left to wait for.
+    """
+    conn.sock.until = 0.0  # reads what is there, and does not wait
+    try:
+        return bool(conn.parser.mesg.body.read(1))
+    except Exception:  # more of the body is missing, or this was no request
+        return True
+
+
 class BoundedWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
         if not isinstance(sock := conn.sock, ClientSocket):
@@ -67,7 +80,14 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         if stays := super().handle(conn):
             return stays
         # gunicorn would wait for the client in the thread that accepts connections.
-        return conn.close(graceful=True)
+        is_unread = _has_unread(conn)
+        conn.sock.until = time.monotonic() + LINGER
+        if not is_unread:
+            with suppress(OSError):  # what is left unread would end the connection with an error
+                conn.sock.shutdown(socket.SHUT_WR)
+                conn.sock.setblocking(False)
+                conn.sock.recv(65536)
+        return conn.close(graceful=is_unread)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
         headers = dict(req.headers)

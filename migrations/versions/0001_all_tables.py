@@ -85,11 +85,7 @@ def upgrade():
         sa.Column("expires_at", sa.BigInteger, nullable=False, index=True),
         sqlite_with_rowid=False,
     )
-    op.create_table(
-        "avatars",
-        user_id(),
-        sa.Column("picture", sa.LargeBinary, nullable=False),
-    )
+    op.create_table("avatars", user_id(), sa.Column("picture", sa.LargeBinary, nullable=False))
     op.create_table(
         "courses",
         user_id(),
@@ -142,9 +138,3 @@ def upgrade():
 def user_id(*, primary_key=True):
     key = sa.ForeignKey("users.id", ondelete="CASCADE")
     return sa.Column("user_id", sa.String(36), key, primary_key=primary_key, nullable=False)
-
-
-def downgrade():
-    learning = ("certificates", "achievements", "lessons", "courses")
-    for table in (*learning, "avatars", "counters", "outbox", "denylist", "sessions", "users"):
-        op.drop_table(table)

@@ -21,7 +21,3 @@ def upgrade():
         sa.Column("last_used_at", moment),
         sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),
     )
-
-
-def downgrade():
-    op.drop_table("service_keys")

@@ -9,7 +9,3 @@ down_revision = "0002"
 
 def upgrade():
     op.add_column("outbox", sa.Column("language", sa.String(35)))
-
-
-def downgrade():
-    op.drop_column("outbox", "language")

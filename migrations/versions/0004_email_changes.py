@@ -9,30 +9,14 @@ down_revision = "0003"
 moment = sa.DateTime(timezone=True)
 
 
-def owner():
-    return sa.ForeignKey("users.id", ondelete="CASCADE")
-
-
 def upgrade():
+    owner = sa.ForeignKey("users.id", ondelete="CASCADE")
     op.create_table(
         "pending_emails",
-        sa.Column("user_id", sa.String(36), owner(), primary_key=True),
+        sa.Column("user_id", sa.String(36), owner, primary_key=True),
         sa.Column("id", sa.String(36), nullable=False, unique=True),
         sa.Column("new_email", sa.String(254), nullable=False),
         sa.Column("expires_at", moment, nullable=False),
         sa.Column("tries", sa.Integer, nullable=False),
     )
-    op.create_table(
-        "email_changes",
-        sa.Column("id", sa.String(36), primary_key=True),
-        sa.Column("user_id", sa.String(36), owner(), nullable=False, index=True),
-        sa.Column("old_email", sa.String(254), nullable=False),
-        sa.Column("changed_at", moment, nullable=False),
-    )
     op.add_column("outbox", sa.Column("about", sa.String(36)))
-
-
-def downgrade():
-    op.drop_column("outbox", "about")
-    op.drop_table("email_changes")
-    op.drop_table("pending_emails")

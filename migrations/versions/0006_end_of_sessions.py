@@ -19,7 +19,3 @@ def upgrade():
     moment = sa.DateTime(timezone=True)
     later = sa.Column("access_expires_at", moment, nullable=False, server_default=LATER)
     op.add_column("sessions", later)
-
-
-def downgrade():
-    """Leave the default, which does no harm."""

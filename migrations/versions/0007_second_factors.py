@@ -24,10 +24,3 @@ def upgrade():
         sa.Column("unused", sa.Integer, nullable=False),
     )
     op.add_column("users", sa.Column("second_factor_at", moment))
-    op.add_column("email_changes", sa.Column("second_factor_at", moment))
-
-
-def downgrade():
-    op.drop_column("email_changes", "second_factor_at")
-    op.drop_column("users", "second_factor_at")
-    op.drop_table("second_factors")

@@ -17,9 +17,3 @@ def upgrade():
     op.add_column("certificates", sa.Column("revoked_at", sa.BigInteger))
     op.execute(HOLDER)
     op.create_index("ix_certificates_share_code", "certificates", ["share_code"], unique=True)
-
-
-def downgrade():
-    op.drop_index("ix_certificates_share_code", "certificates")
-    for name in ("revoked_at", "holder", "share_code"):
-        op.drop_column("certificates", name)

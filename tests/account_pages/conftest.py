@@ -31,9 +31,9 @@ def base_url(app):
 
 @pytest.fixture
 def sign_in(base_url):
-    """Open /account, or what `at` says, and sign in there; return the page."""
+    """Open the profile, or what `at` says, and sign in there; return the page."""
 
-    def sign_in(page, user, at="account", password=PASSWORD, own_device=False):
+    def sign_in(page, user, at="account#profile", password=PASSWORD, own_device=False):
         page.goto(f"{base_url}/{at}")
         form = page.locator("#sign-in form")
         form.locator("[name=email]").fill(user.username)
@@ -47,12 +47,23 @@ def sign_in(base_url):
 
 @pytest.fixture
 def signed_in(page, make_user, sign_in):
-    """Open /account, signed in as a new user with these fields: `it.page`, `it.user`."""
+    """Open the profile, signed in as a new user with these fields: `it.page`, `it.user`."""
 
-    def signed_in(at="account", **fields):
+    def signed_in(at="account#profile", **fields):
         user = make_user(**fields)
         sign_in(page, user, at)
         expect(page.locator("#sign-out")).to_be_visible()
         return SimpleNamespace(page=page, user=user)
 
     return signed_in
+
+
+@pytest.fixture
+def change_settings(app, base_url):
+    """Change settings of the application for this test; `base_url` has set its own by then."""
+
+    def change(**settings):
+        parts = components(app)
+        parts.settings = replace(parts.settings, **settings)
+
+    return change

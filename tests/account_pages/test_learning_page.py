@@ -50,6 +50,7 @@ def test_the_picture_has_the_days_of_the_users_zone(
     learned(deliver, user, at_noon)
     days = success(client.get("/api/users/progress/days", headers=log_in(user).headers))["days"]
     page.clock.set_fixed_time(at_noon)
+    page.set_viewport_size({"width": 390, "height": 780})
     sign_in(page, user, "account#learning")
     filled = page.locator("#learning-days rect:not(.step-0)")
     expect(filled).to_have_count(3)
@@ -58,7 +59,7 @@ def test_the_picture_has_the_days_of_the_users_zone(
     assert drawn[-1] == at_noon.date().isoformat()
     expect(filled).to_have_class(["step-4", "step-2", re.compile("step-1 today")])
     expect(page.locator("#learning-days .today")).to_have_attribute("data-date", drawn[-1])
-    expect(page.locator("#learning-days rect").last).to_be_in_viewport()  # at 390 px
+    expect(page.locator("#learning-days rect").last).to_be_in_viewport()
     expect(page.locator("#learning-sum")).to_have_text(
         "You learned on 3 days: 3 lessons · 1.8 hours."
     )
@@ -82,12 +83,13 @@ def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
     figures = it.page.get_by_role("list", name="What you have reached")
     expect(figures).to_contain_text("1 day in a row")
     expect(figures).to_contain_text("3 of 13 lessons completed")
+    expect(figures).to_contain_text("1.8 hours of learning")
     course = it.page.locator("#learning-courses > li").first
     expect(course.get_by_role("progressbar", name="<b>SQL</b>")).to_have_js_property("value", 3)
     course.get_by_text("Completed lessons").click()
     lessons = course.get_by_role("listitem")
     expect(lessons).to_contain_text(["after-360", "after-3", "after-0"])
-    expect(lessons.first).to_contain_text("12:01 AM · 1.5 hours")
+    expect(lessons.first).to_contain_text("at 00:01 · 1.5 hours")
     expect(it.page.locator("#learning-achievements")).to_contain_text("First lesson")
 
 
@@ -97,16 +99,11 @@ def test_a_certificate_is_shared_until_its_link_is_dead(signed_in, deliver, base
     deliver(it.user, "certificates/first", **about)
     it.page.goto(f"{base_url}/account#learning")
     card = it.page.locator("#learning-certificates li")
-    expect(card).to_contain_text("issued on January 1, 2026")
+    expect(card).to_contain_text("issued on 1 January 2026")
     switch = card.get_by_role("switch", name="Anybody with the link can check it")
     expect(switch).not_to_be_checked()
     switch.check()
     expect(card.get_by_role("status")).to_contain_text("The link works now.")
-    url = card.get_by_label("Link for checking").input_value()
-    stranger = it.page.context.browser.new_page()
-    stranger.goto(url)
-    expect(stranger.get_by_text("This certificate is valid.")).to_be_visible()
-
     dialog = it.page.get_by_role("dialog", name="Stop sharing this certificate?")
     switch.click()
     dialog.get_by_role("button", name="Keep the link").click()
@@ -117,24 +114,6 @@ def test_a_certificate_is_shared_until_its_link_is_dead(signed_in, deliver, base
     expect(card.get_by_role("status")).to_contain_text("does not work now")
     expect(switch).not_to_be_checked()
     expect(switch).to_be_focused()
-    stranger.reload()
-    expect(stranger.get_by_role("heading", name="No certificate found")).to_be_visible()
-    stranger.close()
-    switch.check()
-    expect(card.get_by_label("Link for checking")).not_to_have_value(url)
-
-
-def test_a_certificate_says_whether_it_is_valid(signed_in, deliver, base_url):
-    it = signed_in()
-    past, future = "2026-01-01T12:00:00Z", "2999-01-01T12:00:00Z"
-    states = {"valid": (future, None), "expired": (past, None), "revoked": (past, past)}
-    for number, (name, (expires, revoked)) in enumerate(states.items()):
-        about = {"courseId": name, "courseName": name, "issuedAt": f"202{number}-01-01T12:00:00Z"}
-        about |= {"expiresAt": expires} | ({"revokedAt": revoked} if revoked else {})
-        deliver(it.user, f"certificates/{name}", **about)
-    it.page.goto(f"{base_url}/account#learning")
-    badges = it.page.locator("#learning-certificates .badge:visible")
-    expect(badges).to_have_text(["Revoked", "Expired", "Valid"])
 
 
 def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
@@ -142,3 +121,15 @@ def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
     page.goto(f"{base_url}/account#learning")
     expect(page.get_by_role("heading", name="Your learning starts here")).to_be_visible()
     expect(page.locator("#learning-days")).to_be_hidden()
+
+
+def test_hours_are_rounded_in_one_way(signed_in, deliver, base_url):
+    """303 minutes are 5.05 hours, which two ways of rounding take for 5 and 5.1."""
+    it = signed_in("account#settings")
+    deliver(it.user, "courses/sql", name="SQL", lessons=4)
+    at = (datetime.now(ZoneInfo("UTC")) - timedelta(hours=1)).isoformat()
+    deliver(it.user, "courses/sql/lessons/one", minutes=303, completedAt=at)
+    it.page.get_by_role("link", name="Learning").click()
+    expect(it.page.locator("#learning-sum")).to_contain_text("5.1 hours")
+    expect(it.page.locator("[data-text=totalHours]")).to_have_text("5.1")
+    expect(it.page.locator("#learning-courses")).to_contain_text("5.1 hours")

@@ -17,7 +17,7 @@ def expect_large_text_to_fit(page, *ids):
     page.evaluate("void (document.documentElement.style.fontSize = '200%')")
     for id in ids:
         page.evaluate(f"location.hash = '{id}'")
-        expect(page.locator(f"#{id} h1")).to_be_focused()
+        expect(page.locator(f"#{id} :focus")).to_have_count(1)
         expect(page.locator(f"#{id}[aria-busy=true]")).to_have_count(0)
         widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert widths == [320, 320], id
@@ -31,7 +31,7 @@ def test_large_text_fits_a_small_screen_for_visitors(phone, base_url):
 def test_large_text_fits_a_small_screen_for_users(phone, make_user, sign_in):
     user = make_user("a" * 32, language="de", bio="w" * 90, last_name="b" * 64)
     sign_in(phone, user, "account?language=de")
-    expect(phone.locator("#sign-out")).to_be_visible()
+    expect(phone.locator("#menu")).to_be_visible()
     expect_large_text_to_fit(phone, "learning", "settings", "security", "profile")
 
 
@@ -51,3 +51,39 @@ def test_without_scripts_the_page_says_what_it_needs(browser, base_url):
     expect(page.locator("noscript p")).to_be_visible()
     expect(page.locator("form:visible, nav:visible")).to_have_count(0)
     page.context.close()
+
+
+@pytest.mark.parametrize(("at", "role"), [("account", "student"), ("admin", "admin")])
+def test_on_a_phone_the_header_is_a_row_with_a_menu(page, make_user, sign_in, at, role):
+    page.set_viewport_size({"width": 375, "height": 640})
+    sign_in(page, make_user(role=role), at)
+    header, menu = page.locator("body > header"), page.get_by_role("button", name="Menu")
+    expect(menu).to_have_attribute("aria-expanded", "false")
+    assert header.bounding_box()["height"] < 80  # pixels
+    expect(header.get_by_role("link")).to_have_count(1)  # the logo
+    menu.click()
+    ways = header.locator("a, button").filter(visible=True)
+    small = ways.all_inner_texts()
+    ways.last.click()
+    expect(menu).to_have_attribute("aria-expanded", "false")
+    page.set_viewport_size({"width": 1280, "height": 640})
+    expect(menu).to_be_hidden()
+    assert [text for text in small if text != "Menu"] == ways.all_inner_texts()
+
+
+def test_a_section_that_loads_keeps_its_place(page, make_user, sign_in):
+    """It says at once that it loads, and its cards are there before their contents."""
+    sign_in(page, make_user())
+    expect(page.locator("#profile[aria-busy=false]")).to_be_visible()
+    top = page.locator("#profile h1").bounding_box()["y"]
+    held = []
+    page.route("**/security.js", lambda route: held.append(route))
+    page.get_by_role("link", name="Security").click()
+    expect(page.locator("#busy")).to_have_text("One moment…")
+    assert page.locator("#security h1").bounding_box()["y"] == top
+    expect(page.locator("#security .card").first).to_be_visible()
+    expect(page.locator("#security .card h2").first).to_be_hidden()
+    held[0].continue_()
+    expect(page.locator("#security .card h2").first).to_be_visible()
+    expect(page.locator("#busy")).to_be_empty()
+    assert page.locator("#security h1").bounding_box()["y"] == top

@@ -1,7 +1,7 @@
 """Colours, language, time zone, messages and privacy."""
 
 import pytest
-from helpers import failure, success
+from helpers import success
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -44,9 +44,8 @@ def test_a_page_speaks_the_language_that_is_chosen(signed_in, settings_of):
     assert (stored["language"], stored["timezone"]) == ("fr", here)
 
 
-def test_only_what_was_changed_is_saved(signed_in, settings_of, client, log_in, make_user):
+def test_only_what_was_changed_is_saved(signed_in, settings_of, client, log_in):
     it = signed_in("account#settings")
-    privacy = it.page.locator("form", has=it.page.get_by_label("Others may see my profile"))
     messages = it.page.locator("form", has=it.page.get_by_label("By e-mail"))
     expect(messages.get_by_label("By e-mail")).to_be_checked()
     other_device = {"pushNotifications": False}
@@ -54,12 +53,24 @@ def test_only_what_was_changed_is_saved(signed_in, settings_of, client, log_in, 
     messages.get_by_label("By e-mail").uncheck()
     messages.get_by_role("button").click()
     expect(messages.get_by_role("status")).to_have_text("Saved.")
-    privacy.get_by_label("Others may see my profile").uncheck()
-    privacy.get_by_role("button").click()
-    expect(privacy.get_by_role("status")).to_have_text("Saved.")
     stored = settings_of(it.user)
     assert (stored["emailNotifications"], stored["pushNotifications"]) == (False, False)
-    stranger = log_in(make_user("stranger")).headers
-    failure(client.get(f"/api/users/{it.user.id}", headers=stranger), 403, "profile_private")
-    it.page.get_by_role("link", name="Profile").click()
-    expect(it.page.locator("#profile-others")).to_contain_text("Only teachers and admins see this.")
+
+
+def test_old_names_of_time_zones_are_left_out_and_a_stored_one_stays(signed_in):
+    page = signed_in("account#settings", timezone="Europe/Kiev").page
+    zone = page.get_by_label("Time zone")
+    expect(zone).to_have_value("Europe/Kiev")
+    listed = zone.locator("option").evaluate_all("all => all.map((option) => option.value)")
+    old = {"Asia/Calcutta", "Asia/Saigon", "America/Godthab"}
+    assert (
+        {"Asia/Kolkata", "Asia/Ho_Chi_Minh", "Europe/Kyiv", "UTC"} <= {*listed} - old == {*listed}
+    )
+    expect(zone.locator("optgroup[label=Europe] option", has_text="Kyiv")).to_have_count(1)
+
+
+def test_the_colours_of_the_device_stay_until_a_theme_is_chosen(page, make_user, sign_in):
+    page.emulate_media(color_scheme="dark")
+    sign_in(page, make_user(theme="system"))
+    expect(page.locator("#sign-out")).to_be_visible()
+    assert page.evaluate(COLOUR) == DARK

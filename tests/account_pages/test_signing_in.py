@@ -1,10 +1,12 @@
 """Who is signed in: across reloads, tabs, expired tokens and lost connections."""
 
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import authenticator
 import pytest
-from helpers import NEW_PASSWORD, PASSWORD
+from helpers import NEW_PASSWORD, PASSWORD, success
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -71,7 +73,7 @@ def test_tabs_that_refresh_at_once_stay_signed_in(signed_in, base_url):
     page = signed_in().page
     tabs = [page, *(page.context.new_page() for _ in range(3))]
     for tab in tabs:
-        tab.goto(f"{base_url}/account", wait_until="commit")
+        tab.goto(f"{base_url}/account#profile", wait_until="commit")
     for tab in tabs:
         expect_signed_in(tab)
 
@@ -100,7 +102,7 @@ def test_where_storage_and_cookies_are_blocked_the_pages_work_until_the_token_en
     page.goto(f"{base_url}/reset-password")
     expect(page.get_by_label("Code")).to_be_visible()
     sign_in(page, make_user())
-    expect_signed_in(page)
+    expect(page.locator("#profile[aria-busy=false]")).to_be_visible()  # its calls are over
     page.context.clear_cookies()
     clock.move(minutes=16)
     page.get_by_role("link", name="Security").click()
@@ -133,11 +135,11 @@ def test_an_expired_token_is_replaced_in_the_middle_of_a_form(signed_in, clock):
     page = signed_in().page
     form = page.locator("#profile-form")
     expect(form.get_by_label("First name")).to_have_value("First")
-    form.get_by_label("Place").fill("Lisbon")
+    form.get_by_label("Location").fill("Lisbon")
     clock.move(minutes=16)
     form.get_by_role("button").click()
     expect(form.get_by_role("status")).to_have_text("Saved.")
-    expect(form.get_by_label("Place")).to_have_value("Lisbon")
+    expect(form.get_by_label("Location")).to_have_value("Lisbon")
 
 
 def test_what_was_typed_outlives_the_session(signed_in, client, log_in):
@@ -159,19 +161,6 @@ def test_what_was_typed_outlives_the_session(signed_in, client, log_in):
     expect(it.page.locator("#profile > input")).to_have_value("typed")
 
 
-def test_another_user_signs_in_where_a_session_has_ended(signed_in, make_user, client, log_in):
-    it = signed_in()
-    client.delete("/api/auth/sessions", headers=log_in(it.user).headers)
-    it.page.evaluate(
-        "import('./static/api.js').then((api) => api.call('GET', 'users/profile')).catch(() => 0)"
-    )
-    expect(it.page.get_by_text("Your session has ended.")).to_be_visible()
-    it.page.locator("#sign-in [name=email]").fill(make_user("somebody").username)
-    it.page.locator("#sign-in [name=password]").fill(PASSWORD)
-    it.page.locator("#sign-in [name=password]").press("Enter")
-    expect(it.page.locator("header")).to_contain_text("somebody")
-
-
 def test_another_users_sign_in_starts_the_page_anew(signed_in, make_user, sign_in):
     page = signed_in().page
     page.evaluate("document.querySelector('#profile').append(document.createElement('input'))")
@@ -179,7 +168,7 @@ def test_another_users_sign_in_starts_the_page_anew(signed_in, make_user, sign_i
     other.goto(page.url)
     expect_signed_in(other)
     other.evaluate("localStorage.clear()")
-    sign_in(other, make_user("somebody"))
+    sign_in(other, make_user("somebody"), "account")
     expect(page.locator("header")).to_contain_text("somebody")
     expect(page.locator("#profile > input")).to_have_count(0)
 
@@ -207,6 +196,32 @@ def test_without_a_connection_the_page_says_so_and_goes_on_later(signed_in):
     page.unroute("**/api/**")
     page.get_by_role("button", name="Try again").click()
     expect_signed_in(page)
+    expect(page.get_by_role("alert").filter(has_text="did not respond")).to_be_hidden()
+
+
+def test_a_module_that_does_not_come_is_asked_for_again(browser, make_user, sign_in):
+    """What it would have filled is not shown empty. (`page` wants no failed request.)"""
+    page = sign_in(browser.new_page(), make_user(role="admin"), "admin")
+    for home, way, module, part in (
+        ("People", page.get_by_role("link", name="Service keys"), "keys", "#keys .card >> nth=0"),
+        ("People", page.locator("#people-list tbody a"), "person", "#person"),
+        (None, page.get_by_role("link", name="My account"), "profile", "#profile .card >> nth=0"),
+        *(
+            ("Profile", page.get_by_role("link", name=name.title()), name, f"#{name} h2 >> nth=0")
+            for name in ("learning", "settings", "security")
+        ),
+    ):
+        part = page.locator(part)
+        if home:
+            page.get_by_role("link", name=home, exact=True).click()
+        page.route(f"**/{module}.js", lambda route: route.abort())
+        way.click()
+        expect(page.get_by_role("alert").filter(has_text="did not respond")).to_be_visible()
+        expect(part).to_be_hidden()
+        page.unroute(f"**/{module}.js")
+        page.get_by_role("button", name="Try again").click()
+        expect(part).to_be_visible()
+    page.close()
 
 
 def test_a_page_is_in_the_users_language_and_colours(signed_in, client, log_in, base_url):
@@ -214,16 +229,9 @@ def test_a_page_is_in_the_users_language_and_colours(signed_in, client, log_in, 
     expect(it.page.get_by_role("heading", name="Profil")).to_be_visible()
     changes = {"theme": "dark", "language": "ja"}
     client.put("/api/users/settings", json=changes, headers=log_in(it.user).headers)
-    it.page.goto(f"{base_url}/account")
+    it.page.goto(f"{base_url}/account#profile")
     expect(it.page.locator("body")).to_have_css("background-color", "rgb(16, 19, 26)")
     expect(it.page.get_by_role("heading", name="Profile")).to_be_visible()
-
-
-def test_somebody_without_rights_is_led_to_the_own_account(signed_in):
-    page = signed_in("admin").page
-    expect(page.locator("#no-rights")).to_contain_text("may not manage others")
-    page.locator("#no-rights").get_by_role("link", name="My account").click()
-    expect_signed_in(page)
 
 
 def test_an_admin_sees_the_sections(signed_in):
@@ -233,3 +241,86 @@ def test_an_admin_sees_the_sections(signed_in):
     heading = page.get_by_role("heading", name="Service keys")
     expect(heading).to_be_focused()
     expect(page.get_by_role("link", name="Service keys")).to_have_attribute("aria-current", "page")
+
+
+def test_the_first_field_is_ready_and_learners_land_on_their_learning(page, base_url, make_user):
+    page.goto(f"{base_url}/account")
+    expect(page.locator("#sign-in [name=email]")).to_be_focused()
+    page.keyboard.type(make_user().username)
+    page.locator("#sign-in [name=password]").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Learning", exact=True)).to_be_focused()
+
+
+def test_mistakes_are_said_at_their_fields_in_the_pages_language(page, base_url):
+    """Not in a bubble of the browser, which hides the button and speaks another language."""
+    page.goto(f"{base_url}/account?language=fr#sign-up")
+    form = page.locator("#sign-up")
+    form.get_by_label("Prénom").fill("Ada")
+    form.get_by_label("Adresse e-mail").fill("ada")
+    form.get_by_role("button", name="Créer mon compte").click()
+    expect(form.get_by_label("Nom", exact=True)).to_be_focused()
+    said = [each for each in form.locator(".error").all_inner_texts() if each]
+    name, address = "Remplissez ce champ.", "Cette adresse e-mail n\u2019est pas valable."
+    assert said == [name, name, address, name]
+
+
+def test_the_language_that_is_shown_holds_on_the_pages_of_links(page, base_url):
+    page.goto(f"{base_url}/account?language=es")
+    page.get_by_role("link", name="Tengo un código").click()
+    expect(page.get_by_role("heading", name="Elegir una contraseña")).to_be_visible()
+    assert "account?language=es" in page.locator("#way-on").get_attribute("href")
+
+
+def test_whoever_has_chosen_a_password_signs_in_with_it(page, base_url, client, make_user, outbox):
+    user = make_user(username="ada", email="ada+school@example.org")
+    client.post("/api/auth/forgot-password", json={"email": user.email})
+    page.goto(f"{base_url}/reset-password#token={outbox.deliver_token()}")
+    page.get_by_label("New password").fill(NEW_PASSWORD)
+    page.get_by_role("button", name="Save the password").click()
+    page.get_by_role("link", name="Sign in").click()
+    expect(page.locator("#sign-in [name=email]")).to_have_value("ada")
+    expect(page.locator("#sign-in [name=password]")).to_be_focused()
+    page.keyboard.type(NEW_PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.locator("header")).to_contain_text("ada")
+
+
+def test_too_many_codes_leave_the_recovery_codes(
+    page, client, clock, make_user, log_in, sign_in, change_settings
+):
+    user = make_user()
+    phone = authenticator.set_up(client, log_in(user), user, clock)
+    sign_in(page, user)
+    code = page.locator("#sign-in [name=secondFactor]")
+    expect(code).to_be_focused()
+    expect(page.get_by_text("I have a code")).to_be_hidden()
+    answer = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
+    reply = {"status": 429, "headers": {"Retry-After": "90"}, "json": answer}
+    page.route("**/auth/login", lambda route: route.fulfill(**reply))
+    code.fill(phone.wrong())
+    code.press("Enter")
+    expect(page.locator("#sign-in [role=alert]")).to_contain_text("a recovery code may work")
+
+
+def test_the_logo_leads_to_the_page_on_which_it_stands(signed_in):
+    page = signed_in("admin#keys", role="admin").page
+    page.locator("header .site").click()
+    expect(page.get_by_role("heading", name="People")).to_be_visible()
+
+
+def test_times_are_those_of_the_device_whose_zone_is_named(
+    browser, sign_in, client, log_in, make_user
+):
+    """The account's zone is UTC."""
+    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-US")
+    user = make_user()
+    body = {"newEmail": "new@example.org", "password": PASSWORD}
+    client.post("/api/users/email", json=body, headers=log_in(user).headers)
+    page = sign_in(context.new_page(), user, "account#security")
+    until = success(client.get("/api/users/email", headers=log_in(user).headers))["pendingUntil"]
+    there = datetime.fromisoformat(until).astimezone(ZoneInfo("Asia/Kolkata"))
+    written = f"{there.day} {there:%B %Y} at {there:%H:%M}"
+    expect(page.locator("#security-email")).to_contain_text(f"It is valid until {written}.")
+    expect(page.locator("#times")).to_have_text(re.compile("time zone Asia/(Kolkata|Calcutta)"))
+    context.close()

@@ -1,26 +1,12 @@
 """How visitors get an account, and what keeps them from signing in."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from helpers import PASSWORD
 from playwright.sync_api import expect
 
-from extensions import components
-
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def change_settings(app, base_url):
-    """Change settings of the application for this test; `base_url` has set its own by then."""
-
-    def change(**settings):
-        parts = components(app)
-        parts.settings = replace(parts.settings, **settings)
-
-    return change
 
 
 def sign_up(page, base_url, email="ada@example.org", username="ada"):
@@ -45,8 +31,8 @@ def test_somebody_registers_and_is_signed_in(page, base_url):
     )
     form.get_by_label("Username").fill("ada")
     form.get_by_role("button", name="Create my account").click()
-    expect(page.get_by_role("heading", name="Profile")).to_be_visible()
-    expect(page.locator("#sign-out")).to_be_visible()
+    expect(page.get_by_role("heading", name="Learning", exact=True)).to_be_focused()
+    expect(page.get_by_text("not confirmed yet. Open the link in our e-mail")).to_be_visible()
     expect(page.locator("#sign-up [name=password]")).to_have_value("")
 
 
@@ -85,12 +71,6 @@ def test_where_nobody_can_register_the_page_says_who_makes_accounts(
     expect(page.locator("#sign-up form")).to_be_hidden()
 
 
-def test_a_deactivated_account_is_told_whom_to_ask(page, make_user, sign_in):
-    sign_in(page, make_user(is_active=False))
-    expect(page.locator("#sign-in [role=alert]")).to_contain_text("Contact the operators")
-    expect(page.get_by_role("link", name="Get a new link")).to_be_hidden()
-
-
 def test_too_many_attempts_are_told_how_long_to_wait(page, make_user, sign_in):
     answer = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
     page.route(
@@ -102,11 +82,47 @@ def test_too_many_attempts_are_told_how_long_to_wait(page, make_user, sign_in):
     expect(page.locator("#sign-in [name=password]")).to_have_value(PASSWORD)
 
 
-def test_a_forgotten_password_gets_a_mail(page, make_user, base_url, outbox):
-    user = make_user()
-    page.goto(f"{base_url}/account")
-    page.locator("#sign-in [name=email]").fill(user.email)
-    page.get_by_role("link", name="Forgot your password?").click()
-    page.locator("#forgot-password").get_by_role("button").click()
-    expect(page.get_by_role("heading", name="Check your e-mail")).to_be_focused()
-    assert outbox.waiting() == [("password_reset", user.email)]
+def test_nobody_is_led_to_a_closed_registration(page, base_url, change_settings):
+    for registration, count in (("open", 1), ("closed", 0)):
+        change_settings(registration=registration)
+        for path in ("account", "admin"):
+            page.goto(f"{base_url}/{path}")
+            expect(page.get_by_text("Forgot your password?").first).to_be_visible()
+            expect(page.get_by_role("link", name="Create an account")).to_have_count(count)
+
+
+def test_a_forgotten_password_is_asked_for_by_username(page, base_url, outbox, make_user):
+    make_user("ada")
+    page.goto(f"{base_url}/account#forgot-password")
+    section = page.locator("#forgot-password")
+    section.get_by_label("Username or e-mail address").fill("ada")
+    section.get_by_role("button").click()
+    sent = page.locator("#mail-sent")
+    expect(sent).to_contain_text("If there is such an account")
+    expect(sent).to_contain_text("If you have no mailbox, ask your teacher")
+
+
+def test_a_device_without_a_time_zone_can_sign_up(page, base_url):
+    page.add_init_script(
+        """const real = Intl.DateTimeFormat.prototype.resolvedOptions;
+        Intl.DateTimeFormat.prototype.resolvedOptions = function () {
+            return {...real.call(this), timeZone: "Etc/Unknown"};
+        };"""
+    )
+    sign_up(page, base_url)
+    expect(page.locator("#sign-out")).to_be_visible()
+
+
+def test_a_second_tab_learns_that_the_address_is_confirmed(page, base_url, outbox):
+    sign_up(page, base_url)
+    note = page.get_by_text("Your e-mail address is not confirmed yet.")
+    expect(note).to_be_visible()
+    page.get_by_role("link", name="Security").click()
+    expect(page.get_by_text("Not confirmed", exact=True)).to_be_visible()
+    other = page.context.new_page()
+    other.goto(f"{base_url}/verify-email#token={outbox.deliver_token()}")
+    other.get_by_role("button", name="Confirm my e-mail address").click()
+    expect(other.locator("#done")).to_be_visible()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # back in this tab
+    expect(page.locator("#security-email").get_by_text("Confirmed", exact=True)).to_be_visible()
+    expect(note).to_be_hidden()

@@ -2,17 +2,20 @@
 
 import base64
 import hashlib
+import threading
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import argon2
 import pytest
 from django.contrib.auth import hashers as django
+from helpers import soon
 from passlib.hash import pbkdf2_sha1, pbkdf2_sha256, pbkdf2_sha512, sha512_crypt
 from werkzeug.security import generate_password_hash as werkzeug
 
-from core import foreign_hashes
-from core.passwords import MAX_LENGTH, Hasher, is_known, problem_of
+from core import foreign_hashes, passwords
+from core.passwords import MAX_LENGTH, Hasher, HasherBusy, is_known, problem_of
 
 SALT, BCRYPT_SALT = "NaClNaCl", b"$2b$04$" + b"." * 22
 
@@ -185,15 +188,19 @@ MALFORMED = [
     "$argon2id$v=19$m=64,t=1,p=1,data=c2FsdA$c2FsdHNhbHQ$" + "d" * 43,
     "argon2" + phc(64, 1, 1)[:-40] + "$",
 ]
-OTHER_PBKDF2 = "the form pbkdf2 with another hash function or no number of rounds"
 OTHERS = {
-    sha512_crypt.using(rounds=1000).hash("x"): "the form sha512_crypt",
-    pbkdf2_sha1.using(rounds=1).hash("x"): "the form pbkdf2 (SHA-1) of Passlib",
-    django.MD5PasswordHasher().encode("x", SALT): "the form md5 of Django",
-    "pbkdf2:md5:1$salt$" + "d" * 32: OTHER_PBKDF2,
-    "pbkdf2:sha256$salt$" + "d" * 64: OTHER_PBKDF2,
+    sha512_crypt.using(rounds=1000).hash("x"): "the form $6$",
+    pbkdf2_sha1.using(rounds=1).hash("x"): "the form $pbkdf2$",
+    django.MD5PasswordHasher().encode("x", SALT): "the form md5$",
+    "pbkdf2:md5:1$salt$" + "d" * 32: "the form pbkdf2:",
+    "{SSHA}" + "d" * 31 + "=": "the form {SSHA}",
+    "MyPassw0rd:and$AnotherLongPasswordThatIUse1": "an unknown form",
+    "ada:$apr1$" + "d" * 32: "an unknown form",
     hashlib.md5(b"x").hexdigest(): "an unknown form",
-    "hunter2$content": "an unknown form",
+    **dict.fromkeys(["hunter2$content", "$ecret$password", "{ab}{cd}"], "an unknown form"),
+    "hunter2$" + "x" * 20: "an unknown form",
+    f"${'x' * 21}$salt${'d' * 20}": "an unknown form",
+    f"$\u00e4$salt${'d' * 20}": "an unknown form",
     "": "an unknown form",
 }
 
@@ -235,23 +242,34 @@ def test_what_cannot_be_read_costs_a_login_nothing_and_matches_nothing(hasher, m
         assert hasher.verify("\ud800", stored) == (False, False)
 
 
-def test_hashes_that_take_memory_are_made_one_at_a_time(hasher, monkeypatch):
-    held = []
+@pytest.mark.parametrize("maker", ["argon2id", "Django bcrypt"])
+def test_foreign_hashes_are_judged_one_at_a_time_beside_our_own(monkeypatch, maker):
+    monkeypatch.setattr(passwords, "FOREIGN_WAITING", 2)
+    hasher, stored = Hasher(rounds=4, parallel=2, waiting=8), MAKERS[maker]("x")
+    ours, judged, go_on = hasher.hash("x"), [], threading.Event()
+    bcrypt, matches = passwords._bcrypt, foreign_hashes.ForeignHash.matches
 
-    def noted(act):
-        def noting(*args, **kwargs):
-            held.append(foreign_hashes._memory.locked())
-            return act(*args, **kwargs)
+    def wait():
+        judged.append(maker)
+        assert go_on.wait(timeout=30)
 
-        return noting
+    def slow_bcrypt(key, cost, salt):
+        if salt in stored:
+            wait()
+        return bcrypt(key, cost, salt)
 
-    monkeypatch.setattr(hashlib, "scrypt", noted(hashlib.scrypt))
-    for kind, real in foreign_hashes._ARGON2.items():
-        watched = lambda real=real, **numbers: Mock(derive=noted(real(**numbers).derive))  # noqa: E731
-        monkeypatch.setitem(foreign_hashes._ARGON2, kind, watched)
-    for maker in ("Django scrypt", "argon2id", "argon2i", "argon2d"):
-        stored = MAKERS[maker]("x")
-        held.clear()
-        assert hasher.verify("x", stored)
-        assert held == [True]
-    assert not foreign_hashes._memory.locked()
+    def slow_match(foreign, password):
+        wait()
+        return matches(foreign, password)
+
+    monkeypatch.setattr(passwords, "_bcrypt", slow_bcrypt)
+    monkeypatch.setattr(foreign_hashes.ForeignHash, "matches", slow_match)
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        waiting = [pool.submit(hasher.verify, "x", stored) for _ in range(3)]
+        soon(lambda: judged and not hasher._foreign._places._value)
+        with pytest.raises(HasherBusy):
+            hasher.verify("x", stored)
+        assert hasher.verify("x", ours)
+        assert len(judged) == 1
+        go_on.set()
+    assert all(call.result() for call in waiting)

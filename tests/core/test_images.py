@@ -1,13 +1,10 @@
 """Uploaded pictures: what becomes of them, what is refused, and within which bounds."""
 
 import io
-import os
-import random
 import struct
 import subprocess
 import sys
 import threading
-import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +12,6 @@ import pytest
 from helpers import soon
 from PIL import Image, PngImagePlugin
 from PIL.JpegImagePlugin import JpegImageFile
-from real_service import MEMORY
 
 from config import ROOT
 from core.images import SIDE, Avatars, PictureInvalid, PicturesBusy
@@ -24,27 +20,17 @@ RED, GREEN, BLUE, WHITE = (200, 30, 30), (30, 160, 30), (30, 30, 200), (250, 250
 CORNERS = (RED, GREEN, BLUE, WHITE)  # top left, top right, bottom left, bottom right
 SECRET = b"40.7128 N, 74.0060 W"
 TOO_LARGE, DAMAGED, UNUSUAL = "too many pixels", "damaged or incomplete", "unusual way"
+UNKNOWN = "Send a JPEG, PNG, WebP or GIF file"
 
 
-@pytest.fixture(autouse=True)
-def _filters_of_production():
-    # pytest puts its own in front of those that the module sets.
-    warnings.filterwarnings("ignore", module=r"PIL\.")
-
-
+# As in production: pytest puts its own filters in front of those that the module sets.
+pytestmark = pytest.mark.filterwarnings(r"ignore:::PIL\.")
 # No other call may wait: a place that is not given back fails all tests after it.
 AVATARS = Avatars(waiting=0)
 
 
 def make(data):
-    """Make an avatar of these bytes; return it decoded."""
-    made = AVATARS.make(io.BytesIO(data))
-    assert chunks(made) <= {b"VP8 ", b"VP8L", b"VP8X", b"ALPH"}
-    image = Image.open(io.BytesIO(made))
-    image.load()
-    assert image.format == "WEBP"
-    assert image.width == image.height <= SIDE
-    return image
+    return AVATARS.make(io.BytesIO(data))
 
 
 def refusal(data):
@@ -56,31 +42,11 @@ def refusal(data):
     return None
 
 
-@pytest.fixture
-def broken(monkeypatch):
-    """Let functions of Pillow raise an error; return the list of those that are called."""
+def failing(error):
+    def fail(*_, **__):
+        raise error
 
-    def broken(error, *names):
-        called = []
-
-        def fail(*_, **__):
-            called.append(names)
-            raise error
-
-        for name in names:
-            monkeypatch.setattr(f"PIL.{name}", fail)
-        return called
-
-    return broken
-
-
-def chunks(webp):
-    names, position = set(), 12
-    while position < len(webp):
-        names.add(webp[position : position + 4])
-        size = int.from_bytes(webp[position + 4 : position + 8], "little")
-        position += 8 + size + size % 2
-    return names
+    return fail
 
 
 def quarters(mode="RGB", size=(64, 64), colours=CORNERS):
@@ -96,25 +62,12 @@ def saved(image, kind="PNG", **options):
     return file.getvalue()
 
 
-def seen(image):
-    """The colours in the middle of the four quarters."""
-    places = (image.width // 4, image.width * 3 // 4)
-    return [image.getpixel((x, y)) for y in places for x in places]
-
-
-def alike(one, other, tolerance=16):
-    return all(
-        len(a) == len(b) and all(abs(x - y) <= tolerance for x, y in zip(a, b, strict=True))
-        for a, b in zip(one, other, strict=True)
-    )
-
-
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width, height, bits=8, colour=2, extra=b"", pixels=None):
-    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+def png(width, height, extra=b"", pixels=None):
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"" if pixels is None else zlib.compress(pixels, 1)
     parts = chunk(b"IHDR", header), extra, chunk(b"IDAT", data), chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
@@ -124,21 +77,14 @@ def segment(kind, data):
     return b"\xff" + bytes([kind]) + struct.pack(">H", len(data) + 2) + data
 
 
-def jpeg(width, height, layers=3, frame=194, scans=1, extra=b""):
-    """A grey JPEG whose scans all come without data."""
-    components = b"".join(bytes([number + 1, 0x11, 0]) for number in range(layers))
-    table = bytes([0, 1]) + bytes(14) + b"\0"
-    scan = bytes([layers]) + b"".join(bytes([number + 1, 0]) for number in range(layers))
-    return b"".join(
-        [
-            b"\xff\xd8" + extra,
-            segment(0xDB, b"\0" + b"\1" * 64),
-            segment(frame, struct.pack(">BHHB", 8, height, width, layers) + components),
-            segment(0xC4, b"\0" + table) + segment(0xC4, b"\x10" + table),
-            segment(0xDA, scan + b"\0\0\0") * scans,
-            b"\xff\xd9",
-        ]
-    )
+def jpeg(width=8, height=8, mode="RGB", frame=0xC2, scans=1, extra=b""):
+    """A JPEG of that size in its header, whose scans all come without data."""
+    data = saved(Image.new(mode, (8, 8)), "JPEG", progressive=True)
+    start, scan = data.index(b"\xff\xc2"), data.index(b"\xff\xda")
+    head = data[start + 2 : start + 5] + struct.pack(">HH", height, width)
+    head = extra + data[2:start] + bytes([0xFF, frame]) + head + data[start + 9 : scan]
+    size = 2 + int.from_bytes(data[scan + 2 : scan + 4])
+    return data[:2] + head + data[scan : scan + size] * scans + data[-2:]
 
 
 def gif(width, height, frame=(8, 8), extra=b""):
@@ -156,11 +102,11 @@ def part(kind, data):
     return kind + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
 
 
-def webp(width, height):
-    """An animation of a small frame on a canvas of that size."""
+def webp(width, height, frames=1):
+    """An animation of small frames on a canvas of that size."""
     canvas = b"".join((side - 1).to_bytes(3, "little") for side in (width, height))
-    parts = part(b"VP8X", b"\2\0\0\0" + canvas), part(b"ANIM", bytes(6)), part(b"ANMF", FRAME)
-    return riff(*parts)
+    head = part(b"VP8X", b"\2\0\0\0" + canvas), part(b"ANIM", bytes(6))
+    return riff(*head, part(b"ANMF", FRAME) * frames)
 
 
 def exif(orientation, order="<", kind=3, count=1):
@@ -184,43 +130,37 @@ SAMPLES = {
     "awebp": saved(quarters(), "WEBP", **TWO_FRAMES),
 }
 
-
-# What comes out
+# What comes out: files, and the colours of the corners that they show
 
 GREYS = (0, 90, 180, 255)
 GREY_CORNERS = [(value,) * 3 for value in GREYS]
-TWO_COLOURS = [(0,) * 3, (0,) * 3, (255,) * 3, (255,) * 3]
 INKS = [(0, 255, 255, 0), (255, 0, 0, 0), (0, 0, 0, 255), (0, 0, 0, 0)]
 PRINTED = [(255, 0, 0), (0, 255, 255), (0, 0, 0), (255, 255, 255)]
 # The last corner is fully transparent. What colour it had must not survive.
-OPAQUE = [(*colour, 255) for colour in CORNERS]
 CLEAR = [(*RED, 255), (*GREEN, 128), (*BLUE, 255), (0, 0, 0, 0)]
 HIDDEN = [*CLEAR[:3], (255, 0, 255, 0)]
 CUT = [(*RED, 255), (*GREEN, 255), (*BLUE, 255), (0, 0, 0, 0)]
-GREY_CUT = [(0, 0, 0, 255), (90, 90, 90, 255), (180, 180, 180, 255), (0, 0, 0, 0)]
-# Larger than what comes out, in squares of one pixel that turn grey.
-BOARD = Image.frombytes("1", (1024, 1024), (b"\xaa" * 128 + b"\x55" * 128) * 512)
-BLENDED = [(128, 128, 128)] * 4
+GREY_CUT = [*((value,) * 3 + (255,) for value in GREYS[:3]), (0, 0, 0, 0)]
 
 
-def pictures(side):
-    """Yield the name of a mode or kind, a file, and the corners that it shows."""
-    size = (side, side)
+def colours():
+    """Yield files in all the ways to store colours, larger than what comes out."""
+    size = (600, 600)
     palette = quarters(size=size).quantize(4)
-    white = palette.getpixel((side - 1, side - 1))
-    grey = quarters("L", size, GREYS)
-    hidden = quarters("RGBA", size, HIDDEN)
-    yield "two colours", saved(quarters("1", size, (0, 0, 1, 1))), TWO_COLOURS
+    white = palette.getpixel((599, 599))
+    grey, hidden = quarters("L", size, GREYS), quarters("RGBA", size, HIDDEN)
+    yield "two colours", saved(quarters("1", size, (0, 0, 1, 1))), [(0,) * 3] * 2 + [(255,) * 3] * 2
     yield "grey", saved(grey), GREY_CORNERS
     yield "16 bits", saved(quarters("I;16", size, [257 * value for value in GREYS])), GREY_CORNERS
     yield "palette", saved(palette), CORNERS
     yield "palette of 2 bits", saved(palette, bits=2), CORNERS
     yield "GIF", saved(palette, "GIF"), CORNERS
     yield "CMYK", saved(quarters("CMYK", size, INKS), "JPEG", quality=95), PRINTED
-    yield "opaque", saved(quarters("RGBA", size, OPAQUE)), CORNERS
+    yield "opaque", saved(quarters("RGBA", size, [(*colour, 255) for colour in CORNERS])), CORNERS
     yield "RGBA", saved(hidden), CLEAR
-    yield "lossless", saved(hidden, "WEBP", lossless=True, exact=True), CLEAR
-    yield "WebP", saved(hidden, "WEBP", quality=90), CLEAR
+    yield "RGBA as large as it comes out", saved(quarters("RGBA", colours=HIDDEN)), CLEAR
+    yield "lossless with alpha", saved(hidden, "WEBP", lossless=True, exact=True), CLEAR
+    yield "WebP with alpha", saved(hidden, "WEBP", quality=90), CLEAR
     yield "cut colour", saved(quarters(size=size), transparency=WHITE), CUT
     yield "cut grey", saved(grey, transparency=255), GREY_CUT
     yield "cut palette", saved(palette, transparency=white), CUT
@@ -229,80 +169,55 @@ def pictures(side):
     yield "alphas of a palette", saved(palette, transparency=alphas), CUT
     grey_and_alpha = quarters("LA", size, [(0, 255), (90, 255), (180, 255), (255, 0)])
     yield "grey and alpha", saved(grey_and_alpha), GREY_CUT
+    # Squares of one pixel turn grey.
+    board = Image.frombytes("1", (1024, 1024), (b"\xaa" * 128 + b"\x55" * 128) * 512)
+    for image in (board, board.convert("RGB").quantize(2), board.convert("RGBA")):
+        yield f"{image.mode} board", saved(image), [(128,) * 3] * 4
 
 
-PICTURES = [
-    *((name, data, CORNERS) for name, data in SAMPLES.items()),
-    *pictures(64),
-    *((f"large {name}", data, expected) for name, data, expected in pictures(600)),
-    *(
-        (f"{board.mode} board", saved(board), BLENDED)
-        for board in (BOARD, BOARD.convert("RGB").quantize(2), BOARD.convert("RGBA"))
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "data", "corners"), PICTURES, ids=[row[0] for row in PICTURES])
-def test_a_picture_becomes_a_square_webp_in_its_colours(name, data, corners):
-    image = make(data)
-    assert image.width == min(Image.open(io.BytesIO(data)).width, SIDE)
-    assert alike(seen(image), corners, tolerance=30 if "CMYK" in name else 16)
-
-
-def test_nothing_is_enlarged():
-    for size in [(1, 1), (2, 3), (511, 511), (512, 512), (513, 513), (40, 900), (900, 40)]:
-        assert make(saved(Image.new("RGB", size, RED))).size == (min(*size, SIDE),) * 2
-
-
-def test_the_middle_is_what_stays():
+def shapes():
+    """Yield files of other sizes: the square in the middle is what stays."""
+    for size in [(1, 1), (2, 3), (511, 511), (512, 512), (513, 513)]:
+        yield f"{size}", saved(Image.new("RGB", size, RED)), [RED] * 4
     wide = Image.new("RGB", (300, 100), RED)
     wide.paste(GREEN, (100, 0, 200, 100))
     for image in (wide, wide.rotate(90, expand=True), wide.resize((3000, 1000))):
         for kind in ("PNG", "JPEG"):
-            made = make(saved(image, kind))
-            assert made.width == min(*image.size, SIDE)
-            # A line in the colour beside it may shine through at the edge.
-            inner = made.crop((8, 8, made.width - 8, made.width - 8))
-            assert alike(inner.getextrema(), [(value, value) for value in GREEN])
+            yield f"{kind} of {image.size}", saved(image, kind), [GREEN] * 4
 
-
-# Orientation and metadata
 
 # For each orientation, the corners as stored of a picture that shows CORNERS: EXIF 2.32, 4.6.5.
 STORED = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "GWRB", 7: "WGBR", 8: "BRWG"}
 
 
-@pytest.mark.parametrize("orientation", STORED)
-def test_every_picture_comes_out_upright(orientation):
-    colours = [dict(zip("RGBW", CORNERS, strict=True))[name] for name in STORED[orientation]]
-    for order in "<>":
-        data = exif(orientation, order)
+def orientations():
+    """Yield files that must be turned, and files whose EXIF data is odd, which need not."""
+    for orientation, stored in STORED.items():
+        image = quarters(colours=[CORNERS["RGBW".index(name)] for name in stored])
+        data = exif(orientation, "<>"[orientation % 2])
         for kind, block in (("JPEG", b"Exif\0\0" + data), ("PNG", data), ("WEBP", data)):
-            made = make(saved(quarters(colours=colours), kind, exif=block, quality=90))
-            assert alike(seen(made), CORNERS), kind
-
-
-def test_broken_exif_does_not_spoil_a_picture():
-    for block in (
-        *(b"", b"II*\0", b"nonsense" * 9, b"\xff" * 60_000),
-        *(exif(6)[:-8], exif(99), exif(0), exif(6, kind=5, count=2**31)),
-        exif(6).replace(b"\x08\0\0\0", b"\xff\xff\xff\xff"),
-        exif(6)[:8] + b"\xff\xff" + bytes(500),
-        exif(3)[:4] + struct.pack("<L", 4) + exif(3)[8:],
+            name = f"{kind} turned {orientation}"
+            yield name, saved(image, kind, exif=block, quality=90), CORNERS
+    twice = b"".join(segment(0xE1, b"Exif\0\0" + exif(number)) for number in (6, 1))
+    data = saved(quarters(colours=(GREEN, WHITE, RED, BLUE)), "JPEG", quality=90)
+    yield "first EXIF of two", data[:2] + twice + data[2:], CORNERS
+    for number, block in enumerate(
+        [
+            *(b"\0", b"II*\0", b"nonsense" * 9, b"\xff" * 60_000, exif(6)[:-8], exif(99), exif(0)),
+            exif(6).replace(b"\x08\0\0\0", b"\xff\xff\xff\xff"),
+            exif(6)[:8] + b"\xff\xff" + bytes(500),
+            exif(3)[:4] + struct.pack("<L", 4) + exif(3)[8:],
+        ]
     ):
         for kind, data in (("JPEG", b"Exif\0\0" + block), ("PNG", block), ("WEBP", block)):
-            made = make(saved(quarters(), kind, exif=data or b"\0", quality=90))
-            assert sorted(map(sum, seen(made)))[-1] > 700  # the white corner is somewhere
-
-
-def test_a_text_is_no_exif():
+            yield f"{kind} odd {number}", saved(quarters(), kind, exif=data, quality=90), CORNERS
     info = PngImagePlugin.PngInfo()
     info.add_itxt("exif", "hello")
-    assert alike(seen(make(saved(quarters(), pnginfo=info))), CORNERS)
+    yield "text named exif", saved(quarters(), pnginfo=info), CORNERS
 
 
 def secretive():
-    """Files that carry more than their pixels."""
+    """Yield files that carry more than their pixels."""
     ifd = Image.Exif()
     ifd[0x010E] = SECRET.decode()
     ifd.get_ifd(0x8825)[1] = SECRET.decode()
@@ -310,81 +225,93 @@ def secretive():
     info.add_text("Comment", SECRET.decode())
     info.add_itxt("XML:com.adobe.xmp", SECRET.decode())
     info.add(b"prVt", SECRET)
-    jpeg = saved(image, "JPEG", exif=block, icc_profile=SECRET, xmp=SECRET, comment=SECRET)
-    yield jpeg
-    yield jpeg[:2] + segment(0xED, b"Photoshop 3.0\0" + SECRET) + jpeg[2:]
-    yield saved(image, "PNG", exif=block, icc_profile=SECRET, pnginfo=info)
-    yield saved(image.quantize(4), "GIF", comment=SECRET, transparency=2)
+    more = {"exif": block, "icc_profile": SECRET, "xmp": SECRET, "comment": SECRET}
+    jpeg = saved(image, "JPEG", quality=90, **more)
+    photoshop = segment(0xED, b"Photoshop 3.0\0" + SECRET)
+    yield "JPEG", jpeg[:2] + photoshop + jpeg[2:], CORNERS
+    yield "PNG", saved(image, "PNG", exif=block, icc_profile=SECRET, pnginfo=info), CORNERS
+    yield "GIF", saved(image.quantize(4), "GIF", comment=SECRET), CORNERS
     for mode in ("RGB", "RGBA"):
-        yield saved(image.convert(mode), "WEBP", exif=block, icc_profile=SECRET, xmp=SECRET)
-    yield from SAMPLES.values()
+        yield f"WebP of {mode}", saved(image.convert(mode), "WEBP", quality=90, **more), CORNERS
 
 
-def test_nothing_but_the_pixels_survives():
-    archive = b"PK\x03\x04" + SECRET + b"<script>alert(1)</script>"
-    for data in secretive():
-        make(data)  # and look at its chunks
-        made = AVATARS.make(io.BytesIO(data + archive))
-        assert not any(mark in made for mark in (SECRET, b"PK\3\4", b"<script", b"Exif", b"ICC"))
+FILES = [
+    *((name, data, CORNERS) for name, data in SAMPLES.items()),
+    *(*colours(), *shapes(), *orientations()),
+    *((f"{name} with metadata", *more) for name, *more in secretive()),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "corners"), [row[1:] for row in FILES], ids=[row[0] for row in FILES]
+)
+def test_a_picture_becomes_an_upright_square_webp_of_its_pixels(monkeypatch, data, corners):
+    side = min(*Image.open(io.BytesIO(data)).size, SIDE)
+    # Pillow would look for the resolution, in a list of a million fractions if there is one.
+    monkeypatch.setattr("PIL.Image.Exif.load", failing(OSError))
+    made = make(data + b"PK\x03\x04" + SECRET)
+    assert not any(mark in made for mark in (SECRET, b"PK\3\4", b"EXIF", b"ICCP", b"XMP "))
+    image = Image.open(io.BytesIO(made))
+    assert (image.format, image.size) == ("WEBP", (side, side))
+    places = (side // 8, side * 7 // 8)
+    for place, corner in zip(((x, y) for y in places for x in places), corners, strict=True):
+        assert image.getpixel(place) == pytest.approx(corner, abs=8)
 
 
 # Sizes
 
 
 @pytest.mark.parametrize(
-    ("data", "allowed"),
+    ("data", "decoded_at"),
     [
-        (png(4000, 3000), True),
-        (png(4000, 3001), False),
-        (png(2**31 - 1, 2**31 - 1), False),
-        (gif(4000, 3000), True),
-        (gif(4000, 3001), False),
-        (gif(1, 1, frame=(4001, 3000)), False),
-        (webp(3200, 2500), True),
-        (webp(3200, 2501), False),
-        (jpeg(5000, 5000), True),
-        (jpeg(5000, 5001), False),
-        (jpeg(16_383, 1525), True),
-        (jpeg(16_384, 1), False),
-        (png(16_383, 1), True),
-        (png(1, 16_384), False),
-        (jpeg(5000, 4000, layers=4), True),
-        (jpeg(5000, 4001, layers=4), False),
+        (png(4000, 3000), (4000, 3000)),
+        (png(4000, 3001), None),
+        (png(2**31 - 1, 2**31 - 1), None),
+        (png(16_383, 1), (16_383, 1)),
+        (png(1, 16_384), None),
+        (gif(4000, 3000), (4000, 3000)),
+        (gif(4000, 3001), None),
+        (gif(1, 1, frame=(4001, 3000)), None),
+        (webp(3200, 2500), (3200, 2500)),
+        (webp(3200, 2501), None),
+        # A large JPEG is decoded at a fraction of its size.
+        (jpeg(5000, 5000), (1250, 1250)),
+        (jpeg(5000, 5001), None),
+        (jpeg(5000, 4000, mode="CMYK"), (1250, 1000)),
+        (jpeg(5000, 4001, mode="CMYK"), None),
+        (jpeg(16_383, 1525), (8192, 763)),
+        (jpeg(16_384, 1), None),
+        (jpeg(12_207, 2048), (3052, 512)),
+        (jpeg(4000, 3000), (2000, 1500)),
+        (jpeg(2047, 2047), (2047, 2047)),
     ],
-    ids=range(16),
+    ids=range(19),
 )
-def test_the_limit_is_in_pixels_and_holds_before_decoding(broken, data, allowed):
-    decoded = broken(OSError, "ImageFile.ImageFile.load", "WebPImagePlugin.WebPImageFile.load")
-    assert (DAMAGED if allowed else TOO_LARGE) in refusal(data)
-    assert bool(decoded) is allowed
+def test_the_limit_is_in_pixels_and_holds_before_decoding(monkeypatch, data, decoded_at):
+    decoded, kept = [], []
 
+    def load(picture):
+        decoded.append(picture.size)
+        if isinstance(picture, JpegImageFile):
+            kept.extend([*picture.applist, *picture.app, *picture.info])  # copies of its metadata
+        raise OSError
 
-def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(monkeypatch):
-    decoded = []
-
-    def load(self, load=JpegImageFile.load):
-        decoded.append(self.size)
-        assert not [*self.applist, *self.app, *self.info]
-        return load(self)
-
-    monkeypatch.setattr("PIL.JpegImagePlugin.JpegImageFile.load", load)
-    for size in [(16_383, 1525), (12_207, 2048), (5000, 5000), (4000, 3000), (2047, 2047)]:
-        make(jpeg(*size, extra=segment(0xE2, b"ICC_PROFILE\0\1\1profile")))
-    assert decoded[::2] == [(8192, 763), (3052, 512), (1250, 1250), (2000, 1500), (2047, 2047)]
+    for name in ("ImageFile.ImageFile", "WebPImagePlugin.WebPImageFile"):
+        monkeypatch.setattr(f"PIL.{name}.load", load)
+    assert (DAMAGED if decoded_at else TOO_LARGE) in refusal(data)
+    assert (decoded, kept) == ([decoded_at] * bool(decoded_at), [])
 
 
 # What is no picture
 
 
 def test_other_files_are_refused():
-    others = ("BMP", "TIFF", "PPM", "ICO", "TGA", "PCX", "EPS", "JPEG2000", "AVIF", "PDF")
+    others = ("BMP", "TIFF", "ICO", "EPS", "JPEG2000", "AVIF", "PDF")
     for data in (
         *(b"", b"\0", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"PK\x03\x04" + bytes(100)),
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-        random.Random(1).randbytes(5000),
         *(saved(quarters(), kind) for kind in others),
     ):
-        assert "Send a JPEG, PNG, WebP or GIF file" in refusal(data), data[:12]
+        assert UNKNOWN in refusal(data), data[:12]
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -392,51 +319,32 @@ def test_truncated_pictures_are_refused(kind):
     data = SAMPLES[kind]
     # Of files with two pictures, the second is not looked at; and the end may lack checksums.
     end = len(data) // 4 if kind in ("mpo", "apng", "gif", "awebp") else len(data) - 24
-    for length in {*range(0, min(40, end)), *range(0, end, max(1, end // 60)), end}:
+    for length in (*range(0, end, 1 + end // 60), end):
         assert refusal(data[:length]), length
-
-
-@pytest.mark.parametrize("kind", SAMPLES)
-def test_a_damaged_file_is_refused_or_made_and_nothing_else(kind, caplog):
-    chance = random.Random(kind)
-    for _ in range(300):
-        data = bytearray(SAMPLES[kind])
-        for _ in range(chance.choice((1, 1, 2, 8))):
-            place = chance.randrange(len(data))
-            length = chance.choice((0, 1, 1, 4, 9))
-            odd = (b"", bytes([data[place] ^ 1]), chance.randbytes(1), b"\xff" * 4, bytes(4))
-            data[place : place + length] = chance.choice((*odd, data[place // 2 :][:40]))
-        refusal(bytes(data))
-    assert caplog.records == []
+    if kind == "png":  # Pillow would accept it
+        assert refusal(data[:-1])
 
 
 @pytest.mark.parametrize(
     ("error", "logged"),
     [*((error, False) for error in (OSError, SyntaxError, ValueError)), (AttributeError, True)],
 )
-def test_only_an_unusual_error_of_a_decoder_is_logged(broken, caplog, error, logged):
-    broken(error, "Image.open")
-    assert DAMAGED in refusal(SAMPLES["png"])
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * logged
-    assert all(record.exc_info[0] is error for record in caplog.records)
-
-
-def test_a_refusal_keeps_nothing_of_the_picture():
-    with pytest.raises(PictureInvalid) as caught:
-        AVATARS.make(io.BytesIO(SAMPLES["png"][:-40]))
-    assert caught.value.__context__ is None
-    assert caught.value.__cause__ is None
-
-
-def test_our_own_mistakes_are_not_blamed_on_the_picture(broken):
-    broken(ValueError("ours"), "Image.Image.save")
-    with pytest.raises(ValueError, match="ours"):
+def test_only_an_unusual_error_of_a_decoder_is_logged(monkeypatch, caplog, error, logged):
+    monkeypatch.setattr("PIL.Image.open", failing(error))
+    with pytest.raises(PictureInvalid, match=DAMAGED) as caught:
         make(SAMPLES["png"])
+    assert [record.exc_info[0] for record in caplog.records] == [error] * logged
+    # Or the traceback would keep the picture.
+    assert caught.value.__context__ is caught.value.__cause__ is None
 
 
-def test_a_lack_of_memory_is_not_blamed_on_the_picture(broken):
-    broken(MemoryError, "Image.open")
-    with pytest.raises(PicturesBusy):
+@pytest.mark.parametrize(
+    ("place", "error", "raised"),
+    [("Image.open", MemoryError, PicturesBusy), ("Image.Image.save", ValueError, ValueError)],
+)
+def test_our_own_troubles_are_not_blamed_on_the_picture(monkeypatch, place, error, raised):
+    monkeypatch.setattr(f"PIL.{place}", failing(error))
+    with pytest.raises(raised):
         make(SAMPLES["png"])
 
 
@@ -447,17 +355,17 @@ def test_a_lack_of_memory_is_not_blamed_on_the_picture(broken):
     "data",
     [
         png(8, 8, extra=chunk(b"prVt", b"") * 200_000),
-        jpeg(8, 8, extra=segment(0xE5, b"") * 200_000),
-        jpeg(8, 8, extra=b"\xff" * 200_000),
+        jpeg(extra=segment(0xE5, b"") * 200_000),
+        jpeg(extra=b"\xff" * 200_000),
         gif(8, 8, extra=b"!\xfe" + b"\1A" * 200_000 + b"\0"),
         gif(8, 8, extra=b"!\xfe\1A\0" * 200_000),
         riff(SAMPLES["webp"][12:], part(b"EXIF", b"odd"), part(b"prVt", b"") * 10_000),
         riff(part(b"VP8X", b"\2" + bytes(9)), part(b"ANMF", bytes(24)) * 10_000),
-        jpeg(8, 8, scans=33),
-        jpeg(8, 8, frame=0xC9),
-        jpeg(8, 8, frame=0xCA),
+        jpeg(scans=33),
+        jpeg(frame=0xC9),
+        jpeg(frame=0xCA),
         # A scan behind a segment that says it is longer or shorter than it can be.
-        jpeg(8, 8, scans=33, extra=b"\xff\xfe\0\0" + segment(0xFE, b"\xff\xd9")),
+        jpeg(scans=33, extra=b"\xff\xfe\0\0" + segment(0xFE, b"\xff\xd9")),
     ],
     ids=range(11),
 )
@@ -465,41 +373,29 @@ def test_files_of_very_many_pieces_are_refused(data):
     assert UNUSUAL in refusal(data)
 
 
-def test_an_animation_may_be_long_and_junk_may_follow():
-    frames = part(b"ANMF", FRAME) * 2_000
-    make(riff(part(b"VP8X", b"\2\0\0\0" + bytes([7, 0, 0]) * 2), part(b"ANIM", bytes(6)), frames))
-    make(SAMPLES["webp"] + bytes(200_000))
-
-
-def test_scans_are_counted_to_the_end_of_the_picture_only():
+def test_files_of_many_pieces_are_made():
+    """A long animation, junk behind a picture, and scans that do not count."""
     scan = segment(0xDA, bytes(8))
-    assert refusal(jpeg(8, 8, scans=32)) is None
-    assert refusal(jpeg(8, 8, extra=segment(0xE2, scan * 99)) + b"\0\2" + scan * 99) is None
+    for data in (
+        *(webp(8, 8, frames=2_000), SAMPLES["webp"] + bytes(200_000), jpeg(scans=32)),
+        jpeg(extra=segment(0xE2, scan * 99)) + b"\0\2" + scan * 99,
+    ):
+        make(data)
 
 
 def test_texts_in_a_png_are_no_bomb():
-    packed = zlib.compress(bytes(2**20), 9)
+    packed, beyond = (zlib.compress(bytes(2**20 + more), 9) for more in (0, 1))
     pixels = (b"\0" + bytes(24)) * 8
-    nameless = chunk(b"zTXt", b"\0\0" + packed)  # Pillow unpacks it, and does not count it
-    assert UNUSUAL in refusal(png(8, 8, extra=nameless * 101, pixels=pixels))
-    beyond = zlib.compress(bytes(2**20 + 1), 9)
-    for extra in (
-        chunk(b"zTXt", b"a\0\0" + packed) * 5,
-        chunk(b"tEXt", b"a\0" + bytes(2**22 + 9)),
-        chunk(b"zTXt", b"a\0\0" + beyond),
-    ):
-        assert DAMAGED in refusal(png(8, 8, extra=extra, pixels=pixels))
     usual = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"text" * 999)) * 9
-    make(png(8, 8, extra=usual + chunk(b"tEXt", b"b\0" + b"text" * 99_999), pixels=pixels))
-
-
-def test_exif_is_not_taken_apart(broken):
-    """Pillow would look for the resolution, in a list of a million fractions if there is one."""
-    taken_apart = broken(OSError, "Image.Exif.load")
-    segments = b"".join(segment(0xE1, b"Exif\0\0" + exif(number)) for number in (6, 1))
-    data = saved(quarters(colours=(GREEN, WHITE, RED, BLUE)), "JPEG", quality=90)
-    assert alike(seen(make(data[:2] + segments + data[2:])), CORNERS)
-    assert taken_apart == []
+    for extra, why in (
+        # Without a name, Pillow unpacks a text and does not count it.
+        (chunk(b"zTXt", b"\0\0" + packed) * 101, UNUSUAL),
+        (chunk(b"zTXt", b"a\0\0" + packed) * 5, DAMAGED),
+        (chunk(b"tEXt", b"a\0" + bytes(2**22 + 9)), DAMAGED),
+        (chunk(b"zTXt", b"a\0\0" + beyond), DAMAGED),
+        (usual + chunk(b"tEXt", b"b\0" + b"text" * 99_999), "None"),
+    ):
+        assert why in str(refusal(png(8, 8, extra=extra, pixels=pixels)))
 
 
 # One after the other
@@ -529,21 +425,11 @@ def test_pictures_are_made_one_at_a_time_and_few_may_wait(monkeypatch):
     assert len(threads) == 1
 
 
-ODD = """
-import sys
-from core.images import Avatars
-with open(sys.argv[1], "rb") as file:
-    Avatars(waiting=0).make(file)
-"""
-
-
-def test_odd_pictures_put_nothing_into_the_log(tmp_path):
+def test_odd_pictures_put_nothing_into_the_log():
     data = SAMPLES["mpo"].replace(b"0100", b"01\xff\xff").replace(b"\x01\xb0", b"\x77\xb0")
     with pytest.warns(UserWarning, match="malformed"):
         Image.open(io.BytesIO(data)).load()
-    odd = tmp_path / "odd"
-    odd.write_bytes(data)
-    command = [sys.executable, "-c", ODD, odd]
-    environ = os.environ | MEMORY
-    ran = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, timeout=60)
+    code = "import sys; from core.images import Avatars; Avatars(waiting=0).make(sys.stdin.buffer)"
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=ROOT, input=data, capture_output=True, timeout=60)
     assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")

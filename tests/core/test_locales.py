@@ -58,17 +58,9 @@ def test_longest_tag_is_as_long_as_the_standard_expects():
 @pytest.mark.parametrize(
     "name",
     [
-        *("", "..", "/"),
-        "Factory",  # nobody has chosen one
-        *("localtime", "posix/Europe/Berlin", "right/Europe/Berlin"),
-        # Files and folders beside the zones
-        *("Europe", "Europe/", "zones", "zone.tab", "tzdata.zi", "__init__.py"),
-        # Paths to the same file, or to others
-        *("/etc/localtime", "/usr/share/zoneinfo/Europe/Berlin", "../zoneinfo/Europe/Berlin"),
-        *("../../../etc/passwd", "Europe/./Berlin", "Europe//Berlin", "Europe\\Berlin"),
-        # Nearly
-        *("europe/berlin", "utc", "Berlin", "CEST", "UTC+1", "+01:00", "Mars/Olympus_Mons"),
-        *(" Europe/Berlin", "Europe/Berlin\n", "Europe/Berlin\x00", "Europe/Berl\u0131n"),
+        *("", "Factory", "Mars/Olympus_Mons", "europe/berlin", "Europe/Berlin\n"),
+        # Files and folders, beside the zones and elsewhere
+        *("Europe", "zone.tab", "/etc/localtime", "../../../etc/passwd", "Europe//Berlin"),
     ],
     ids=lambda name: ascii(name[:20]),
 )

@@ -145,7 +145,7 @@ def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         futures = [pool.submit(call) for call in calls]
-        soon(lambda: len(running) == 2 and not hasher._places._value)
+        soon(lambda: len(running) == 2 and not hasher._ours._places._value)
         for account in (stored, None):
             with pytest.raises(HasherBusy):
                 hasher.verify(PASSWORD, account)

@@ -103,29 +103,6 @@ def test_day_reaches_from_its_first_second_to_its_last(zone, first, last, hours)
     assert days(zone, last, after) == 0
 
 
-LEFT_OUT = [
-    ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-31T12:00:00+14:00"),
-    ("Pacific/Kiritimati", "1994-12-30T12:00:00-10:00", "1995-01-01T12:00:00+14:00"),
-    ("Pacific/Kwajalein", "1993-08-20T12:00:00-12:00", "1993-08-22T12:00:00+12:00"),
-]
-
-
-@pytest.mark.parametrize(("zone", "before", "after"), LEFT_OUT)
-def test_day_that_a_place_left_out_interrupts_nothing(zone, before, after):
-    before, after = at(before), at(after)
-    assert after - before == DAY
-    assert days(zone, after, before, after) == 2
-    assert days(zone, after, before) == 1  # that was yesterday
-    assert days(zone, after + DAY, before) == 0
-    long = [before - DAY * back for back in range(10)] + [after + DAY * on for on in range(10)]
-    assert days(zone, after + DAY * 9, *long) == 20
-    # The days at its sides are not left out.
-    assert days(zone, after, before - DAY, after) == 1
-    assert days(zone, after + DAY, before, after + DAY) == 1
-    # Elsewhere it was a day as any other, and they did not even notice.
-    assert days("UTC", after, before, after) == 2
-
-
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
 def test_very_old_moment_does_no_harm(zone):
     assert days(zone, NOON, FIRST_SECOND) == 0

@@ -1,6 +1,5 @@
 """The modules of docs/browser.md run in Chromium, on a page of another origin."""
 
-import base64
 import re
 import time
 
@@ -11,7 +10,6 @@ from real_service import deployed, serving
 from sqlalchemy import URL
 
 from config import ROOT
-from core.second_factor import STEP, hotp
 
 pytestmark = pytest.mark.browser
 
@@ -115,11 +113,7 @@ def test_tabs_of_another_origin_share_a_session_and_refresh_it_once(tabs, servic
 
 def test_login_asks_for_a_code_until_it_is_right(tabs, service):
     one, _ = tabs
-    user, url = service.register("protected"), "/api/auth/second-factor"
-    token = service.log_in(user).data["accessToken"]
-    made = service.call("POST", url, {"password": user["password"]}, token=token).data
-    code = hotp(base64.b32decode(made["secret"]), int(time.time()) // STEP)
-    codes = service.call("POST", f"{url}/confirm", {"code": code}, token=token).data
+    user = service.register("protected")
     log_in = """async ([email, password, typed]) => {
       const asked = [];
       const ask = (why) => { asked.push(why); return typed.shift(); };
@@ -128,7 +122,7 @@ def test_login_asks_for_a_code_until_it_is_right(tabs, service):
       return [asked, ended.username ?? ended];
     }"""
     login = [user["email"], user["password"]]
-    right = codes["recoveryCodes"][0]
+    right = service.add_second_factor(user)[0]
     required, wrong = "second_factor_required", "wrong_code"
     assert one.evaluate(log_in, [*login, [""]]) == [[required], required]
     assert one.evaluate(log_in, [*login, ["wrong", right]]) == [[required, wrong], "protected"]

@@ -9,7 +9,7 @@ import pytest
 from helpers import race
 from real_service import deployed, empty_database
 
-from core.second_factor import STEP, hotp
+from core.totp import STEP, hotp
 
 
 @pytest.fixture(params=["postgres"])

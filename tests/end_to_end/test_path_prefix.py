@@ -1,8 +1,11 @@
 """The pages below a path of a host, behind nginx, which strips it."""
 
+import gzip
+import json
 import re
 import shutil
 import subprocess
+from urllib.request import Request, urlopen
 
 import pytest
 from helpers import PASSWORD, soon
@@ -18,6 +21,13 @@ pytestmark = [
 ]
 
 
+def lines_of_the_docs():
+    (lines,) = re.findall(
+        r"^```nginx\n(.*?)^```", (ROOT / "docs/operations.md").read_text(), re.M | re.S
+    )
+    return lines
+
+
 @pytest.fixture
 def base_url(tmp_path, mail_server):
     """Serve the application at /accounts/ of an nginx with the example of deploy/nginx.conf."""
@@ -31,8 +41,7 @@ def base_url(tmp_path, mail_server):
         for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", "")):
             here = here or service.port
             example = example.replace(f" {there};", f" 127.0.0.1:{here};")
-        example = example.replace("location / {", "location /accounts/ {")
-        example = example.replace("proxy_pass http://accounts;", "proxy_pass http://accounts/;")
+        example = re.sub(r"    location / {\n.*\n", lines_of_the_docs(), example)
         modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
         config = tmp_path / "nginx.conf"
@@ -46,6 +55,12 @@ def base_url(tmp_path, mail_server):
         yield place
         nginx.terminate()
         nginx.wait(PATIENCE)
+
+
+def test_the_openapi_document_comes_compressed(base_url):
+    asked = Request(f"{base_url}/openapi.json", headers={"Accept-Encoding": "gzip"})
+    with urlopen(asked) as answer:
+        assert json.loads(gzip.decompress(answer.read()))["openapi"]
 
 
 def test_the_pages_work_below_a_path(page, base_url):
@@ -64,5 +79,5 @@ def test_the_pages_work_below_a_path(page, base_url):
     expect(page.locator("#sign-out")).to_be_visible()
     page.goto(f"{base_url}/admin")
     page.locator("#no-rights").get_by_role("link", name="My account").click()
-    expect(page.locator("#profile h1")).to_be_visible()
+    page.get_by_role("link", name="Profile").click()
     expect(page.locator("#profile .avatar").first).to_have_js_property("naturalWidth", 512)

@@ -12,12 +12,10 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
-from helpers import SECRET, Log, meanwhile, race, soon
+from helpers import meanwhile, race, soon
 from real_service import deployed, empty_database, free_port
 
-from app import create_app
-from config import ROOT, Settings
-from extensions import db
+from config import ROOT
 
 # Debian installs it where the PATH of a user may not lead.
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -30,13 +28,13 @@ pytestmark = pytest.mark.skipif(
 
 
 def configuration(database, port, users):
-    """Return the configuration in the docs for our server, with an entry that sets no limits."""
+    """Return the configuration in the docs for our server."""
     scaling = (ROOT / "docs/scaling.md").read_text()
     (ini,) = re.findall(r"^```ini\n(\[databases\].*?)^```$", scaling, re.M | re.S)
     server = f"host={database.query['host']} dbname={database.database}"
     ours = {
         "host=db.internal": server,
-        "[pgbouncer]": f"unlimited = {server}\n[pgbouncer]\nunix_socket_dir =",
+        "[pgbouncer]": "[pgbouncer]\nunix_socket_dir =",
         "listen_port = 6432": f"listen_port = {port}",
         "/etc/pgbouncer/userlist.txt": str(users),
         "default_pool_size = 20": f"default_pool_size = {POOL_SIZE}",
@@ -132,13 +130,3 @@ def test_lost_connections_to_postgres_are_a_503_and_replaced(pooled):
     assert statuses == {200, 503}
     for _ in range(16):
         assert pooled.service.call("GET", "/api/auth/verify", token=token).status == 200
-
-
-def test_pooler_without_time_limits_is_named_in_the_log(pooled):
-    url = pooled.url.set(database="unlimited")
-    app = create_app(Settings(database_url=url, secret_key=SECRET))
-    log = Log()
-    assert app.test_client().get("/readyz").status_code == 200
-    with app.app_context():
-        db.engine.dispose()
-    assert "There is a pooler, but no time limit" in log.text()

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
@@ -86,12 +87,22 @@ def test_client_that_reads_nothing_is_given_up_on(service):
 
 
 def test_connections_that_clients_leave_open_do_not_stop_a_worker(service):
-    # gunicorn itself waits two seconds for each, one after the other: longer than a call waits.
+    # gunicorn itself waits two seconds for each, in a thread: longer than a call waits.
     with ExitStack() as crowd:
-        for _ in range(100):
-            crowd.enter_context(connected(service, b"GET /healthz HTTP/1.0\r\n\r\n"))
+        for _ in range(200):
+            left_open = crowd.enter_context(connected(service, b"GET /healthz HTTP/1.0\r\n\r\n"))
+            assert b" 200 " in everything(left_open)
         for _ in range(10):
             assert service.call("GET", "/healthz").status == 200
+
+
+def test_refused_client_that_still_sends_reads_its_answer(service):
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+    with connected(service, head) as connection:
+        for _ in range(5):
+            time.sleep(0.1)
+            connection.sendall(b"A" * 5000)
+        assert error_in(everything(connection)) == (501, "invalid_request")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ OPENAPI = {
 ACTIONS = {
     "reset-password": "choose_password",
     "verify-email": "verify_email",
-    "undo-email-change": "undo_email_change",
 }
 
 

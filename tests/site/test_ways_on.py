@@ -13,7 +13,7 @@ from services import links
 from services.letters import MailKind
 
 APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
-PAGES_OF_LINKS = ["/reset-password", "/verify-email", "/undo-email-change"]
+PAGES_OF_LINKS = ["/reset-password", "/verify-email"]
 FACTS = {"site": "school.example", "link": "https://school.example/page#token=a.b_c", "code": "A-B"}
 FACTS |= {
     "life": timedelta(days=1),
@@ -77,11 +77,12 @@ def test_the_docs_can_be_turned_off(visit):
 def test_a_page_leads_to_the_platform_and_names_who_runs_it(visit, path):
     page = visit(path, app_url=APP, imprint=IMPRINT, site_name="The School").text
     assert f'<a class="button" href="{APP}">Go to The School</a>' in page
-    assert '<a class="button plain" href="account">My account</a>' in page
+    name = "Sign in" if path == "/reset-password" else "My account"
+    assert f'<a class="button plain" id="way-on" href="account">{name}</a>' in page
     assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in page
     page = visit(path, imprint="https://school.example/imprint").text
     assert '<a href="https://school.example/imprint">Legal notice</a>' in page
-    assert '<a class="button" href="account">' in page
+    assert '<a class="button" id="way-on" href="account">' in page
     page = visit(path, account_pages=False).text
     assert "You can close this page." in page
     assert "<footer>" not in page

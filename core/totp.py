@@ -74,6 +74,12 @@ def step_of(typed: str, seed: bytes, seconds: float, *, after: int) -> int | Non
     return found
 
 
+def has_form_of_digits(typed: str) -> bool:
+    """Return whether this looks like six digits of an app, and not like a recovery code."""
+    read = codes.read(typed)
+    return len(read) == 6 and read.isdigit()
+
+
 def recovery_codes(seed: bytes, generation: int) -> list[str]:
     """Return the recovery codes, such as `ABCDE-FGHJK`; each generation has others."""
     made = []

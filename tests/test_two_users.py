@@ -1,0 +1,260 @@
+"""What is done to one user leaves every row of the others as it was.
+
+All users have a row in every table, alike as far as the constraints allow: the same ids of records,
+the same times, the same counts. A statement that forgets whose rows it means finds theirs too.
+"""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from authenticator import Authenticator
+from endpoints import API
+from helpers import (
+    NEW_PASSWORD,
+    PASSWORD,
+    SECRET,
+    bearer,
+    on_one_database,
+    picture,
+    picture_form,
+    rows,
+    set_user,
+)
+from test_copies import contents
+
+import models
+from cli.users import users
+from core import codes, passwords, totp
+from database import transaction
+from extensions import components
+from services import links, recovery, sessions
+from services.letters import MailKind
+from services.second_factor import WARN_AT
+
+SEED = bytes(range(totp.SEED))
+
+
+class Act(NamedTuple):
+    """What somebody does to user `one`: a call, or a command of `flask users`; `facts` fills it.
+
+    The second factor of `one` is confirmed, or waiting for its first code, or there is none.
+    """
+
+    by: str
+    what: str
+    body: dict[str, Any] = {}
+    factor: str = "confirmed"
+    refused: bool = False
+
+
+SURE = {"password": PASSWORD, "secondFactor": "{digits}"}
+CURRENT = {"currentPassword": PASSWORD, "secondFactor": "{digits}"}
+WRONG = {"password": PASSWORD, "secondFactor": "{wrong}"}
+SPARE = {"password": PASSWORD, "secondFactor": "{unused}"}
+COURSE = {"courseId": "new", "courseName": "New"}
+NEWCOMER = {"email": "new@example.org", "firstName": "First", "lastName": "Last"}
+CHOICE = {"newPassword": NEW_PASSWORD}
+ACTS = [
+    Act("nobody", "POST /api/auth/register", {**NEWCOMER, "username": "new", "password": PASSWORD}),
+    Act("nobody", "POST /api/auth/login", {"email": "one", **SURE}),
+    Act("nobody", "POST /api/auth/login", {"email": "{email}", **SPARE}),
+    Act("nobody", "POST /api/auth/login", {"email": "one", "password": "wrong"}, refused=True),
+    Act("nobody", "POST /api/auth/login", {"email": "one", **WRONG}, refused=True),
+    Act("nobody", "POST /api/auth/refresh", {"refreshToken": "{refresh}"}),
+    Act("one", "POST /api/auth/logout"),
+    Act("one", "DELETE /api/auth/sessions/{sessionId}"),
+    Act("one", "DELETE /api/auth/sessions"),
+    Act("nobody", "POST /api/auth/forgot-password", {"email": "{email}"}),
+    Act("nobody", "POST /api/auth/check-link", {"token": "{token}"}),
+    Act("nobody", "POST /api/auth/reset-password", {"token": "{token}", **CHOICE}),
+    Act("nobody", "POST /api/auth/reset-password", {"token": "{token}", **CHOICE}, factor="none"),
+    Act("nobody", "POST /api/auth/reset-password", {"account": "one", "code": "{code}", **CHOICE}),
+    Act("nobody", "POST /api/auth/verify-email", {"token": "{proof}"}),
+    Act("nobody", "POST /api/auth/resend-verification", {"email": "{email}"}),
+    Act("one", "POST /api/auth/second-factor", {"password": PASSWORD}, factor="waiting"),
+    Act(
+        "one",
+        "POST /api/auth/second-factor/confirm",
+        {"code": "{wrong}"},
+        factor="waiting",
+        refused=True,
+    ),
+    Act("one", "POST /api/auth/second-factor/confirm", {"code": "{digits}"}, factor="waiting"),
+    Act("one", "POST /api/auth/second-factor/recovery-codes", SURE),
+    Act("one", "DELETE /api/auth/second-factor", SURE),
+    Act("one", "PUT /api/users/profile", {"firstName": "Other"}),
+    Act("one", "POST /api/users/avatar"),
+    Act("one", "DELETE /api/users/avatar"),
+    Act("one", "PUT /api/users/settings", {"theme": "dark", "privacy": {"progressVisible": True}}),
+    Act("one", "PUT /api/users/certificates/{certificateId}", {"shared": False}),
+    Act("one", "PUT /api/users/password", {**CHOICE, **CURRENT}),
+    Act("one", "POST /api/users/email", {**SURE, "newEmail": "new@example.org"}),
+    Act("one", "POST /api/users/email/confirm", {"code": "wrong"}, refused=True),
+    Act("one", "POST /api/users/email/confirm", {"code": "{emailCode}"}),
+    Act("one", "DELETE /api/users/email"),
+    Act("one", "PUT /api/users/username", {**SURE, "username": "renamed"}),
+    Act("one", "DELETE /api/users/account", {**SURE, "confirmation": "DELETE_MY_ACCOUNT"}),
+    Act("teacher", "PUT /api/users/{userId}/courses/{courseId}", {"name": "New", "lessons": 9}),
+    Act("key", "DELETE /api/users/{userId}/courses/{courseId}"),
+    Act("key", "PUT /api/users/{userId}/courses/{courseId}/lessons/{lessonId}", {"minutes": 9}),
+    Act("teacher", "DELETE /api/users/{userId}/courses/{courseId}/lessons/{lessonId}"),
+    Act("teacher", "PUT /api/users/{userId}/achievements/{achievementId}", {"name": "New"}),
+    Act("key", "DELETE /api/users/{userId}/achievements/{achievementId}"),
+    Act("key", "PUT /api/users/{userId}/certificates/{certificateId}", COURSE),
+    Act("teacher", "DELETE /api/users/{userId}/certificates/{certificateId}"),
+    Act("key", "POST /api/users", {**NEWCOMER, "username": "new", "deliver": "mail"}),
+    Act("admin", "POST /api/users", {**NEWCOMER, "username": "new", "deliver": "link"}),
+    Act("admin", "POST /api/users/{userId}/access-link", {"deliver": "link"}),
+    Act(
+        "admin",
+        "POST /api/users/{userId}/access-link",
+        {"deliver": "mail", "replacePassword": True},
+    ),
+    Act("admin", "PATCH /api/users/{userId}", {"username": "renamed", "firstName": "Other"}),
+    Act("admin", "PATCH /api/users/{userId}", {"email": "new@example.org"}),
+    Act("admin", "PATCH /api/users/{userId}", {"role": "instructor"}),
+    Act("key", "PATCH /api/users/{userId}", {"isActive": False}),
+    Act("key", "PATCH /api/users/{userId}", {"emailVerified": True}),
+    Act("admin", "DELETE /api/users/{userId}/failed-logins"),
+    Act("admin", "DELETE /api/users/{userId}/second-factor"),
+    Act("admin", "DELETE /api/users/{userId}"),
+    Act("admin", "DELETE /api/service-keys/{keyId}"),
+    Act("operator", "create --username=new --first-name=A --last-name=B --link --email=n@b.org"),
+    Act("operator", "access-link one --replace-password"),
+    Act("operator", "set-email one new@example.org --replace-password"),
+    Act("operator", "set-role one instructor"),
+    Act("operator", "activate one"),
+    Act("operator", "deactivate one"),
+    Act("operator", "unlock one"),
+    Act("operator", "reset-second-factor one"),
+    Act("operator", "delete one --yes"),
+    Act("operator", "import - --links={file}"),
+]
+# These read, or only add accounts of their own to the embedded database.
+OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
+
+
+def test_every_call_and_command_that_changes_something_is_an_act():
+    calls = {f"{each.method} {each.documented}" for each in API if each.method != "GET"}
+    commands = users.commands.keys() - OTHER_COMMANDS
+    assert calls == {act.what for act in ACTS if act.by != "operator"}
+    assert commands == {act.what.split()[0] for act in ACTS if act.by == "operator"}
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    """One moment for everything, so that no time tells the rows of two users apart."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    monkeypatch.setattr("core.clock.utcnow", lambda: now)
+    return now
+
+
+@pytest.fixture
+def app(app):
+    held = components(app)
+    held.settings = replace(held.settings, ratelimit_enabled=True)
+    return app
+
+
+@pytest.fixture
+def make_everything(app, client, make_user, now):
+    """Add a user with a row in each table, who has used two recovery codes."""
+
+    def make(name, factor="confirmed"):
+        confirmed_at, later = now if factor == "confirmed" else None, now + timedelta(hours=1)
+        user = make_user(name, avatar_digest="0" * 64, second_factor_at=confirmed_at)
+        own, until = {"user_id": user.id}, {"expires_at": later}
+        course = {"course_id": "same", "course_name": "Same", "issued_at": now}
+        login = {"created_at": now, "last_used_at": now, "user_agent": "", "ip_address": ""}
+        waits = {"id": f"change of {name}", "new_email": f"new.{user.email}", "tries": 1}
+        code = {"kind": "email_change_code", "facts": {"change_id": waits["id"]}}
+        seed = {"sealed": totp.seal(SECRET, SEED, user.id), "created_at": now, "unused": 0x3FC}
+        wrong = {"confirmed_at": confirmed_at, "wrong_codes": WARN_AT - 1, "window_ends_at": later}
+        added = [
+            models.Avatar(**own, picture=b"picture"),
+            models.Course(**own, id="same", name="Same", lessons=2),
+            models.Lesson(**own, id="same", course_id="same", completed_at=now, minutes=1),
+            models.Achievement(**own, id="same", name="Same", earned_at=now),
+            models.Certificate(**own, **course, id="same", credential_url="", share_code=name),
+            models.UserSession(**own, **login, **until, refresh_token_id="same"),
+            models.DeniedSession(session_id=f"of {name}", **until),
+            models.ServiceKey(name=name, digest=name, scopes="users:read"),
+            models.PendingEmail(**own, **waits, **until),
+            models.OutboxMail(**code, address=waits["new_email"]),
+            *(models.OutboxMail(kind=kind.value, address=user.email) for kind in MailKind),
+            *([] if factor == "none" else [models.SecondFactor(**own, **seed, **wrong)]),
+        ]
+        with app.app_context(), transaction() as session:
+            session.add_all(added)
+        for guess in (user.email, name):
+            body = {"email": guess, "password": "wrong"}
+            client.post("/api/auth/login", json=body, environ_base={"REMOTE_ADDR": "192.0.2.1"})
+        return user
+
+    return make
+
+
+def facts_about(app, one, now):
+    """Return what fills the calls and commands, with tokens and codes of user `one`."""
+    (user,), (key,) = rows(app, models.User, id=one.id), rows(app, models.ServiceKey, name="one")
+    (session,) = rows(app, models.UserSession, user_id=one.id)
+    phone, verifies = Authenticator(totp.app_key(SEED)), links.Action.VERIFY_EMAIL
+    with app.app_context(), transaction():
+        pair = sessions.open_session(user, now=now, user_agent="", ip_address="")
+        handed = recovery.hand_over(user, now=now)
+        bound, until = links.bound_to(verifies, user), now + timedelta(days=1)
+        proof = links.make(verifies, one.id, bound, expires_at=until)
+    return {
+        **{"userId": one.id, "email": one.email, "keyId": key.id, "sessionId": session.id},
+        **dict.fromkeys(("courseId", "lessonId", "achievementId", "certificateId"), "same"),
+        **{"digits": phone.code(), "wrong": phone.wrong(), "code": handed.code},
+        **{"unused": totp.recovery_codes(SEED, 1)[5], "refresh": pair.refresh_token},
+        **{"token": handed.link.split("=")[1], "proof": proof.link.split("=")[1]},
+        "emailCode": codes.email_code(SECRET, "change of one", f"new.{one.email}"),
+        "access": pair.access_token,
+    }
+
+
+@on_one_database  # the statements are the same on the other
+@pytest.mark.parametrize("act", ACTS, ids=[f"{act.by} {act.what}" for act in ACTS])
+def test_act_on_one_user_leaves_the_rows_of_the_others(
+    app, client, run, make_user, make_key, log_in, make_everything, now, tmp_path, act
+):
+    one = make_everything("one", act.factor)
+    facts = {**facts_about(app, one, now), "file": tmp_path / "links.csv"}
+    callers = {
+        "one": lambda: facts["access"],
+        "admin": lambda: log_in(make_user("head", role="admin")),
+        "teacher": lambda: log_in(make_user("teacher", role="instructor")),
+        "key": lambda: make_key("learning:write", "users:write"),
+    }
+    if act.what.startswith("import"):  # as a list of codes for those without a password
+        set_user(app, one, password_hash=passwords.unusable())
+    headers = bearer(callers[act.by]()) if act.by in callers else {}
+    before = contents(app)
+    make_everything("bystander")
+    waiting = make_everything("onlooker", "waiting")
+    set_user(app, waiting, password_hash=passwords.unusable())
+    everything = contents(app)
+    theirs = {name: {*found} - {*before[name]} for name, found in everything.items()}
+    assert all(theirs.values()), {name for name, found in theirs.items() if not found}
+
+    if act.by == "operator":
+        line = json.dumps({**NEWCOMER, "email": one.email})
+        output, status = run("users", *act.what.format(**facts).split(), typed=line)
+        assert status == 0, output
+    else:
+        method, path = act.what.format(**facts).split()
+        body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
+        sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
+        response = client.open(path, method=method, headers=headers, **sent)
+        assert (response.status_code >= 400) is act.refused, response.text
+
+    after = contents(app)
+    lost = {name: gone for name, found in theirs.items() if (gone := found - {*after[name]})}
+    assert lost == {}
+    new = [row for name, found in after.items() for row in {*found} - {*everything[name]}]
+    assert [row for row in new if "bystander" in row or "onlooker" in row] == []
