@@ -96,6 +96,7 @@ async function route({ focus = true, keep = false } = {}) {
   section.ariaBusy = "true";
   try {
     const { sections } = await loadModule(module);
+    if (mine !== asked) return;
     const start = await sections[section.id](section, me, ...(section.id === id ? rest : []));
     section.dataset.shown = "yes";
     if (mine === asked) start?.focus();
