@@ -84,6 +84,8 @@ class User(Base):
         # For lists: by the time of joining, which other systems may have set.
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
+        # Named like a constraint, for `database.unique`.
+        sa.Index("uq_users_identity", "identity", unique=True),
     )
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
@@ -107,6 +109,8 @@ class User(Base):
     # When the second factor was confirmed, also in its own row; None without one. Here, because the
     # one query of the guard reads this table.
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    # The account at a provider that opens this one: its issuer, a space, and the subject there.
+    identity: Mapped[str | None] = mapped_column(sa.String(600))
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
