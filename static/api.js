@@ -8,7 +8,7 @@ const REFRESH_TIMEOUT = 10_000;
 const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
 const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
-const NAME = `accounts ${new URL(".", location).pathname}`;
+export const NAME = `accounts ${new URL(".", location).pathname}`;
 
 /** A call that failed: `code` as in docs/errors.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
@@ -34,7 +34,7 @@ export const userId = () => access?.user ?? null;
 
 // Whether somebody is signed in on this browser, and how the cookie is kept: `1`, or `session`
 // where the device belongs to others. Never a token.
-function remembered() {
+export function remembered() {
   try {
     return localStorage.getItem(NAME);
   } catch {
@@ -148,7 +148,8 @@ export async function call(method, path, body, { cookie } = {}) {
     }
     return data;
   } catch (problem) {
-    if (problem.status !== 401 || !used) throw problem;
+    // At a login, the password is wrong and no token.
+    if (problem.status !== 401 || !used || path === "auth/login") throw problem;
     if (used === access?.token) await renew();
     return send(method, path, body);
   }
@@ -169,12 +170,12 @@ export async function resume() {
   return access !== null;
 }
 
-export async function logOut() {
+export async function logOut(hash) {
   await call("POST", "auth/logout").catch((problem) => {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget();
+  return forget(hash);
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

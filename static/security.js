@@ -16,8 +16,17 @@ const SYSTEMS = [
   ...[["iPhone", /iPhone/], ["iPad", /iPad/], ["Android", /Android/], ["Windows", /Windows/]],
   ...[["ChromeOS", /CrOS/], ["macOS", /Mac OS/], ["Linux", /Linux/]],
 ];
+const mail = section.querySelector(".mail"); // where there are providers
 let me;
 let codes = [];
+let session = ""; // the id of this device's
+
+// Who has no password finds the way to one in place of what asks for it.
+for (const part of mail ? section.querySelectorAll("details, [data-opens]") : []) {
+  const way = mail.cloneNode(true);
+  way.dataset.unless = "account.hasPassword";
+  part.after(way);
+}
 
 function device(userAgent) {
   const find = (known) => known.find(([, sign]) => sign.test(userAgent))?.[0];
@@ -51,12 +60,16 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const [email, state, { sessions }] = await Promise.all([
+  const { provider } = me.profile;
+  const [email, state, { sessions }, { providers }] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
+    call("GET", "auth/options"),
   ]);
-  fill(section, { account: me.profile });
+  session = sessions.find(({ current }) => current).id;
+  const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
+  fill(section, { account: me.profile, email: me.profile.email, linked });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -127,6 +140,7 @@ const AFTER = {
     save(name, JSON.stringify(data, null, 2));
   },
   "security-delete-form": () => forget("#goodbye"),
+  "security-link": () => call("DELETE", `auth/sessions/${session}`), // the one before
 };
 
 async function done({ target: form, detail: { data } }) {
@@ -194,6 +208,6 @@ export const sections = {
   security: (_, who) => {
     me = who;
     for (const place of section.querySelectorAll(".said")) place.textContent = "";
-    return load();
+    return load().then(() => section.querySelector("#security-link:not([hidden]) [type=password]"));
   },
 };
