@@ -157,6 +157,11 @@ class Token(Text):
     checks = (Length(max=4096),)
 
 
+BASE64URL = validate.Regexp(
+    r"[\w-]*\Z", re.ASCII, error=Reason("invalid", "Use letters, digits, - and _ only.")
+)
+
+
 class RecordId(Text):
     """An id that the course system chooses."""
 

@@ -4,7 +4,6 @@ The bounds of what is stored stand in models.py too: here for a helpful error, t
 or lengths of columns.
 """
 
-import re
 from datetime import date
 from typing import Any, ClassVar
 
@@ -122,12 +121,9 @@ ProviderPath = Shape.from_dict({"name": ma.String(required=True, metadata=exampl
 class ProviderStart(Shape):
     challenge = fields.AnyText(
         required=True,
-        validate=validate.Regexp(
-            r"[\w-]{43}\Z",
-            re.ASCII,
-            error=Reason("invalid", "Not 43 characters of base64url: the SHA-256 of a verifier."),
-        ),
-        metadata=example("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+        validate=[fields.Length(43, 43), fields.BASE64URL],
+        metadata={"pattern": "^[A-Za-z0-9_-]{43}$"}
+        | example("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
     )
     return_to = fields.AnyText(
         validate=fields.Length(max=2048),
@@ -689,10 +685,11 @@ class DumpedAccount(Profile, Settings, Privacy):
 
 
 class ExportedAccount(Profile):
-    # `email_verified` has the same attribute, which marshmallow accepts on the way out only.
+    # Others have the same attributes, which marshmallow accepts on the way out only.
     email_verified_at = fields.Moment(allow_none=True, dump_only=True)
     identity = ma.String(
         allow_none=True,
+        dump_only=True,
         metadata={"description": "The account at the linked provider: issuer, space, subject."},
     )
 

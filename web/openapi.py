@@ -188,7 +188,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds.append(errors.SecondFactorRequired)
     if any(not limit.silent for limit in operation.limits):
         kinds.append(errors.TooManyRequests)
-    if operation.body or operation.role:  # then it needs the database
+    if operation.body or operation.role or operation.limits:  # then it needs the database
         kinds.append(errors.Unavailable)
     kinds.append(errors.InternalError)
     return [kind for kind in errors.all_errors() if kind in kinds]
