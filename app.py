@@ -18,6 +18,7 @@ from blueprints import (
     certificates,
     health,
     jwks,
+    providers,
     records,
     second_factor,
     service_keys,
@@ -25,6 +26,7 @@ from blueprints import (
     users,
 )
 from core.images import Avatars
+from core.openid import Provider
 from core.passwords import Hasher
 from core.templates import Templates
 from core.tokens import TokenCodec
@@ -63,6 +65,7 @@ def create_app(
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(settings.templates_dir, settings.default_language),
+        providers={each.name: _provider(each, settings) for each in settings.oidc_providers},
         load_user=sessions.load_user,
         load_key=keys.load,
     )
@@ -88,6 +91,7 @@ def create_app(
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
     app.register_blueprint(second_factor.bp, url_prefix="/api/auth/second-factor")
+    app.register_blueprint(providers.bp, url_prefix="/api/auth/providers")
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")
@@ -104,3 +108,13 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
+
+
+def _provider(of: config.ProviderSettings, settings: config.Settings) -> Provider:
+    return Provider(
+        issuer=of.issuer,
+        client_id=of.client_id,
+        client_secret=of.client_secret,
+        prompt=of.prompt,
+        callback=f"{settings.public_url}/api/auth/providers/{of.name}/callback",
+    )

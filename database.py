@@ -317,7 +317,7 @@ def harmless(log: logging.Logger, problem: str) -> Iterator[None]:
 
 @contextmanager
 def unique(
-    refusal: Callable[[], Exception], *columns: InstrumentedAttribute[str]
+    refusal: Callable[[], Exception], *columns: InstrumentedAttribute[Any]
 ) -> Iterator[None]:
     """Raise `refusal()` if another row has the same value in one of these columns."""
     try:

@@ -163,6 +163,11 @@ class EmailTaken(ApiError):
     message = "An account with this e-mail address already exists."
 
 
+class IdentityTaken(ApiError):
+    status, code = 409, "identity_taken"
+    message = "This account, or yours at the provider, is linked to another one already."
+
+
 class LastAdmin(ApiError):
     status, code = 409, "last_admin"
     message = "This is the last active admin. Make another user an admin first."

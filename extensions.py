@@ -1,6 +1,6 @@
 """The objects that an application holds once; `app.create_app` binds them to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -13,6 +13,7 @@ from werkzeug.local import LocalProxy
 if TYPE_CHECKING:
     from config import Settings
     from core.images import Avatars
+    from core.openid import Provider
     from core.passwords import Hasher
     from core.templates import Templates
     from core.tokens import TokenCodec
@@ -47,6 +48,8 @@ class Components:
     hasher: "Hasher"
     avatars: "Avatars"
     templates: "Templates"
+    # By their names in the settings.
+    providers: "Mapping[str, Provider]"
     # Returns the active user with this id whose session with this id has not ended, or None.
     load_user: "Callable[[str, str], UserRow | None]"
     # Returns the row of this service key, or None.

@@ -157,6 +157,11 @@ class Token(Text):
     checks = (Length(max=4096),)
 
 
+BASE64URL = validate.Regexp(
+    r"[\w-]*\Z", re.ASCII, error=Reason("invalid", "Use letters, digits, - and _ only.")
+)
+
+
 class RecordId(Text):
     """An id that the course system chooses."""
 
@@ -374,3 +379,14 @@ class HasPassword(ma.Boolean):
 
     def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> bool:
         return passwords.is_usable(value)
+
+
+class Issuer(ma.String):
+    """The linked provider, of an account's identity, on its way out; "" for none."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        described = {"description": "The issuer of the linked provider; empty without a link."}
+        super().__init__(metadata=described, **kwargs)
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> str:
+        return (value or "").partition(" ")[0]

@@ -92,19 +92,74 @@ class Confirmation(CurrentPassword):
     second_factor = fields.SecondFactor(load_default="")
 
 
-class Login(Confirmation):
-    email = fields.LoginName(required=True)
+class ProviderCode(Shape):
+    code = fields.AnyText(required=True, validate=fields.Length(max=4096))
+    verifier = fields.AnyText(required=True, validate=fields.Length(max=4096))
+
+
+class Login(Shape):
+    email = fields.LoginName()
+    password = fields.CurrentPassword()
+    second_factor = fields.SecondFactor(load_default="")
+    provider = ma.Nested(
+        ProviderCode,
+        metadata={"description": "In place of `email` and `password`, or with them, to link."},
+    )
+
+    @validates_schema
+    def has_a_way_in(self, data: dict[str, Any], **_: object) -> None:
+        """Raise ValidationError without a provider's code, or with half of a password's login."""
+        by_password = {"email", "password"}
+        missing = by_password - data.keys()
+        if missing and ("provider" not in data or missing != by_password):
+            raise ValidationError({name: [REQUIRED] for name in missing})
+
+
+ProviderPath = Shape.from_dict({"name": ma.String(required=True, metadata=example("school"))})
+
+
+class ProviderStart(Shape):
+    challenge = fields.AnyText(
+        required=True,
+        validate=[fields.Length(43, 43), fields.BASE64URL],
+        metadata={"pattern": "^[A-Za-z0-9_-]{43}$"}
+        | example("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+    )
+    return_to = fields.AnyText(
+        validate=fields.Length(max=2048),
+        metadata={"description": "One of `SIGN_IN_RETURN_URLS`. By default our own page."},
+    )
+
+
+class ProviderUrl(ResponseBody):
+    url = ma.String(metadata={"format": "uri"})
+
+
+class ProviderAnswer(Shape):
+    state = fields.AnyText(required=True)
+    code = fields.AnyText(load_default="")
+    error = fields.AnyText(load_default="")
+
+    class Meta:
+        unknown = EXCLUDE
+
+
+class ProviderOption(ResponseBody):
+    name = ma.String()
+    label = ma.String(metadata={"description": "What a button says."})
+    issuer = ma.String(metadata={"format": "uri"})
 
 
 class RegistrationOptions(ResponseBody):
     """What a form for registration must know."""
 
-    registration = ma.String(metadata={"enum": ["open", "closed"]})
+    registration = ma.String(metadata={"enum": ["open", "closed", "providers"]})
     registration_domains = ma.List(
         ma.String(), metadata={"description": "Of e-mail addresses that may register; empty: any."}
     )
     password_min_length = ma.Integer()
     email_verification_required = ma.Boolean(attribute="require_verified_email")
+    providers = ma.List(ma.Nested(ProviderOption), attribute="oidc_providers")
 
 
 class Refresh(Shape):
@@ -266,6 +321,8 @@ class Profile(PublicFields):
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
     is_active = ma.Boolean()
     email_verified = fields.IsSet(attribute="email_verified_at")
+    has_password = fields.HasPassword(attribute="password_hash")
+    provider = fields.Issuer(attribute="identity")
 
 
 class AchievementRecord(ResponseBody):
@@ -530,6 +587,7 @@ class AccountState(Account):
 
     language = ma.String()
     timezone = ma.String()
+    provider = fields.Issuer(attribute="identity")
     second_factor = fields.IsSet(attribute="second_factor_at")
     locked_until = fields.Moment(allow_none=True)
     hindrances = ma.List(
@@ -618,7 +676,7 @@ class DumpedAccount(Profile, Settings, Privacy):
     sometimes = frozenset({"password_hash", "last_login"})
 
     class Meta:
-        exclude = ("avatar", "privacy")
+        exclude = ("avatar", "has_password", "privacy", "provider")
 
     password_hash = ma.String()
 
@@ -627,8 +685,13 @@ class DumpedAccount(Profile, Settings, Privacy):
 
 
 class ExportedAccount(Profile):
-    # `email_verified` has the same attribute, which marshmallow accepts on the way out only.
+    # Others have the same attributes, which marshmallow accepts on the way out only.
     email_verified_at = fields.Moment(allow_none=True, dump_only=True)
+    identity = ma.String(
+        allow_none=True,
+        dump_only=True,
+        metadata={"description": "The account at the linked provider: issuer, space, subject."},
+    )
 
 
 class Picture(ResponseBody):

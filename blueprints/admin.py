@@ -8,7 +8,7 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock, passwords
+from core import audit, clock
 from core.roles import BUT_ADMINS, Role
 from core.scopes import Scope
 from database import transaction
@@ -131,7 +131,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     link, replace = None, body["replace_password"]
     if body["deliver"] == "mail":
         kind, limit = MailKind.INVITATION, INVITATIONS
-        if passwords.is_usable(user.password_hash) and not replace:
+        if users.has_way_in(user) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:

@@ -1,7 +1,7 @@
 """Registration, login, tokens, sessions, and what links and codes do."""
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 from flask import Blueprint
 
@@ -11,11 +11,13 @@ from core import audit, clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
-from models import User
-from services import accounts, outbox, profiles, recovery, second_factor, sessions
+from models import User, UserRow
+from services import accounts, outbox, profiles, providers, recovery, second_factor, sessions
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
+from services.login import Authenticated
+from services.providers import Arrival
 from web import bearer, caller, limits, refresh_cookie
 from web.api import endpoint
 from web.limits import (
@@ -67,7 +69,7 @@ def register(body: dict[str, Any]) -> User:
     rejected with the reason; no kinds of characters are required. E-mails are written in
     `language`, by default the one that `Accept-Language` chooses. `timezone` is UTC by default.
     """
-    if settings.registration == "closed":
+    if settings.registration != "open":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
     password, language = body.pop("password"), body.pop("language", None) or caller.language()
@@ -102,24 +104,54 @@ def options() -> object:
         errors.EmailUnverified,
         errors.SecondFactorRequired,
         errors.WrongCode,
+        errors.InvalidToken,
+        errors.RegistrationClosed,
+        errors.EmailTaken,
+        errors.UsernameTaken,
+        errors.IdentityTaken,
     ),
     refresh_cookie=True,
     limits=(*GUESSES, LOGINS),
 )
-def login(body: dict[str, str]) -> Reply:
-    """Log in with e-mail address or username, and password; opens a session.
+def login(body: dict[str, Any]) -> Reply:
+    """Log in with e-mail address or username, and password, or with a provider; opens a session.
 
     Send the access token in the `Authorization` header of other requests. When it has expired,
     exchange the refresh token for a new pair. An error sets no cookie.
+
+    A `provider` alone opens the account that is linked to it, or one with the address to which
+    nobody can sign in, else a new one. With `email` and `password` too, it is linked to that
+    account. No error uses up its code.
     """
-    found = login_steps.check_password(body["email"], body["password"])
+    came = providers.read(**body["provider"]) if "provider" in body else None
+    by_password = "password" in body
+    if came and not by_password:
+        found = Authenticated(_account_of(came))
+    else:
+        found = login_steps.check_password(body["email"], body["password"])
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
     proof = second_factor.check_code(found.user, body["second_factor"])
+    identity = found.user.identity
     with transaction():
+        if came:
+            row = providers.connect(came, found.user, by_password=by_password)
+            found = found._replace(user=row)
         user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
     second_factor.log_use(proof)
-    audit.log("login", user.id)
+    if came and identity != came.identity:
+        audit.log("identity_linked" if by_password else "identity_joined", user.id)
+    audit.log("login", user.id, provider=came.provider if came else None)
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
+
+
+def _account_of(came: Arrival) -> UserRow:
+    """Return the account of somebody who comes from a provider; make it if there is none."""
+    user = providers.find_account(came)
+    if user is None:
+        facts = {"came": came, "language": caller.language()}
+        user = cast("UserRow", limits.call_within(REGISTRATIONS[:1], providers.register, **facts))
+        login_steps.refuse_hindered(user)
+    return user
 
 
 @post(

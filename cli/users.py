@@ -23,6 +23,7 @@ from services import (
     email_change,
     export,
     login,
+    providers,
     recovery,
     samples,
     second_factor,
@@ -180,7 +181,7 @@ def show_user(user: UserRow) -> None:
         "name": f"{user.first_name} {user.last_name}",
         "role": user.role,
         "active": user.is_active,
-        "password": passwords.is_usable(user.password_hash),
+        "password": _password(user),
         "second factor": _factor(user),
         "language": user.language,
         "time zone": user.timezone,
@@ -193,6 +194,12 @@ def show_user(user: UserRow) -> None:
     for name, value in lines.items():
         yes_or_no = "yes" if value else "no"
         click.echo(f"{name}: {yes_or_no if isinstance(value, bool) else value}")
+
+
+def _password(user: UserRow) -> str | bool:
+    if user.identity and not passwords.is_usable(user.password_hash):
+        return f"no, signs in with {providers.label_of(user.identity)}"
+    return passwords.is_usable(user.password_hash)
 
 
 def _factor(user: UserRow) -> str:

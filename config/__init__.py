@@ -31,8 +31,30 @@ class ConfigError(Exception):
     """Everything that is wrong or missing, one line each, without values: some are secrets."""
 
 
+REQUIRED = None  # the default of what has none
+
+
 def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
     return field(default=default, metadata={"parse": parse, "help": text})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProviderSettings:
+    """The settings of one OpenID provider: `OIDC_SCHOOL_ISSUER` is the `issuer` of `school`."""
+
+    name: str
+    issuer: str = setting(types.issuer, REQUIRED, "Its URL, exactly as it writes it.")
+    client_id: str = setting(str, REQUIRED, "As the provider has registered this service.")
+    client_secret: str = setting(str, REQUIRED, "The secret that belongs to it.")
+    label: str = setting(types.name, "", "What the button says. Unset: the name, with a capital.")
+    domains: tuple[str, ...] = setting(
+        types.domains, (), "Domains for whose e-mail addresses this provider's word counts."
+    )
+    prompt: str = setting(
+        types.one_of("select_account", "login", "none"),
+        "select_account",
+        "Whether the provider asks which account, or for the password; `none`: as it likes.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
@@ -92,10 +114,19 @@ class Settings:
     require_verified_email: bool = setting(
         types.switch, False, "1: no login before the e-mail address is verified."
     )
+    oidc_providers: tuple[ProviderSettings, ...] = setting(
+        types.provider_names, (), "Names of OpenID providers, comma separated, such as `school`."
+    )
+    sign_in_return_urls: tuple[str, ...] = setting(
+        types.web_urls,
+        (),
+        "Pages of other front ends at which a sign-in with a provider may end, comma separated.",
+    )
     registration: str = setting(
-        types.one_of("open", "closed"),
+        types.one_of("open", "closed", "providers"),
         "open",
-        "`closed`: nobody registers; admins and service keys make accounts.",
+        "`closed`: nobody registers; admins and service keys make accounts. `providers`: only who "
+        "signs in with a provider.",
     )
     registration_domains: tuple[str, ...] = setting(
         types.domains,
@@ -211,17 +242,22 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
         except (OSError, UnicodeDecodeError):
             raise ConfigError(".env cannot be read as UTF-8 text.") from None
     given = {name: (value or "").strip() for name, value in environ.items()}
-    values: dict[str, Any] = {}
-    problems = []
-    for row in dataclasses.fields(Settings):
-        raw = given.get(row.name.upper(), "")
-        try:
-            if not raw.isprintable():  # control characters, broken UTF-8
-                raise ValueError("must be printable text on one line")
-            if raw:
-                values[row.name] = row.metadata["parse"](raw)
-        except ValueError as error:
-            problems += [f"{row.name.upper()} {problem}." for problem in error.args]
+    problems: list[str] = []
+    values = _read(Settings, "", given, problems)
+    known = {row.name.upper() for row in dataclasses.fields(Settings)}
+    providers = []
+    for name in values.get("oidc_providers", ()):
+        prefix = f"OIDC_{name.upper()}_"
+        rows = {prefix + row.name.upper(): row for row in dataclasses.fields(ProviderSettings)[1:]}
+        known |= rows.keys()
+        found = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
+        for full_name, row in rows.items():
+            if row.default is REQUIRED and not given.get(full_name):
+                problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
+        providers.append(ProviderSettings(name=name, **found))
+    values["oidc_providers"] = tuple(providers)
+    if values.get("registration") == "providers" and not providers:
+        problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
     if given.get("DATABASE_URL"):
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
             if not given.get(name):
@@ -239,13 +275,32 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
     if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
-    known = [row.name.upper() for row in dataclasses.fields(Settings)]
-    for name in sorted(given.keys() - {*known}):
+    for name in sorted(given.keys() - known):
         if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
             _log.warning("%s is no setting. Is %s meant?", name, near[0])
+        elif name.startswith("OIDC_"):
+            _log.warning("%s is no setting of a provider in OIDC_PROVIDERS.", name)
     if problems:
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)
+
+
+def _read(
+    table: type[Any], prefix: str, given: Mapping[str, str], problems: list[str]
+) -> dict[str, Any]:
+    """Return what is set of a table of settings; add what is wrong to the problems."""
+    values: dict[str, Any] = {}
+    for row in dataclasses.fields(table):
+        name = prefix + row.name.upper()
+        raw = given.get(name, "")
+        try:
+            if not raw.isprintable():  # control characters, broken UTF-8
+                raise ValueError("must be printable text on one line")
+            if raw and row.metadata:
+                values[row.name] = row.metadata["parse"](raw)
+        except ValueError as error:
+            problems += [f"{name} {problem}." for problem in error.args]
+    return values
 
 
 def netloc(host: str, port: int) -> str:

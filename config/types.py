@@ -137,6 +137,32 @@ def base_url(raw: str) -> str:
     return raw.rstrip("/")
 
 
+def web_urls(raw: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(web_url(part.strip()) for part in raw.split(",") if part.strip()))
+
+
+def provider_names(raw: str) -> tuple[str, ...]:
+    names = [part.strip() for part in raw.split(",") if part.strip()]
+    if len(names) > 5 or not all(re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in names):
+        raise ValueError("must be at most 5 names of small letters and digits, comma separated")
+    if len(names) > len({*names}):
+        raise ValueError("must not list a name twice")
+    return tuple(names)
+
+
+def issuer(raw: str) -> str:
+    # Compared with what the provider writes, so not a letter of it may change.
+    parts = urlsplit(raw)
+    is_web = web_url(raw) == raw and "?" not in raw and len(raw) <= 300
+    if not is_web or (parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost")):
+        raise ValueError(
+            "must be the provider's https URL as it writes it: at most 300 characters, no query"
+        )
+    if re.match(r"https://login\.microsoftonline\.com/(common|organizations|consumers)\b", raw):
+        raise ValueError("must be the URL of one tenant: ID tokens of this one name other issuers")
+    return raw
+
+
 def origins(raw: str) -> tuple[str, ...]:
     origins = []
     for part in filter(None, (part.strip().rstrip("/").lower() for part in raw.split(","))):

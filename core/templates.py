@@ -36,6 +36,7 @@ _SAMPLE: dict[str, Any] = {
     "registration_open": True,
     "event": "added",
     "left": "9",
+    "unlinked": True,
 }
 
 

@@ -54,7 +54,8 @@ def add(*, username: str, email: str, mail: MailKind | None = None, **values: An
     user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
     # The other account may be deleted by now; then the same request would succeed.
     error = lambda: taken(username, email) or errors.Unavailable()  # noqa: E731
-    with unique(error, User.username_key, User.email), db.session.begin_nested():
+    columns = (User.username_key, User.email, User.identity)
+    with unique(error, *columns), db.session.begin_nested():
         db.session.add(user)
     if mail:
         outbox.queue(mail, email)
@@ -88,10 +89,11 @@ def set_password(
 ) -> UserRow | None:
     """Change the password, and other columns, and end all sessions except the one to `keep`.
 
-    The new e-mail address that waits for its code is dropped: the old password allowed it. Return
-    the whole row, or None if a condition does not hold.
+    What the old password allowed ends too: the link to a provider, and the new e-mail address that
+    waits for its code. Return the whole row, or None if a condition does not hold.
     """
     values |= {"password_hash": password_hash, "password_version": User.password_version + 1}
+    values["identity"] = None
     row = users.update(user_id, *conditions, **values)
     if row:
         drop_pending_email(user_id)
@@ -103,14 +105,20 @@ def change_password(caller: Caller, password_hash: str) -> None:
     """Set a new password after a confirmed one, and notify the user."""
     user = caller.user
     set_password(user.id, password_hash, keep=caller.session_id)
-    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
+    notify_of_password(user)
+
+
+def notify_of_password(user: UserRow) -> None:
+    """Queue the notice of a new password; `user` is the row before it."""
+    facts = {"unlinked": user.identity is not None}
+    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
 
 
 def is_told_of_links(user: UserRow) -> bool:
     """Return whether a link that is handed over is announced, and lives for an hour: the account
-    has a password and a verified address, or had them when its password was removed.
+    has a way in and a verified address, or had them when its password was removed.
     """
-    had_one = passwords.is_usable(user.password_hash) and user.email_verified_at is not None
+    had_one = users.has_way_in(user) and user.email_verified_at is not None
     return had_one or passwords.is_brief(user.password_hash)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
-from core import clock, codes, passwords
+from core import clock, codes
 from core.addresses import has_mailbox
 from core.templates import Mail
 from database import reading
@@ -34,6 +34,7 @@ class MailKind(StrEnum):
     EMAIL_CHANGED = "email_changed"
     USERNAME_CHANGED = "username_changed"
     SECOND_FACTOR = "second_factor"
+    PROVIDER_LINKED = "provider_linked"
 
 
 class _AccountMail(NamedTuple):
@@ -59,7 +60,7 @@ ACCOUNT_MAILS = {
     MailKind.INVITATION: _AccountMail(
         Action.CHOOSE_PASSWORD,
         life=lambda: timedelta(days=settings.invitation_days),
-        wanted=lambda user: user.is_active and not passwords.is_usable(user.password_hash),
+        wanted=lambda user: user.is_active and not users.has_way_in(user),
     ),
 }
 # Somebody waits for these in front of a screen, so they are sent before all others.
@@ -79,7 +80,8 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     user = users.get(users.named(mail.address)) or _NOBODY
     recipient = user.email if "@" not in mail.address else mail.address  # of a username
     is_open = settings.registration == "open"
-    facts = {"happened_at": mail.created_at, "registration_open": is_open, **mail.facts}
+    facts: dict[str, Any] = {"happened_at": mail.created_at, "registration_open": is_open}
+    facts |= {"unlinked": False, **mail.facts}
     if kind in ACCOUNT_MAILS:
         action, life, is_wanted = ACCOUNT_MAILS[kind]
         bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()

@@ -66,7 +66,7 @@ def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
 
 
 def _life(user: User | UserRow) -> timedelta:
-    has_one = passwords.is_usable(user.password_hash) or passwords.is_brief(user.password_hash)
+    has_one = users.has_way_in(user) or passwords.is_brief(user.password_hash)
     return SECOND_WAY_IN if has_one else timedelta(days=settings.invitation_days)
 
 
@@ -93,7 +93,7 @@ def make_link(
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
     if replace_password:
         user = accounts.remove_password(user)
-    if not passwords.is_usable(user.password_hash):
+    if not users.has_way_in(user):
         marker = passwords.unusable(brief=is_told)
         user = users.require(users.update(user_id, password_hash=marker))
         # A link that is not sent yet would be made for the new marker, and work.
@@ -107,7 +107,8 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     There is none for an admin, an inactive user, and one who has a password.
     """
     table = User.__table__
-    has_none = (User.is_active, User.role != Role.ADMIN.value, User.password_hash.startswith("!"))
+    has_none = [User.is_active, User.role != Role.ADMIN.value]
+    has_none += [User.password_hash.startswith("!"), User.identity.is_(None)]
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
     rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
     outbox.withdraw(*rows)
@@ -187,7 +188,7 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)
         audit.log("second_factor_removed", user.id)
-    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language)
+    accounts.notify_of_password(user)
 
 
 def verify_email(user: UserRow, *, now: datetime) -> None:

@@ -19,7 +19,7 @@ from core.roles import Role
 from database import insert_into, reading, transaction
 from extensions import db, settings
 from models import User, UserRow
-from services import outbox, recovery
+from services import outbox, recovery, users
 from services.letters import MailKind
 
 # Lines of a transaction, and rows of a query.
@@ -178,7 +178,7 @@ class Import:
     ) -> list[UserRow]:
         """Invite, and write down links; return who got one of those."""
         found = [row for _, row in sorted((made | present).items())]
-        without = {row.id: row for row in found if not passwords.is_usable(row.password_hash)}
+        without = {row.id: row for row in found if not users.has_way_in(row)}
         linked: list[UserRow] = []
         if self.write_link:
             links = recovery.renew_links([*without], now=now)

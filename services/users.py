@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, or_, select
 from sqlalchemy import update as update_table
 
 import errors
+from core import passwords
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Role
 from database import change_one, reading
@@ -59,6 +60,11 @@ def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRo
     if user.role not in reach:
         raise errors.Forbidden
     return user
+
+
+def has_way_in(user: User | UserRow) -> bool:
+    """Return whether an account has a password, or a link to a provider."""
+    return passwords.is_usable(user.password_hash) or user.identity is not None
 
 
 def needs_factor(role: str) -> bool:

@@ -41,6 +41,7 @@ RFC 6750. The same API is also available without the prefix `/api`.
 
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
+    "providers": "Sign-in with an OpenID provider",
     "second_factor": "The caller's second factor",
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records of a user: reading, delivering, removing",
@@ -187,7 +188,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds.append(errors.SecondFactorRequired)
     if any(not limit.silent for limit in operation.limits):
         kinds.append(errors.TooManyRequests)
-    if operation.body or operation.role:  # then it needs the database
+    if operation.body or operation.role or operation.limits:  # then it needs the database
         kinds.append(errors.Unavailable)
     kinds.append(errors.InternalError)
     return [kind for kind in errors.all_errors() if kind in kinds]
@@ -229,8 +230,9 @@ def _add_error(spec: APISpec) -> None:
 def _by_field(text: Json, description: str) -> Json:
     texts = {"type": "array", "items": {"type": "string", **text}}
     by_name = {"type": "object", "additionalProperties": texts}
-    nested = {"privacy": {"anyOf": [texts, by_name]}}  # the only object in a body
-    return {**by_name, "properties": nested, "description": description}
+    nested = {"anyOf": [texts, by_name]}
+    objects = {"privacy": nested, "provider": nested}  # the only ones in a body
+    return {**by_name, "properties": objects, "description": description}
 
 
 def _codes(kinds: list[type[errors.ApiError]], status: int) -> str:

@@ -26,6 +26,7 @@ FACTS = {
     "registration_open": True,
     "event": "added",
     "left": "9",
+    "unlinked": True,
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')

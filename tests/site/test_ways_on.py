@@ -21,6 +21,7 @@ FACTS |= {
     "registration_open": True,
     "event": "code_used",
     "left": 9,
+    "unlinked": True,
 }
 
 

@@ -1,0 +1,279 @@
+"""Sign-in with a provider (OpenID Connect): the walk there and back, and whose account it opens.
+
+Nothing of a walk is stored: `state` and our code are signed texts, and what has to be secret in
+between is made from `state`. What a provider says opens an account or makes one; it never changes
+one that is there.
+"""
+
+import hashlib
+import re
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from itsdangerous import BadData, URLSafeSerializer
+from marshmallow import ValidationError
+from sqlalchemy import func, or_, select
+
+import errors
+import fields
+from config import ProviderSettings
+from core import audit, clock, ids
+from core.addresses import has_domain, has_mailbox, normalise_email, username_from
+from core.openid import Json, ProviderFailed, Secrets, challenge_of
+from core.reasons import Reason
+from core.roles import Role
+from database import insert_into, transaction, unique
+from extensions import components, db, settings
+from models import DeniedSession, User, UserRow
+from services import accounts, login, outbox, sessions, users
+from services.letters import MailKind
+
+STATE_LIFE = timedelta(hours=1)
+CODE_LIFE = timedelta(minutes=10)
+GOOGLE = "https://accounts.google.com"
+_OVER = "This sign-in is not valid any more. Begin again."
+_NO_ANSWER = "The provider does not answer. Try again in a moment, or sign in with your password."
+_PASSWORD = "If you have an account, sign in with its password once, together with the provider."
+_NO_PAGE = Reason("invalid", "Not a page of SIGN_IN_RETURN_URLS, letter for letter.")
+_NAME = fields.Name()
+
+
+class Arrival(NamedTuple):
+    """Somebody who has come from a provider, as our code says it."""
+
+    id: str  # of the code
+    challenge: str
+    provider: str
+    identity: str
+    email: str  # "" for none
+    is_vouched: bool  # whether the provider's word counts for the address
+    first_name: str  # "" for none
+    last_name: str
+
+
+def _providers() -> dict[str, ProviderSettings]:
+    return {each.name: each for each in settings.oidc_providers}
+
+
+def label_of(identity: str | None) -> str:
+    """Return what the provider of an identity is called; "" without one."""
+    issuer = (identity or "").partition(" ")[0]
+    labels = (each.label for each in settings.oidc_providers if each.issuer == issuer)
+    return next(labels, issuer)
+
+
+def begin(name: str, challenge: str, return_to: str | None) -> str:
+    """Return the URL at which the user signs in at the provider.
+
+    `return_to` is the page that gets our code, by default our own. Raises InvalidRequest and
+    Unavailable.
+    """
+    own = f"{settings.public_url}/account"
+    return_to = own if return_to is None else return_to
+    if return_to not in (*settings.sign_in_return_urls, own if settings.account_pages else None):
+        raise errors.InvalidRequest(fields={"returnTo": [_NO_PAGE]})
+    said = [name, challenge, return_to, ids.new_token_id()]
+    state = _sign("provider-state", STATE_LIFE, said)
+    try:
+        client = components().providers[name]
+        return client.authorization_url(state, Secrets.of(settings.secret_key, state))
+    except ProviderFailed as error:
+        audit.log("provider_failed", provider=name, reason=str(error))
+        raise errors.Unavailable(_NO_ANSWER) from None
+
+
+def finish(name: str, state: str, code: str, error: str) -> str:
+    """Return the URL of our page, with our code or an error in its fragment, for what a provider
+    has sent. Raises InvalidToken for a `state` that is not ours.
+    """
+    provider, challenge, return_to, _ = _read("provider-state", state)
+    if provider != name:
+        raise errors.InvalidToken(_OVER)
+    answer = {"provider": name}
+    try:
+        if error or not code:
+            raise ProviderFailed(error if re.fullmatch("[a-z_]{1,40}", error) else "no_code")
+        secrets = Secrets.of(settings.secret_key, state)
+        claims = components().providers[name].claims(code, secrets)
+        answer["code"] = _sign("provider-code", CODE_LIFE, _arrival(name, challenge, claims))
+    except ProviderFailed as failed:
+        answer["error"] = "denied" if error == "access_denied" else "failed"
+        audit.log("provider_failed", provider=name, reason=str(failed))
+    return f"{return_to}#{urlencode(answer)}"
+
+
+def read(code: str, verifier: str) -> Arrival:
+    """Return who has come with our code. Raises InvalidToken, also without the right verifier."""
+    came = Arrival(*_read("provider-code", code))
+    provider = _providers().get(came.provider)
+    is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
+    if (
+        provider is None
+        or came.identity.partition(" ")[0] != provider.issuer
+        or not is_form
+        or challenge_of(verifier) != came.challenge
+    ):
+        raise errors.InvalidToken(_OVER)
+    return came
+
+
+def find_account(came: Arrival) -> UserRow | None:
+    """Return the account that somebody opens who comes from a provider without a password: the
+    linked one, or one with the address to which nobody can sign in; None if one may be made.
+
+    Raises RegistrationClosed if none may, and what `login.refuse_hindered` does.
+    """
+    user = users.get(User.identity == came.identity)
+    if user:
+        login.refuse_hindered(user)
+        return user
+    user = users.get(User.email == came.email, *_NOBODY_SIGNS_IN) if came.is_vouched else None
+    if user is None:
+        _check_registration(came.email)
+    return user
+
+
+_NOBODY_SIGNS_IN = (
+    User.password_hash.startswith("!"),
+    User.identity.is_(None),
+    User.role != Role.ADMIN.value,
+)
+
+
+def _check_registration(email: str) -> None:
+    domains = settings.registration_domains
+    if settings.registration == "closed":
+        reason = "Nobody can register here."
+    elif not email:
+        reason = "The provider gives no e-mail address of yours."
+    elif not has_mailbox(email) or (domains and not has_domain(email, domains)):
+        reason = "Nobody can register here with the e-mail address that the provider gives."
+    else:
+        return
+    raise errors.RegistrationClosed(f"{reason} {_PASSWORD}")
+
+
+def register(came: Arrival, language: str) -> UserRow:
+    """Make an account for somebody who comes from a provider, and commit; return its row.
+
+    Raises EmailTaken and UsernameTaken.
+    """
+    username = username_from(came.email)
+    proof: dict[str, Any] = {"mail": MailKind.EMAIL_VERIFICATION}
+    if came.is_vouched:
+        proof = {"email_verified_at": clock.utcnow()}
+    try:
+        with transaction() as session:
+            if session.scalar(select(User.id).where(User.username_key == username)):
+                username = username_from(came.email, ids.random_number())
+            user = accounts.add(
+                username=username,
+                email=came.email,
+                first_name=came.first_name or username,
+                last_name=came.last_name or username,
+                language=language,
+                identity=came.identity,
+                **proof,
+            )
+    except errors.ApiError:
+        # A parallel call with the same code, or another one of this person, may have been first.
+        found = users.get(User.identity == came.identity)
+        if found is None:
+            raise
+        return found
+    audit.log("registered", user.id, provider=came.provider)
+    return users.require(users.get(User.id == user.id))
+
+
+def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
+    """Use up our code and link the account where it is not linked yet; return its row as it is now.
+
+    Raises InvalidToken if the code was used, IdentityTaken if either has another link,
+    CredentialsReplaced if the account has changed since it was read, and what
+    `login.refuse_hindered` does.
+    """
+    insert = insert_into(DeniedSession.__table__).on_conflict_do_nothing()
+    used = insert.returning(DeniedSession.session_id)
+    end = clock.utcnow() + sessions.DENIED_FOR
+    if db.session.scalar(used.values(session_id=came.id, expires_at=end)) is None:
+        raise errors.InvalidToken(_OVER)
+    if user.identity == came.identity:
+        return user
+    if user.identity:
+        raise errors.IdentityTaken
+    unchanged = [User.id == user.id, User.password_version == user.password_version]
+    unchanged.append(or_(User.identity.is_(None), User.identity == came.identity))
+    values: dict[str, Any] = {"identity": came.identity}
+    if not by_password:
+        unchanged += [User.email == came.email, *_NOBODY_SIGNS_IN]
+        values["email_verified_at"] = func.coalesce(User.email_verified_at, clock.utcnow())
+        values["password_version"] = User.password_version + 1
+    with unique(errors.IdentityTaken, User.identity):
+        linked = users.update(user.id, *unchanged, **values)
+    if linked is None:
+        raise errors.CredentialsReplaced
+    login.refuse_hindered(linked)
+    outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
+    return linked
+
+
+def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
+    provider = _providers()[name]
+    email = normalise_email(_text(claims, "email")) or ""
+    first, last = _text(claims, "given_name"), _text(claims, "family_name")
+    if not (first or last):
+        first, _, last = _text(claims, "name").strip().partition(" ")
+    return Arrival(
+        id=ids.new_token_id(),
+        challenge=challenge,
+        provider=name,
+        identity=f"{provider.issuer} {claims['sub']}",
+        email=email,
+        is_vouched=_vouches(provider, claims, email),
+        first_name=_name(first),
+        last_name=_name(last),
+    )
+
+
+def _vouches(provider: ProviderSettings, claims: Json, email: str) -> bool:
+    """Return whether an address counts as this person's."""
+    verified = claims.get("email_verified", True)
+    if provider.issuer == GOOGLE and not (email.endswith("@gmail.com") or claims.get("hd")):
+        return False  # an account of Google's can have any address
+    return (verified is True or verified == "true") and has_domain(email, provider.domains)
+
+
+def _text(claims: Json, name: str) -> str:
+    """Return a claim; "" for one that is no text, or that cannot be encoded."""
+    found = claims.get(name)
+    return found if isinstance(found, str) and not re.search("[\ud800-\udfff]", found) else ""
+
+
+def _name(text: str) -> str:
+    try:
+        return str(_NAME.deserialize(text))
+    except ValidationError:
+        return ""
+
+
+def _serializer(purpose: str) -> URLSafeSerializer:
+    # The newest key is the last one, and signs; the older ones still verify.
+    keys, signer = list(settings.secret_keys[::-1]), {"digest_method": hashlib.sha256}
+    return URLSafeSerializer(keys, salt=f"accounts:{purpose}", signer_kwargs=signer)
+
+
+def _sign(purpose: str, life: timedelta, said: Any) -> str:
+    end = int((clock.utcnow() + life).timestamp())
+    return str(_serializer(purpose).dumps([end, *said]))
+
+
+def _read(purpose: str, text: str) -> Any:
+    """Return what was signed for this purpose. Raises InvalidToken, also if it is too old."""
+    try:
+        end, *said = _serializer(purpose).loads(text)
+    except BadData:
+        raise errors.InvalidToken(_OVER) from None
+    if end <= clock.utcnow().timestamp():
+        raise errors.InvalidToken(_OVER)
+    return said
