@@ -91,7 +91,7 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
         account_pages=settings.account_pages,
         teachers=settings.instructor_rights == "students",
         registration_open=settings.registration != "closed",
-        providers=getattr(settings, "oidc_providers", ()),
+        providers=settings.oidc_providers,
         min_length=settings.password_min_length,
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         **facts,

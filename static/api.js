@@ -148,7 +148,6 @@ export async function call(method, path, body, { cookie } = {}) {
     }
     return data;
   } catch (problem) {
-    // At a login, the password is wrong and no token.
     if (problem.status !== 401 || !used || path === "auth/login") throw problem;
     if (used === access?.token) await renew();
     return send(method, path, body);
@@ -170,12 +169,13 @@ export async function resume() {
   return access !== null;
 }
 
+/** Sign out; `hash` names the section that comes then on a device of others. */
 export async function logOut(hash) {
   await call("POST", "auth/logout").catch((problem) => {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget(hash);
+  return forget(remembered() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

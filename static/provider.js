@@ -67,7 +67,10 @@ export function comeBack(who) {
   const asked = JSON.parse(sessionStorage.getItem(NAME));
   sessionStorage.removeItem(NAME);
   const user = userId();
-  if (user && asked?.user !== user) return drop(); // nobody has asked to link this account
+  if (user && asked?.user !== user) {
+    drop(); // nobody has asked to link this account
+    return me.reload();
+  }
   if (user) {
     form = link;
     history.replaceState(null, "", "#security");
@@ -98,15 +101,17 @@ document.addEventListener("prepare", ({ target, detail: { body, options } }) => 
 document.addEventListener("done", ({ target }) => held && target === form && drop());
 document.addEventListener("failed", (event) => {
   const { target, detail: problem } = event;
-  const { code } = problem;
   if (!held || target !== form) return;
-  const isUnknown = code === "invalid_token" || (isAlone() && code === "invalid_credentials");
-  if (isUnknown) problem.key = "error_provider_again";
-  else if (code === "invalid_credentials" && form === link) problem.key = "error_wrong_password";
-  const isTaken = code === "username_taken"; // at this very moment
-  const needsPassword = code === "email_taken" || code === "registration_closed";
-  if (isTaken || needsPassword || isUnknown || code === "identity_taken") event.preventDefault();
-  if (isTaken) form.requestSubmit();
-  else if (needsPassword) askForPassword();
-  else if (event.defaultPrevented) drop(problem);
+  let { code } = problem;
+  if (code === "invalid_credentials" && form === link) problem.key = "error_wrong_password";
+  else if (code === "invalid_credentials" && isAlone()) code = "invalid_token"; // it has changed
+  const next = {
+    username_taken: () => form.requestSubmit(), // by somebody at this very moment
+    email_taken: askForPassword,
+    registration_closed: askForPassword,
+    invalid_token: () => drop({ key: "error_provider_again" }),
+    identity_taken: () => drop({ key: "error_provider_taken" }),
+  }[code];
+  if (next) event.preventDefault();
+  next?.();
 });

@@ -3,16 +3,14 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
 
-import {
-  Problem, call, loadModule, logOut, onChange, remembered, resume, userId,
-} from "./api.js";
-import { explain, showProblem } from "./forms.js";
+import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./api.js";
+import { explain } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
-// What a provider has sent the browser back with leaves the URL before anything else.
-const isBack = location.hash.startsWith("#provider=");
-const returned = isBack ? new URLSearchParams(location.hash.slice(1)) : null;
-if (isBack) history.replaceState(null, "", location.pathname + location.search);
+// What a provider sends back leaves the URL before anything else happens.
+const { hash, pathname, search } = location;
+const returned = hash.startsWith("#provider=") && new URLSearchParams(hash.slice(1));
+if (returned) history.replaceState(null, "", pathname + search);
 
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
@@ -21,7 +19,7 @@ const menu = document.getElementById("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
-// What sections get: {profile, settings, reload, go}; `returned` until provider.js is done with it.
+// What sections get: {profile, settings, reload, go}. provider.js clears `returned`.
 const me = { profile: null, settings: null, reload, go, returned };
 
 function applyTheme(theme) {
@@ -33,10 +31,9 @@ function applyTheme(theme) {
   }
 }
 
-// Reloads the page once in the user's own language; the service may not have it. What is in memory
-// only would be lost.
+// Reloads the page once in the user's own language; the service may not have it.
 function switchLanguage(wanted) {
-  if (me.returned) return;
+  if (me.returned) return; // it would be lost
   const url = new URL(location);
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
@@ -135,10 +132,7 @@ function complain(problem) {
 async function begin() {
   try {
     if (await resume()) await reload();
-    if (me.returned) {
-      (await loadModule("provider")).comeBack(me);
-      if (me.profile) await switchLanguage(me.settings.language);
-    }
+    if (me.returned) await (await loadModule("provider")).comeBack(me);
     await route({ focus: false });
   } catch (problem) {
     complain(problem);
@@ -161,10 +155,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.querySelector("main > section:not([hidden]) h1")?.focus();
 });
-trouble.querySelector("button").addEventListener("click", () => {
-  if (me.profile && !me.returned) route();
-  else begin();
-});
+trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
@@ -179,14 +170,12 @@ document.addEventListener("visibilitychange", async () => {
   }
 });
 document.getElementById("sign-out").addEventListener("click", () => {
-  const isOpenThere = me.profile?.provider && remembered() === "session";
-  logOut(isOpenThere ? "#signed-out" : "").catch(complain);
+  logOut(me.profile?.provider ? "#signed-out" : "").catch(complain);
 });
 document.addEventListener("submit", (event) => {
-  const { target: form, submitter } = event;
-  if (!form.matches(".providers")) return;
+  const { target, submitter } = event;
+  if (!target.matches(".providers")) return;
   event.preventDefault();
-  const leave = ({ leave }) => leave(form, submitter.name);
-  loadModule("provider").then(leave, (problem) => showProblem(form, problem));
+  loadModule("provider").then(({ leave }) => leave(target, submitter.name)).catch(complain);
 });
 begin();
