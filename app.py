@@ -65,7 +65,13 @@ def create_app(
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(settings.templates_dir, settings.default_language),
-        providers={each.name: _provider(each, settings) for each in settings.oidc_providers},
+        providers={
+            each.name: Provider(
+                *(each.issuer, each.client_id, each.client_secret, each.prompt),
+                f"{settings.public_url}/api/auth/providers/{each.name}/callback",
+            )
+            for each in settings.oidc_providers
+        },
         load_user=sessions.load_user,
         load_key=keys.load,
     )
@@ -108,13 +114,3 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
-
-
-def _provider(of: config.ProviderSettings, settings: config.Settings) -> Provider:
-    return Provider(
-        issuer=of.issuer,
-        client_id=of.client_id,
-        client_secret=of.client_secret,
-        prompt=of.prompt,
-        callback=f"{settings.public_url}/api/auth/providers/{of.name}/callback",
-    )

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -75,122 +75,107 @@ class _NoRedirects(HTTPRedirectHandler):
         """Leave a redirect what it is here: an HTTP error."""
 
 
-class _Kept:
-    """A document of a provider, kept for a while."""
-
-    def __init__(self) -> None:
-        self._content: Json = {}
-        self._fetched_at: datetime | None = None
-        self._tries = 0
-        self._lock = threading.Lock()
-
-    def get(self, life: timedelta) -> Json | None:
-        """Return the content, or None if it is older than `life`."""
-        fetched_at = self._fetched_at
-        is_fresh = fetched_at and timedelta() <= clock.utcnow() - fetched_at < life
-        return self._content if is_fresh else None
-
-    def get_or_fetch(self, life: timedelta, fetch: Callable[[], Json]) -> Json:
-        """Return the content; of parallel calls, one fetches what is too old, also if it fails."""
-        tries = self._tries
-        with self._lock:
-            content = self.get(life)
-            if content is None:
-                if self._tries != tries:
-                    raise ProviderFailed("failed_meanwhile")
-                self._tries += 1
-                content = self._content = fetch()
-                self._fetched_at = clock.utcnow()
-        return content
-
-
 class Provider:
     """One provider; `callback` is our URL that it sends users back to."""
 
     def __init__(
-        self, *, issuer: str, client_id: str, client_secret: str, prompt: str, callback: str
+        self, issuer: str, client_id: str, client_secret: str, prompt: str, callback: str
     ) -> None:
-        self.issuer = issuer
-        self._client_id, self._callback = client_id, callback
+        self.issuer, self._client_id, self._callback = issuer, client_id, callback
         self._prompt = {} if prompt == "none" else {"prompt": prompt}
         # RFC 6749, section 2.3.1: both are form-encoded first.
         login = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
         self._login = f"Basic {base64.b64encode(login.encode()).decode()}"
-        self._places = threading.BoundedSemaphore(PLACES)
-        self._configuration, self._keys = _Kept(), _Kept()
+        self._places, self._lock = threading.BoundedSemaphore(PLACES), threading.Lock()
+        self._kept: dict[str, tuple[datetime, Json]] = {}  # documents, by URL
         self._open = build_opener(_NoRedirects).open
 
     def authorization_url(self, state: str, secrets: Secrets) -> str:
         """Return the URL at which a user signs in. Raises ProviderFailed."""
-        configuration = self._configuration.get(CONFIGURATION_LIFE)
-        if configuration is None:
-            with self._place():
-                configuration = self._configure()
-        query = {
-            "response_type": "code",
-            "client_id": self._client_id,
-            "redirect_uri": self._callback,
-            "scope": "openid email profile",
-            "state": state,
-            "nonce": secrets.nonce,
-            "code_challenge": challenge_of(secrets.verifier),
-            "code_challenge_method": "S256",
-            **self._prompt,
-        }
-        url = configuration["authorization_endpoint"]
+        with self._place(may_wait=self._find_kept(self._discovery, CONFIGURATION_LIFE) is None):
+            url: str = self._end_points()["authorization_endpoint"]
+        query = {"response_type": "code", "client_id": self._client_id, "state": state}
+        query |= {"redirect_uri": self._callback, "scope": "openid email profile", **self._prompt}
+        query |= {"nonce": secrets.nonce, "code_challenge": challenge_of(secrets.verifier)}
+        query |= {"code_challenge_method": "S256"}
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def claims(self, code: str, secrets: Secrets) -> Json:
         """Return what a provider says about the user whose code this is. Raises ProviderFailed."""
         with self._place():
-            configuration = self._configure()
-            form = {
-                "grant_type": "authorization_code",
-                "code": code,
-                "redirect_uri": self._callback,
-                "code_verifier": secrets.verifier,
-            }
-            url = configuration["token_endpoint"]
-            tokens = self._ask(url, urlencode(form).encode(), Authorization=self._login)
+            urls = self._end_points()
+            form = {"grant_type": "authorization_code", "code": code}
+            form |= {"redirect_uri": self._callback, "code_verifier": secrets.verifier}
+            sent = urlencode(form).encode()
+            tokens = self._ask(urls["token_endpoint"], sent, Authorization=self._login)
             claims = self._verify(tokens["id_token"], secrets.nonce)
-            if "email" not in claims and "userinfo_endpoint" in configuration:
-                url, token = configuration["userinfo_endpoint"], tokens["access_token"]
-                found = self._ask(url, Authorization=f"Bearer {token}")
-                if found.get("sub") != claims["sub"]:
+            if "email" not in claims and "userinfo_endpoint" in urls:
+                bearer = f"Bearer {tokens['access_token']}"
+                found = self._ask(urls["userinfo_endpoint"], Authorization=bearer)
+                if found["sub"] != claims["sub"]:
                     raise ProviderFailed("InvalidSubjectError")
                 claims = {**found, **claims}
         return claims
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Take one of the places, and turn all that can go wrong at a provider into one error."""
-        if not self._places.acquire(blocking=False):
+    def _place(self, *, may_wait: bool = True) -> Iterator[None]:
+        """Take one of the places to wait; turn all that goes wrong at a provider into one error."""
+        if may_wait and not self._places.acquire(blocking=False):
             raise ProviderFailed("busy")
         try:
             yield
         except HTTPError as error:
             raise ProviderFailed(_reason(error)) from None
         except _FAULTS as error:
-            reason = getattr(error, "reason", None) if isinstance(error, URLError) else None
-            cause = reason if isinstance(reason, Exception) else error
-            raise ProviderFailed(type(cause).__name__) from None
+            cause = getattr(error, "reason", None)  # of a URLError
+            kind = type(cause if isinstance(cause, Exception) else error)
+            raise ProviderFailed(kind.__name__) from None
         finally:
-            self._places.release()
+            if may_wait:
+                self._places.release()
 
-    def _configure(self) -> Json:
-        return self._configuration.get_or_fetch(CONFIGURATION_LIFE, self._discover)
+    @property
+    def _discovery(self) -> str:
+        return f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
 
-    def _discover(self) -> Json:
-        found = self._ask(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+    def _end_points(self) -> Json:
+        return self._document(self._discovery, CONFIGURATION_LIFE, self._end_points_of)
+
+    def _end_points_of(self, found: Json) -> Json:
+        """Return the URLs of a configuration that are needed (Discovery 1.0, section 4.3)."""
         if found["issuer"] != self.issuer:
             raise jwt.InvalidIssuerError
-        needed = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-        names = [*needed, *({"userinfo_endpoint"} & found.keys())]
+        names = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
+        names += {"userinfo_endpoint"} & found.keys()
         # urllib would open file: and data: too.
         url = re.compile(rf"{self.issuer.partition(':')[0]}://[!-\"$-~]+")
         if not all(url.fullmatch(found[name]) for name in names):
             raise ValueError("an end point is no URL of the issuer's scheme")
         return {name: found[name] for name in names}
+
+    def _find_kept(self, url: str, life: timedelta) -> Json | None:
+        fetched_at, content = self._kept.get(url, (None, None))
+        is_fresh = fetched_at and timedelta() <= clock.utcnow() - fetched_at < life
+        return content if is_fresh else None
+
+    def _document(
+        self, url: str, life: timedelta, read: Callable[[Json], Json] = lambda found: found
+    ) -> Json:
+        """Return what was read in a document not longer ago than `life`; of parallel calls, one
+        fetches it.
+        """
+        if (found := self._find_kept(url, life)) is not None:
+            return found
+        if not self._lock.acquire(timeout=STEP):
+            raise TimeoutError
+        try:
+            found = self._find_kept(url, life)
+            if found is None:
+                found = read(self._ask(url))
+                self._kept[url] = (clock.utcnow(), found)
+            return found
+        finally:
+            self._lock.release()
 
     def _ask(self, url: str, form: bytes | None = None, **headers: str) -> Json:
         headers |= {"Accept": "application/json", "User-Agent": "accounts"}
@@ -209,28 +194,26 @@ class Provider:
             raise jwt.InvalidAlgorithmError
         key = self._find_key(key_id, algorithm)
         options: Any = {f"verify_{name}": False for name in ("aud", "exp", "iat", "nbf", "sub")}
-        claims: Json = jwt.decode(
-            token, key, algorithms=[algorithm], issuer=self.issuer, options=options
-        )
-        if claims["aud"] not in (self._client_id, [self._client_id]):
-            raise jwt.InvalidAudienceError
-        # Compared here, with the clock that tests can set.
-        now = clock.utcnow().timestamp()
-        if not claims["exp"] > now - CLOCK_SKEW:
-            raise jwt.ExpiredSignatureError
-        if not (claims["iat"] < now + CLOCK_SKEW and claims.get("nbf", now) < now + CLOCK_SKEW):
-            raise jwt.ImmatureSignatureError
-        if claims["nonce"] != nonce:
-            raise ProviderFailed("InvalidNonceError")
-        if not re.fullmatch("[!-~]{1,255}", claims["sub"]):
-            raise ProviderFailed("InvalidSubjectError")
+        issuer, now = self.issuer, clock.utcnow().timestamp()
+        claims: Json = jwt.decode(token, key, [algorithm], issuer=issuer, options=options)
+        # The times are compared here, with the clock that tests can set.
+        wrong = {
+            "InvalidAudienceError": claims["aud"] not in (self._client_id, [self._client_id]),
+            "ExpiredSignatureError": not claims["exp"] > now - CLOCK_SKEW,
+            "InvalidIssuedAtError": not claims["iat"] < now + CLOCK_SKEW,
+            "ImmatureSignatureError": not claims.get("nbf", now) < now + CLOCK_SKEW,
+            "InvalidNonceError": claims["nonce"] != nonce,
+            "InvalidSubjectError": not re.fullmatch("[!-~]{1,255}", claims["sub"]),
+        }
+        if any(wrong.values()):
+            raise ProviderFailed(next(reason for reason in wrong if wrong[reason]))
         return claims
 
     def _find_key(self, key_id: str, algorithm: str) -> Any:
         """Return the provider's key with this id, which must be one for this algorithm."""
-        url = self._configure()["jwks_uri"]
+        url = self._end_points()["jwks_uri"]
         for life in (KEYS_LIFE, KEYS_REST):  # the second time, only for an unknown id
-            for key in self._keys.get_or_fetch(life, lambda: self._ask(url))["keys"]:
+            for key in self._document(url, life)["keys"]:
                 uses = key.get("use", "sig"), key.get("alg", algorithm)
                 if key.get("kid") == key_id and uses == ("sig", algorithm):
                     return jwt.PyJWK(key, algorithm).key
