@@ -3,6 +3,7 @@
 
 import { NAME, call, remembered, userId } from "./api.js";
 import { askForCode, setBusy, showProblem } from "./forms.js";
+import "./sign-in.js"; // it prepares what its form sends
 import { fill, say } from "./words.js";
 
 const signIn = document.querySelector("#sign-in form");

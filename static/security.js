@@ -60,13 +60,13 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const { provider } = me.profile;
   const [email, state, { sessions }, { providers }] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
     call("GET", "auth/options"),
   ]);
+  const { provider } = me.profile;
   session = sessions.find(({ current }) => current).id;
   const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
   fill(section, { account: me.profile, email: me.profile.email, linked });
@@ -147,7 +147,8 @@ async function done({ target: form, detail: { data } }) {
   const card = form.closest(".card");
   try {
     await AFTER[form.id]?.(data);
-    await Promise.all([me.reload(), load()]);
+    await me.reload();
+    await load();
     moveOn(card);
   } catch (problem) {
     if (!problem.code) throw problem;
