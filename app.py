@@ -51,7 +51,8 @@ def create_app(
     Raises config.ConfigError if they are wrong.
     """
     # 1. Settings
-    settings = settings or config.load()
+    environ = {} if settings else config.environment()
+    settings = settings or config.load(environ)
     # Flask gets no secret key of its own, so it never opens a session or sends a cookie.
     folder = Path(instance_path or config.ROOT / "instance").resolve()
     app = Flask("accounts", root_path=str(config.ROOT), instance_path=str(folder))
@@ -79,6 +80,8 @@ def create_app(
 
     # 3. The web layer
     logs.configure(settings)
+    for problem in config.misspelt(environ, settings.oidc_providers):
+        _log.warning(problem)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     if not settings.embedded:

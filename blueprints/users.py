@@ -64,7 +64,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     "/<uuid:user_id>",
     scope=Scope.USERS_READ,
     response=schemas.PublicRecord,
-    errors=(errors.UserNotFound, errors.ProfilePrivate, errors.SecondFactorRequired),
+    errors=(errors.UserNotFound, errors.ProfilePrivate, errors.RoleNeedsFactor),
 )
 def get_user(user_id: str) -> dict[str, object]:
     """Read the public profile of a user.

@@ -60,7 +60,8 @@ def account(command: Callable[..., None]) -> Callable[..., None]:
 def each_account(command: Callable[..., None]) -> Callable[..., None]:
     """Do as `account` does, or with `-` for each account that the standard input names in a line.
 
-    Who cannot be found or is refused is named on standard error, and the exit status is then 1.
+    Who cannot be found or is refused is named on standard error, and the exit status is then 1. An
+    account that is named again is left alone.
     """
 
     @click.argument("account")
@@ -72,9 +73,15 @@ def each_account(command: Callable[..., None]) -> Callable[..., None]:
         if not options.get("yes", True):
             raise click.UsageError("With -, nothing can be asked: add --yes.")
         is_done = True
-        for name in filter(None, map(str.strip, sys.stdin)):
+        met = {""}
+        for line in sys.stdin:
+            name = line.lstrip("\ufeff").strip()
+            if name.lower() in met:
+                continue
             try:
-                command(find_user(name), **options)
+                user = find_user(name)
+                met |= {user.id, user.username_key, user.email}
+                command(user, **options)
             except errors.ApiError as error:
                 click.echo(f"{name}: {error}", err=True)
                 is_done = False

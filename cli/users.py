@@ -204,8 +204,9 @@ def _password(user: UserRow) -> str | bool:
 
 def _factor(user: UserRow) -> str:
     factor = second_factor.status(user)
-    left = f"yes, {factor['recovery_codes_left']} recovery codes left"
-    return left if factor["enabled"] else "no"
+    left = f"{factor['recovery_codes_left']} recovery codes left"
+    state = left if factor["opens"] else "but no key opens it"
+    return f"yes, {state}" if factor["enabled"] else "no"
 
 
 @users.command("set-role")

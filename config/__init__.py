@@ -5,7 +5,7 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.headerregistry import Address
 from pathlib import Path
@@ -23,7 +23,6 @@ from core.smtp import MailServer
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
 DECADE = 3650  # days
-_log = logging.getLogger("accounts")
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
 
 
@@ -234,24 +233,54 @@ class Settings:
         return self.email_verification_url or f"{self.public_url}/verify-email"
 
 
+class _Refusal(logging.Handler):
+    """Refuses a line of `.env` of which python-dotenv only warns."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConfigError(f"In .env, {record.getMessage()}.")
+
+
+logging.getLogger("dotenv").addHandler(_Refusal(logging.WARNING))
+
+
+def environment() -> Mapping[str, str | None]:
+    """Return the variables of the environment, and of `.env`. Raises ConfigError."""
+    try:
+        return {**dotenv_values(ROOT / ".env"), **os.environ}
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(".env cannot be read as UTF-8 text.") from None
+
+
+def misspelt(
+    environ: Mapping[str, str | None], providers: Iterable[ProviderSettings]
+) -> Iterator[str]:
+    """Yield a sentence for each variable that looks like a setting, and is none."""
+    known = {row.name.upper() for row in dataclasses.fields(Settings)}
+    known |= {name for each in providers for name in _of_provider(each.name)}
+    for name in sorted(environ.keys() - known):
+        if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
+            yield f"{name} is no setting. Is {near[0]} meant?"
+        elif name.startswith("OIDC_"):
+            yield f"{name} is no setting of a provider in OIDC_PROVIDERS."
+
+
+def _of_provider(name: str) -> dict[str, dataclasses.Field[Any]]:
+    """Return the settings of a provider by the names of their variables."""
+    rows = dataclasses.fields(ProviderSettings)[1:]
+    return {f"OIDC_{name.upper()}_{row.name.upper()}": row for row in rows}
+
+
 def load(environ: Mapping[str, str | None] | None = None) -> Settings:
-    """Return the settings from the environment, then from `.env`. Raises ConfigError."""
-    if environ is None:
-        try:
-            environ = {**dotenv_values(ROOT / ".env"), **os.environ}
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError(".env cannot be read as UTF-8 text.") from None
+    """Return the settings, by default from the `environment`. Raises ConfigError."""
+    environ = environment() if environ is None else environ
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
     values = _read(Settings, "", given, problems)
-    known = {row.name.upper() for row in dataclasses.fields(Settings)}
     providers = []
     for name in values.get("oidc_providers", ()):
         prefix = f"OIDC_{name.upper()}_"
-        rows = {prefix + row.name.upper(): row for row in dataclasses.fields(ProviderSettings)[1:]}
-        known |= rows.keys()
         found = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
-        for full_name, row in rows.items():
+        for full_name, row in _of_provider(name).items():
             if row.default is REQUIRED and not given.get(full_name):
                 problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
         providers.append(ProviderSettings(name=name, **found))
@@ -275,12 +304,8 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
     if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
-    for name in sorted(given.keys() - known):
-        if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
-            _log.warning("%s is no setting. Is %s meant?", name, near[0])
-        elif name.startswith("OIDC_"):
-            _log.warning("%s is no setting of a provider in OIDC_PROVIDERS.", name)
     if problems:
+        problems += misspelt(given, providers)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return Settings(**values)
 

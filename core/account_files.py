@@ -67,8 +67,8 @@ def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
 
 
 def _fields(names: list[str], row: list[str], columns: Columns) -> dict[str, object]:
-    # Cells beyond the header get a name that no column has.
-    named = dict(zip([*names, *["?"] * (len(row) - len(names))], row, strict=False))
+    more = "".join(row[len(names) :])  # gets a name that no column has
+    named = dict(zip(names, row, strict=False)) | {"more cells than the header": more}
     found: dict[str, object] = {name: cell for name, cell in named.items() if cell}
     for name in columns.flags & found.keys():
         found[name] = {"true": True, "false": False}.get(named[name].lower(), named[name])

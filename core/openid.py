@@ -158,9 +158,7 @@ class Provider:
         is_fresh = fetched_at and timedelta() <= clock.utcnow() - fetched_at < life
         return content if is_fresh else None
 
-    def _document(
-        self, url: str, life: timedelta, read: Callable[[Json], Json] = lambda found: found
-    ) -> Json:
+    def _document(self, url: str, life: timedelta, read: Callable[[Json], Json]) -> Json:
         """Return what was read in a document not longer ago than `life`; of parallel calls, one
         fetches it.
         """
@@ -213,11 +211,16 @@ class Provider:
         """Return the provider's key with this id, which must be one for this algorithm."""
         url = self._end_points()["jwks_uri"]
         for life in (KEYS_LIFE, KEYS_REST):  # the second time, only for an unknown id
-            for key in self._document(url, life)["keys"]:
+            for key in self._document(url, life, _keys_of)["keys"]:
                 uses = key.get("use", "sig"), key.get("alg", algorithm)
                 if key.get("kid") == key_id and uses == ("sig", algorithm):
                     return jwt.PyJWK(key, algorithm).key
         raise jwt.InvalidKeyError
+
+
+def _keys_of(found: Json) -> Json:
+    """Return a set of keys; what is none raises an error, and so is not kept."""
+    return {"keys": [dict(key) for key in found["keys"]]}
 
 
 def _body(response: HTTPResponse | IO[bytes]) -> bytes:

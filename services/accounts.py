@@ -133,7 +133,7 @@ def delete(user: UserRow) -> None:
     e-mail address.
     """
     outbox.withdraw_code(user.id)
-    outbox.withdraw(user)
+    outbox.withdraw(user.email, user.username_key)
     change(delete_from(User).where(User.id == user.id))
     outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 

@@ -110,7 +110,7 @@ def replace(
         users.update(user.id, password_version=User.password_version + 1, **values)
     accounts.drop_pending_email(user.id)
     sessions.end_all(user.id, keep=keep)
-    outbox.withdraw(user)
+    outbox.withdraw(user.email, user.username_key)
 
 
 def notify_old_address(user: UserRow) -> None:

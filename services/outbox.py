@@ -9,9 +9,8 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 from email.message import EmailMessage
-from typing import Any
 
-from sqlalchemy import Delete, Row, Update, delete, select, update
+from sqlalchemy import Delete, Update, delete, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
@@ -19,7 +18,7 @@ from core import clock, smtp
 from core.message import build
 from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import OutboxMail, PendingEmail, User, UserRow
+from models import OutboxMail, PendingEmail
 from services import letters
 from services.letters import MailKind
 
@@ -47,9 +46,8 @@ def queue(kind: MailKind, address: str, *, language: str | None = None, **facts:
         db.session.info[_WAKE] = thread.wake
 
 
-def withdraw(*users: User | UserRow | Row[Any]) -> None:
-    """Delete queued e-mails whose links need these accounts, by address or name; notices stay."""
-    names = [name for user in users for name in (user.email, user.username_key)]
+def withdraw(*names: str) -> None:
+    """Delete queued e-mails with a link for the account of an address or username; notices stay."""
     needs_account = OutboxMail.kind.in_(letters.ACCOUNT_MAILS)
     change(delete(OutboxMail).where(OutboxMail.address.in_(names), needs_account))
 

@@ -53,6 +53,8 @@ def rename(user: UserRow, username: str) -> UserRow:
     with unique(lambda: errors.UsernameTaken.at("username", "taken"), User.username_key):
         renamed = users.require(users.update(user.id, **names))
     if username != user.username:
+        # Somebody else may have the old name before the e-mail is sent.
+        outbox.withdraw(user.username_key)
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 

@@ -176,12 +176,14 @@ def register(came: Arrival, language: str) -> UserRow:
                 identity=came.identity,
                 **proof,
             )
-    except errors.ApiError:
+    except errors.ApiError as error:
         # A parallel call with the same code, or another one of this person, may have been first.
         found = users.get(User.identity == came.identity)
-        if found is None:
-            raise
-        return found
+        if found:
+            return found
+        if isinstance(error, errors.EmailTaken):
+            raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
+        raise
     audit.log("registered", user.id, provider=came.provider)
     return users.require(users.get(User.id == user.id))
 

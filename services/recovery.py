@@ -97,7 +97,7 @@ def make_link(
         marker = passwords.unusable(brief=is_told)
         user = users.require(users.update(user_id, password_hash=marker))
         # A link that is not sent yet would be made for the new marker, and work.
-        outbox.withdraw(user)
+        outbox.withdraw(user.email, user.username_key)
     return hand_over(user, now=now)
 
 
@@ -111,7 +111,7 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     has_none += [User.password_hash.startswith("!"), User.identity.is_(None)]
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
     rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
-    outbox.withdraw(*rows)
+    outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
     return {row.id: hand_over(cast("UserRow", row), now=now) for row in rows}
 
 

@@ -47,21 +47,22 @@ class Proof(NamedTuple):
 
 
 def status(user: UserRow) -> dict[str, Any]:
-    """Return whether a user has a factor, since when, how many recovery codes are left, and until
-    when no six digits are taken, if so.
+    """Return whether a user has a factor, since when, how many recovery codes are left, until when
+    no six digits are taken, if so, and whether a key opens it.
     """
-    unused, wrong_codes, until = 0, 0, None
+    unused, wrong_codes, until, sealed = 0, 0, None, None
     if user.second_factor_at:
-        columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at"]
+        columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at", "sealed"]
         with reading() as connection:
             found = connection.execute(select(*columns).filter_by(user_id=user.id)).one_or_none()
-        unused, wrong_codes, until = found or (0, 0, None)
+        unused, wrong_codes, until, sealed = found or (0, 0, None, None)
     is_locked = wrong_codes >= LOCK_AT and until and until > clock.utcnow()
     return {
         "enabled": user.second_factor_at is not None,
         "since": user.second_factor_at,
         "recovery_codes_left": unused.bit_count(),
         "locked_until": until if is_locked else None,
+        "opens": sealed and totp.unseal(settings.secret_keys, sealed, user.id) is not None,
     }
 
 

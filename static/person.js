@@ -4,12 +4,16 @@ import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { slipOf } from "./sheet.js";
 import { addressOf, copy, fill, languageName, moment, number, say } from "./words.js";
+import { choose, listZones } from "./zones.js";
 
 const part = document.getElementById("person");
 const handout = document.getElementById("person-handout");
 const back = document.querySelector("#people-back a");
 const news = document.getElementById("people-news");
-const tags = [...part.querySelector("[name=language]").options].map(({ value }) => value);
+const [languages, zones] = ["language", "timezone"].map((name) =>
+  part.querySelector(`[name=${name}]`),
+);
+listZones(zones, "UTC");
 let me = null;
 let account = null;
 let done = null; // what an act has done: {id, text, made}, until the account is loaded again
@@ -26,11 +30,6 @@ function showState({ hindrances, lockedUntil, provider }) {
   place.hidden = !hindrances;
 }
 
-function setOptions(name, values, text = String) {
-  const items = [...new Set(values)].map((value) => new Option(text(value), value));
-  part.querySelector(`select[name=${name}]`).replaceChildren(...items);
-}
-
 function refill(form) {
   form.reset();
   const others = addressOf(account).noMailbox ? { email: "", deliver: "link" } : {};
@@ -42,8 +41,9 @@ function render(manages, learned, courses) {
   const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
   const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
-  setOptions("language", [...tags, account.language], languageName);
-  setOptions("timezone", [...Intl.supportedValuesOf("timeZone"), "UTC", account.timezone]);
+  choose(zones, account.timezone);
+  choose(languages, account.language);
+  for (const option of languages.options) option.text = languageName(option.value);
   fill(part, {
     ...account,
     manages,

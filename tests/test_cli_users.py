@@ -294,7 +294,8 @@ def test_role_and_activity_are_changed(app, run, make_user):
 def test_accounts_are_read_from_the_input_line_by_line(app, client, run, make_user):
     for name in ("ada", "ben", "boss"):
         make_user(name, role="admin" if name == "boss" else "student")
-    typed = "\nADA\r\nnobody\n  boss\nben@example.org"
+    # With a mark at the beginning, as some programs write it, and with accounts that stand twice.
+    typed = "\ufeff\nADA\r\nnobody\n  boss\nAda@Example.org\nben@Example.org\nBen\nADA"
     refused = f"nobody: {errors.UserNotFound.message}\nboss: {errors.LastAdmin.message}\n"
     result = app.test_cli_runner().invoke(args=["users", "deactivate", "-"], input=typed)
     assert result.stdout == "ada is inactive.\nben is inactive.\n"
@@ -302,7 +303,7 @@ def test_accounts_are_read_from_the_input_line_by_line(app, client, run, make_us
     assert stored(app, is_active=True).username == "boss"
     assert run("activate", "-", typed="ada\nben\n") == ("ada is active.\nben is active.\n", 0)
 
-    lines = run("access-link", "-", typed="ada\nboss")[0].splitlines()
+    lines = run("access-link", "-", typed="\ufeffada\nboss\nboss")[0].splitlines()
     (ada, link, code), (boss, _, none) = (line.split("\t") for line in lines)
     assert (ada, boss, none) == ("ada", "boss", "")
     assert re.fullmatch("(-?[0-9A-Z]{4}){3}", code)

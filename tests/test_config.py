@@ -1,6 +1,7 @@
 """The settings: what is taken, what is refused, and that docs and templates tell the truth."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -304,14 +305,19 @@ def test_counts_and_lifetimes_are_positive_whole_numbers():
             assert f"{name} must be a whole number" in refusal(**{name: wrong})
 
 
-def test_a_misspelt_setting_is_a_warning(caplog):
-    names = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE", "PATH", "HOSTNAME", "PORTAL")
-    load(dict.fromkeys(names, "x"))
-    assert [record.getMessage() for record in caplog.records] == [
+def test_a_misspelt_setting_is_a_warning_in_the_form_of_the_log(monkeypatch, tmp_path, capfd):
+    misspelt = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE")
+    environ = dict.fromkeys((*misspelt, "PATH", "HOSTNAME", "PORTAL"), "x")
+    monkeypatch.setattr(config, "environment", lambda: {**environ, "LOG_FORMAT": "json"})
+    create_app(instance_path=tmp_path)
+    warnings = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    said = [
         "CORS_ORIGIN is no setting. Is CORS_ORIGINS meant?",
         "LOGIN_PER_MINUTE is no setting. Is LOGINS_PER_MINUTE meant?",
         "SECRETKEY is no setting. Is SECRET_KEY meant?",
     ]
+    assert [line["message"] for line in warnings if line["level"] == "WARNING"] == said
+    assert refusal(**environ, PORT="0").splitlines()[2:] == [f"- {line}" for line in said]
 
 
 @pytest.mark.parametrize(
@@ -370,6 +376,14 @@ def test_a_file_that_cannot_be_read_is_a_problem_of_the_settings(tmp_path, monke
     file.symlink_to("/proc/self/mem")  # it can be opened, but at its beginning nothing can be read
     with pytest.raises(ConfigError, match=r"\.env cannot be read"):
         load()
+
+
+def test_a_line_of_the_file_that_cannot_be_read_is_refused_by_its_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "ROOT", tmp_path)
+    (tmp_path / ".env").write_text("PORT=1\nSITE_NAME='Lee's School'\n")
+    with pytest.raises(ConfigError, match=r"^In \.env, .* line 2\.$") as caught:
+        load()
+    assert "School" not in str(caught.value)
 
 
 def test_a_process_shares_the_cores_with_its_siblings():

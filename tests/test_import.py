@@ -185,7 +185,7 @@ def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
     lines = (
         *("email,firstName,lastName,isActive,bio,role", "ada@example.org,Zoë,Park,FALSE,,"),
         *("", 'ben@example.org,Ben,Lee,true,"x\ny",', "cy@example.org,Cy,,,,", "d@example.org,D,E"),
-        *("e@example.org,E,E,yes,,", "f@example.org,F,F,,,,,more"),
+        *("e@example.org,E,E,yes,,", "f@example.org,F,F,,,,more,"),
     )
     text = mark + "\r\n".join(lines).replace(",", delimiter)
     output, code = load(text, name="class.CSV")
@@ -195,6 +195,7 @@ def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
     assert (found["b"].bio, found["b"].is_active) == ("x\ny", True)
     assert refused(output).keys() == {6, 8, 9}
     assert refused(output)[6].startswith("lastName: ")
+    assert refused(output)[9].startswith("more cells than the header: ")
     assert load(text, "--format", "csv", name="x")[0].endswith(counts(0, 3, 3))
     assert run("users", "import", "-", "--format", "csv", typed=text)[0].endswith(counts(0, 3, 3))
 

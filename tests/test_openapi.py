@@ -11,6 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 import errors
 import schemas
 from core.reasons import WORDS
+from core.roles import Role
 from web.bodies import NOT_MULTIPART
 from web.openapi import possible_errors, successes
 
@@ -156,6 +157,16 @@ def test_error_answers_tell_status_and_codes(document):
             assert f"`{kind.code}`: {message}" in answer["description"]
         without_database = endpoint.rule in ("/healthz", "/api/auth/options")
         assert {"500", "503"} <= answers.keys() or without_database
+
+
+def test_a_missing_second_factor_is_told_as_the_call_needs_it(document):
+    for endpoint in ENDPOINTS:
+        answer = operation_of(document, endpoint)["responses"].get("403", {})
+        told, declared = answer.get("description", ""), endpoint.operation
+        takes_code = declared.body and "second_factor" in declared.body().fields
+        assert (errors.SecondFactorRequired.message in told) == bool(takes_code), endpoint
+        for_role = declared.role not in (None, Role.STUDENT) or endpoint.name == "users.get_user"
+        assert (errors.RoleNeedsFactor.message in told) == for_role, endpoint
 
 
 # What forms need to know. Where the document takes more than validation, the sentence says why.

@@ -242,7 +242,7 @@ def test_export_says_whether_there_is_a_factor(client, auth, clock):
 # What is stored
 
 
-def test_stored_seed_opens_for_its_own_account_only(app, client, protected, make_user, caplog):
+def test_stored_seed_opens_for_its_own_account_only(app, client, protected, make_user, run, caplog):
     (row,) = rows(app, SecondFactor)
     assert protected.app.key not in row.sealed
     other = make_user("other", second_factor_at=row.confirmed_at)
@@ -251,6 +251,7 @@ def test_stored_seed_opens_for_its_own_account_only(app, client, protected, make
     for code in (protected.app.code(), protected.app.recovery_codes[0]):
         failure(enter(client, other, code), 400, "wrong_code")
     assert caplog.messages.count(f"no key opens the second factor of account {other.id}") == 2
+    assert "second factor: yes, but no key opens it\n" in run("users", "show", other.id)[0]
     failure(enter(client, other), 403, "second_factor_required")
 
 

@@ -185,13 +185,14 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds += [errors.TokenMissing, errors.TokenInvalid]
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
     if operation.role not in (None, Role.STUDENT):
-        kinds.append(errors.SecondFactorRequired)
+        kinds.append(errors.RoleNeedsFactor)
     if any(not limit.silent for limit in operation.limits):
         kinds.append(errors.TooManyRequests)
     if operation.body or operation.role or operation.limits:  # then it needs the database
         kinds.append(errors.Unavailable)
     kinds.append(errors.InternalError)
-    return [kind for kind in errors.all_errors() if kind in kinds]
+    known = [kind for each in errors.all_errors() for kind in (each, *each.__subclasses__())]
+    return [kind for kind in known if kind in kinds]
 
 
 def _envelope(spec: APISpec, operation: Operation) -> str:

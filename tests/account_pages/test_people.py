@@ -57,8 +57,10 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     assert page.url.endswith("#people/search=LEE+YO")
     page.get_by_role("link", name="Lee Young").click()
     expect(page.get_by_role("heading", name="Lee Young")).to_be_focused()
+    expect(page.locator("#person-state")).to_contain_text("Too many failed sign-ins")
     page.get_by_role("button", name="Unlock").click()
     expect_news(page, "The account is unlocked.")
+    expect(page.locator("#person-state")).to_have_text("Can sign in.")
     expect(page.get_by_role("button", name="Unlock")).to_be_hidden()
 
     page.get_by_label("Show a link, a code and a QR code").check()
@@ -101,7 +103,8 @@ def test_an_answer_to_an_older_search_is_dropped(people, make_user):
 
 
 def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, make_key):
-    url = f"/api/users/{make_user('lee', first_name='Lee').id}/courses/sql"
+    lee = make_user("lee", first_name="Lee", timezone="Europe/Kiev")
+    url = f"/api/users/{lee.id}/courses/sql"
     course, key = {"name": "Databases", "lessons": 9}, make_key("learning:write")
     success(client.put(url, json=course, headers=bearer(key)), 201)
     people.locator("#people-search").fill("lee@")
@@ -112,10 +115,15 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     field = people.locator("#act-details [name=username]")
     expect(field).to_have_accessible_description(re.compile("Somebody has this name already"))
     field.fill("leo")
+    zone = people.locator("#act-details [name=timezone]")
+    expect(zone).to_have_value("Europe/Kiev")
+    zone.select_option("Kyiv")
     field.press("Enter")
     expect_news(people, "The changes to the account are saved.")
+    expect(people.locator("#person")).to_contain_text("Europe/Kyiv")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
     act(people, "Deactivate", "deactivate")
+    expect(people.locator("#person-state")).to_contain_text("The account is deactivated.")
     expect(people.get_by_role("button", name="Create link")).to_be_disabled()
     people.get_by_role("button", name="Activate", exact=True).click()
     expect_news(people, "The account is active again.")
