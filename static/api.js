@@ -34,13 +34,14 @@ export const userId = () => access?.user ?? null;
 
 // Whether somebody is signed in on this browser, and how the cookie is kept: `1`, or `session`
 // where the device belongs to others. Never a token.
-export function remembered() {
+function remembered() {
   try {
     return localStorage.getItem(NAME);
   } catch {
     return null; // storage is blocked
   }
 }
+const kept = () => remembered() ?? "session";
 function remember(how) {
   try {
     if (how) localStorage.setItem(NAME, how);
@@ -73,14 +74,12 @@ function store({ accessToken, expiresIn }) {
   access = { token: accessToken, user, until: Date.now() + expiresIn * 1000 - EARLY };
 }
 
-async function send(method, path, body, cookie = "session") {
+async function send(method, path, body, cookie = kept()) {
   const headers = {};
   const isForm = body instanceof FormData; // the browser sets its Content-Type
   const options = { method, headers };
   if (access && path !== "auth/refresh") headers.Authorization = `Bearer ${access.token}`;
-  if (WITH_COOKIE.has(path)) {
-    headers["X-Refresh-Cookie"] = (path !== "auth/login" && remembered()) || cookie;
-  }
+  if (WITH_COOKIE.has(path)) headers["X-Refresh-Cookie"] = cookie;
   let url = `api/${path}`;
   if (body && method === "GET") url += `?${new URLSearchParams(body)}`;
   else if (isForm) options.body = body;
@@ -135,13 +134,13 @@ function renew() {
  * that has expired is replaced, and the call is sent once more. `cookie` is how a login's cookie is
  * kept.
  */
-export async function call(method, path, body, { cookie } = {}) {
+export async function call(method, path, body, { cookie = kept() } = {}) {
   if (access && Date.now() > access.until) await renew();
   const used = access?.token;
   try {
     const data = await send(method, path, body, cookie);
     if (path === "auth/login") {
-      remember(cookie ?? "session"); // first: for another user, the page starts anew
+      remember(cookie); // first: for another user, the page starts anew
       await store(data);
       channel?.postMessage(access.user);
       changed(true);
@@ -175,7 +174,7 @@ export async function logOut(hash) {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget(remembered() === "session" ? hash : "");
+  return forget(kept() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

@@ -1,16 +1,17 @@
 // Sign in with a provider: the way there, and what follows when the browser is back. From then on,
 // the code and its verifier are in memory only.
 
-import { NAME, call, remembered, userId } from "./api.js";
+import { NAME, call, userId } from "./api.js";
 import { askForCode, setBusy, showProblem } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { fill, say } from "./words.js";
 
 const signIn = document.querySelector("#sign-in form");
-const link = document.getElementById("security-link"); // for who is signed in
+const link = document.getElementById("security-link"); // on /account
+const note = document.getElementById("ended");
 let me = null;
-let form = signIn; // the one that sends what is held
 let held = null; // {code, verifier}
+let form = signIn; // the one that sends them
 let label = ""; // of the provider
 
 const base64url = (bytes) =>
@@ -37,8 +38,7 @@ export async function leave(from, name) {
   }
 }
 
-// Whether the sign-in asks for nothing but the second factor.
-const isAlone = () => signIn.elements.password.disabled;
+// Alone, a provider's code needs no more than a second factor.
 function setAlone(isAlone) {
   for (const name of ["email", "password"]) {
     const field = signIn.elements[name];
@@ -46,25 +46,29 @@ function setAlone(isAlone) {
   }
 }
 
-function drop(problem) {
-  held = me.returned = null;
-  if (link) link.hidden = true;
-  setAlone(false);
-  askForCode(signIn, false);
-  if (problem) showProblem(form === link ? link.previousElementSibling : signIn, problem);
-}
-
 // The account that the password opens is linked by the same login.
 function askForPassword() {
   setAlone(false);
-  document.getElementById("ended").textContent = say("say_provider_link", { label });
+  note.textContent = say("say_provider_link", { label });
   signIn.elements.email.focus();
 }
 
+// Forgets the code, and says why.
+function drop(word) {
+  held = me.returned = null;
+  note.textContent = "";
+  if (link) link.hidden = true;
+  setAlone(false);
+  askForCode(signIn, false);
+  const place = form === link ? link.previousElementSibling : signIn;
+  if (word) showProblem(place, { key: `error_provider_${word}` });
+}
+
 /** Go on with `returned`, before a section is shown. */
-export function comeBack(who) {
+export async function comeBack(who) {
   if (held) return; // "Try again", after something else
   me = who;
+  const [name, code, error] = ["provider", "code", "error"].map((key) => me.returned.get(key));
   const asked = JSON.parse(sessionStorage.getItem(NAME));
   sessionStorage.removeItem(NAME);
   const user = userId();
@@ -76,11 +80,9 @@ export function comeBack(who) {
     form = link;
     history.replaceState(null, "", "#security");
   }
-  const code = me.returned.get("code");
-  const error = asked ? me.returned.get("error") : "again";
-  if (!asked || !code) return drop({ key: `error_provider_${error}` });
+  if (!asked || !code) return drop(asked ? error : "again");
   held = { code, verifier: asked.verifier };
-  label = document.getElementsByName(me.returned.get("provider"))[0]?.value;
+  label = document.getElementsByName(name)[0]?.value;
   signIn.elements.ownDevice.checked = asked.isOwn;
   if (user) {
     link.hidden = false;
@@ -92,27 +94,25 @@ export function comeBack(who) {
   }
 }
 
-document.addEventListener("prepare", ({ target, detail: { body, options } }) => {
-  if (!held || target !== form) return;
-  body.provider = held;
-  if (form !== link) return;
-  body.email = me.profile.username;
-  options.cookie = remembered() ?? "session";
+const isOurs = (target) => held && target === form;
+document.addEventListener("prepare", ({ target, detail: { body } }) => {
+  if (isOurs(target)) body.provider = held;
+  if (target === link) body.email = me.profile.username;
 });
-document.addEventListener("done", ({ target }) => held && target === form && drop());
+document.addEventListener("done", ({ target }) => isOurs(target) && drop());
 document.addEventListener("failed", (event) => {
   const { target, detail: problem } = event;
-  if (!held || target !== form) return;
-  let { code } = problem;
-  if (code === "invalid_credentials" && form === link) problem.key = "error_wrong_password";
-  else if (code === "invalid_credentials" && isAlone()) code = "invalid_token"; // it has changed
+  if (!isOurs(target)) return;
+  const isPassword = problem.code === "invalid_credentials" && !signIn.elements.password.disabled;
+  if (isPassword && form === link) problem.key = "error_wrong_password";
   const next = {
     username_taken: () => form.requestSubmit(), // by somebody at this very moment
     email_taken: askForPassword,
     registration_closed: askForPassword,
-    invalid_token: () => drop({ key: "error_provider_again" }),
-    identity_taken: () => drop({ key: "error_provider_taken" }),
-  }[code];
+    invalid_token: () => drop("again"),
+    invalid_credentials: isPassword ? null : () => drop("again"), // the account has changed
+    identity_taken: () => drop("taken"),
+  }[problem.code];
   if (next) event.preventDefault();
   next?.();
 });

@@ -25,6 +25,7 @@ let session = ""; // the id of this device's
 for (const part of mail ? section.querySelectorAll("details, [data-opens]") : []) {
   const way = mail.cloneNode(true);
   way.dataset.unless = "account.hasPassword";
+  way.querySelector("p").remove();
   part.after(way);
 }
 
@@ -140,7 +141,8 @@ const AFTER = {
     save(name, JSON.stringify(data, null, 2));
   },
   "security-delete-form": () => forget("#goodbye"),
-  "security-link": () => call("DELETE", `auth/sessions/${session}`), // the one before
+  // The one before; if it stays, the list shows it.
+  "security-link": () => call("DELETE", `auth/sessions/${session}`).catch(() => {}),
 };
 
 async function done({ target: form, detail: { data } }) {

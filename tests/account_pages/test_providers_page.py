@@ -34,7 +34,7 @@ def origins(base_url, provider):
 def go(page, base_url):
     """Press the button for the provider, then one of its page; return the page."""
 
-    def go(button="Continue with School login", at="account", answer="Continue"):
+    def go(button="Continue with School login", at="account", answer="continue"):
         if at:
             page.goto(f"{base_url}/{at}")
         page.get_by_role("button", name=button).filter(visible=True).click()
@@ -78,13 +78,13 @@ def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, ba
     (cookie,) = page.context.cookies(base_url)
     assert cookie["expires"] == -1
     page.locator("#sign-out").click()
-    expect(page.locator("#signed-out .note")).to_have_text(re.compile("sign out.*: School login$"))
+    expect(page.locator("#signed-out .note")).to_have_text(re.compile("Sign out there too: School login$"))
     page.locator("#signed-out a").click()
     page.get_by_label("This is my own device").focus()
     for key in ("Space", "Tab", "Tab", "Enter"):
         page.keyboard.press(key)
     expect(page).to_have_title("School login")
-    page.get_by_role("button", name="Continue").press("Enter")
+    page.get_by_role("button", name="continue").press("Enter")
     expect_signed_in(page)
     (cookie,) = page.context.cookies(base_url)
     assert cookie["expires"] > 0
@@ -110,7 +110,7 @@ def test_a_second_factor_is_asked_for_as_at_a_login(
 
 
 def test_who_says_no_or_goes_back_begins_again(page, go, provider, clock):
-    go(answer="Cancel")
+    go(answer="cancel")
     expect_alert(page, "was cancelled")
     expect(page.locator("#sign-in [name=password]")).to_be_visible()
     go(at=None, answer=None)
@@ -137,7 +137,7 @@ def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_u
     for name in ("one", "another"):
         sign_in(other, make_user(name), "account#security")
         expect_signed_in(other, name)
-        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("button", name="continue").click()
         expect_signed_in(page, name)
         page.goto(theirs.replace("account", "account?"))
         expect_signed_in(page, name)
@@ -204,10 +204,10 @@ def test_who_has_no_password_gets_one_by_mail(page, go, outbox, sign_in, base_ur
     expect(page.locator("[data-text=linked]")).to_have_text("School login")
     forms = page.locator("#security :is(summary, [data-opens], [type=password])")
     expect(forms.filter(visible=True)).to_have_count(0)
-    ways = page.locator("#security").get_by_role("button", name="Get a link by e-mail")
+    ways = page.locator("#security").get_by_role("button", name="Choose a password by e-mail")
     expect(ways.filter(visible=True)).to_have_count(6)
     ways.filter(visible=True).nth(1).click()
-    expect(page.get_by_text("We have sent you an e-mail.")).to_be_visible()
+    expect(page.get_by_text("ends the link with the provider")).to_be_visible()
     page.goto(f"{base_url}/reset-password#token={token_in(outbox.deliver()[-1])}")
     page.locator("[name=newPassword]").fill(NEW_PASSWORD)
     page.keyboard.press("Enter")
