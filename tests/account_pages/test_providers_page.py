@@ -74,7 +74,10 @@ def test_the_buttons_are_in_the_page_as_delivered(client):
 def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, base_url):
     """The sign-out on a device of others says where somebody may still be signed in."""
     school(REGISTRATION="providers")
-    expect_signed_in(go(at="account#sign-up"))
+    page.goto(f"{base_url}/account#sign-up")
+    expect(page.locator("#sign-up[aria-busy=false]")).to_be_visible()
+    expect(page.locator("#sign-up :is(input, #sign-up-closed)").filter(visible=True)).to_have_count(0)
+    expect_signed_in(go(at=None))
     (cookie,) = page.context.cookies(base_url)
     assert cookie["expires"] == -1
     page.locator("#sign-out").click()
@@ -138,6 +141,7 @@ def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_u
         sign_in(other, make_user(name), "account#security")
         expect_signed_in(other, name)
         page.get_by_role("button", name="continue").click()
+        expect(page.locator("#learning h1")).to_be_visible()
         expect_signed_in(page, name)
         page.goto(theirs.replace("account", "account?"))
         expect_signed_in(page, name)
@@ -179,15 +183,18 @@ def test_an_account_with_another_link_stays_as_it_is(page, go, make_user, provid
 def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     """Not even the reload in the language of the account loses the code."""
     sign_in(page, make_user("pupil", language="de"), "account#security", own_device=True)
+    calls = []
+    page.on("request", lambda request: calls.append(request.url))
     go("School login verknüpfen", at=None)
     expect(page.locator("#security-link")).to_contain_text("enter the password of pupil")
     expect(page.locator("#security-link [name=password]")).to_be_focused()
     enter_password(page, "#security-link", "wrong")
-    expect_alert(page, "The password is wrong.")
+    expect(page.locator("#security-link [role=alert]")).to_have_text("The password is wrong.")
     enter_password(page, "#security-link")
     expect(page.get_by_role("heading", name="Sicherheit")).to_be_visible()
     expect(page.locator("[data-text=linked]")).to_have_text("School login")
     expect(page.locator("#security-sessions tr")).to_have_count(1)
+    assert len([url for url in calls if url.endswith("/auth/login")]) == 2  # failed ones count
     assert page.context.cookies()[0]["expires"] > 0
     expect_signed_in(page)
     page.locator("summary", has_text="Passwort ändern").click()
