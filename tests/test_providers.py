@@ -243,10 +243,14 @@ def test_account_that_nobody_can_sign_in_to_is_joined(
 
 
 TAKEN = [{"password_hash": "$2b$"}, {"identity": "https://x.example y"}, {"role": "admin"}]
+CHANGED = [{"email": "other@school.example"}, {"password_version": 9}]
 
 
-@pytest.mark.parametrize("values", TAKEN, ids=str)
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("values", "late"),
+    [*((each, False) for each in TAKEN), *((each, True) for each in TAKEN + CHANGED)],
+    ids=str,
+)
 def test_account_that_somebody_can_sign_in_to_is_not_joined(
     app, client, invited, visit, monkeypatch, values, late
 ):
