@@ -19,7 +19,8 @@ CALLBACKS = Limit(lambda: settings.logins_per_minute, "minute", "returns from a 
 @bp.before_request
 def know_provider() -> None:
     """Refuse the name of a provider that there is not, before anything else."""
-    if (request.view_args or {}).get("name") not in components().providers:
+    known = (request.view_args or {}).get("name") in components().providers
+    if not known and request.method != "OPTIONS":
         raise errors.NotFound("There is no such provider.")
 
 

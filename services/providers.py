@@ -23,7 +23,7 @@ from core.addresses import has_domain, has_mailbox, normalise_email, username_fr
 from core.openid import Json, ProviderFailed, Secrets, challenge_of
 from core.reasons import Reason
 from core.roles import Role
-from database import insert_into, transaction, unique
+from database import insert_into, reading, transaction, unique
 from extensions import components, db, settings
 from models import DeniedSession, User, UserRow
 from services import accounts, login, outbox, sessions, users
@@ -108,8 +108,13 @@ def read(code: str, verifier: str) -> Arrival:
     came = Arrival(*_read("provider-code", code))
     provider = _providers().get(came.provider)
     is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
+    # `connect` decides; but a code that was used must not make an account before it is refused.
+    used = select(DeniedSession.session_id).where(DeniedSession.session_id == came.id)
+    with reading() as connection:
+        is_used = connection.scalar(used) is not None
     if (
-        provider is None
+        is_used
+        or provider is None
         or came.identity.partition(" ")[0] != provider.issuer
         or not is_form
         or challenge_of(verifier) != came.challenge

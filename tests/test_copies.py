@@ -91,7 +91,8 @@ def by_hand(target):
 def school(app, client, make_user, make_key, log_in, clock):
     """A platform with something in each table, in the middle of everything."""
     admin = log_in(make_user("admin", role="admin"))
-    pupil, other, locked = (make_user(name) for name in ("pupil", "other", "locked"))
+    pupil, locked = (make_user(name) for name in ("pupil", "locked"))
+    other = make_user("other", identity="https://id.example subject")
     session, ended = log_in(pupil), log_in(pupil)
     success(client.post("/api/auth/logout", headers=ended.headers))
     key = bearer(make_key("learning:write", "users:read"))

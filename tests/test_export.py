@@ -16,7 +16,7 @@ from schemas import camel_case
 # the columns below a path, ...
 EXPORTED = {
     "account": "users: id username email first_name last_name role is_active email_verified_at "
-    "bio location website",
+    "identity bio location website",
     "settings": "users: theme language timezone email_notifications push_notifications",
     "settings.privacy": "users: profile_visible progress_visible",
     "sessions.0": "sessions: id created_at last_used_at expires_at user_agent ip_address",
@@ -108,7 +108,7 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     data = success(response)
     assert data["account"]["email"] == "pupil@example.org"
     profile = success(client.get("/api/users/profile", headers=pupil["headers"]))
-    assert data["account"] == {**profile, "emailVerifiedAt": None}
+    assert data["account"] == {**profile, "emailVerifiedAt": None, "identity": None}
     assert data["settings"] == success(client.get("/api/users/settings", headers=pupil["headers"]))
     avatar = Image.open(io.BytesIO(base64.b64decode(data["avatar"]["data"])))
     assert (data["avatar"]["mediaType"], avatar.format) == ("image/webp", "WEBP")

@@ -111,6 +111,7 @@ def test_options_tell_what_a_form_must_know(client, make_app):
         "registrationDomains": [],
         "passwordMinLength": 8,
         "emailVerificationRequired": False,
+        "providers": [],
     }
     domains = ("school.example", "*.school.example")
     settings = {"registration": "closed", "registration_domains": domains}
@@ -121,6 +122,7 @@ def test_options_tell_what_a_form_must_know(client, make_app):
         "registrationDomains": [*domains],
         "passwordMinLength": 12,
         "emailVerificationRequired": True,
+        "providers": [],
     }
 
 

@@ -105,6 +105,7 @@ def test_what_is_limited_is_what_we_promise(limited):
         "POST /api/users/<uuid:user_id>/access-link": ["200 per hour", "3 per hour", "3 per hour"],
         "GET /api/users/export": ["10 per hour"],
         "GET /api/certificates/<id:code>": ["60 per minute"],
+        "GET /api/auth/providers/<name>/callback": ["60 per minute"],
         "PUT /api/users/password": confirmed,
         "POST /api/users/email": [*confirmed, "5 per hour", "3 per hour", "10 per hour"],
         "POST /api/users/email/confirm": ["20 per hour"],

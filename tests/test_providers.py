@@ -16,6 +16,7 @@ from helpers import (
     change_password,
     choose,
     connections_held,
+    execute,
     failure,
     forgot,
     login,
@@ -27,6 +28,7 @@ from helpers import (
     stored,
     success,
 )
+from sqlalchemy import delete
 from test_copies import contents
 
 from core import passwords
@@ -180,6 +182,9 @@ def test_code_opens_one_session_for_its_verifier_within_ten_minutes(app, client,
     clock.move(minutes=9)
     success(sign_in(client, proof))
     failure(sign_in(client, proof), 400, "invalid_token")
+    execute(app, delete(User))
+    failure(sign_in(client, proof), 400, "invalid_token")
+    assert rows(app, User) == []
     proof = visit()
     clock.move(minutes=10, seconds=1)
     failure(sign_in(client, proof), 400, "invalid_token")
@@ -243,10 +248,14 @@ def test_account_that_nobody_can_sign_in_to_is_joined(
 
 
 TAKEN = [{"password_hash": "$2b$"}, {"identity": "https://x.example y"}, {"role": "admin"}]
+CHANGED = [{"email": "other@school.example"}, {"password_version": 9}]
 
 
-@pytest.mark.parametrize("values", TAKEN, ids=str)
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("values", "late"),
+    [*((each, False) for each in TAKEN), *((each, True) for each in TAKEN + CHANGED)],
+    ids=str,
+)
 def test_account_that_somebody_can_sign_in_to_is_not_joined(
     app, client, invited, visit, monkeypatch, values, late
 ):

@@ -28,6 +28,8 @@ LEAST_CALLER = {
         POST /api/auth/verify-email
         POST /api/auth/resend-verification
         GET /api/auth/options
+        POST /api/auth/providers/*/start
+        GET /api/auth/providers/*/callback
         GET /api/certificates/*
         GET /healthz
         GET /readyz

@@ -63,6 +63,11 @@ ACTS = [
     Act("nobody", "POST /api/auth/login", {"email": "{email}", **SPARE}),
     Act("nobody", "POST /api/auth/login", {"email": "one", "password": "wrong"}, refused=True),
     Act("nobody", "POST /api/auth/login", {"email": "one", **WRONG}, refused=True),
+    Act("nobody", "POST /api/auth/providers/school/start", {"challenge": "x" * 43}),
+    Act("nobody", "POST /api/auth/login", {"provider": "new"}),
+    Act("nobody", "POST /api/auth/login", {"provider": "joins"}, factor="none"),
+    Act("nobody", "POST /api/auth/login", {"provider": "links", "email": "one", **SURE}),
+    Act("nobody", "POST /api/auth/login", {"provider": "linked", "secondFactor": "{digits}"}),
     Act("nobody", "POST /api/auth/refresh", {"refreshToken": "{refresh}"}),
     Act("one", "POST /api/auth/logout"),
     Act("one", "DELETE /api/auth/sessions/{sessionId}"),
@@ -139,6 +144,7 @@ OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
 
 def test_every_call_and_command_that_changes_something_is_an_act():
     calls = {f"{each.method} {each.documented}" for each in API if each.method != "GET"}
+    calls = {call.replace("{name}", "school") for call in calls}
     commands = users.commands.keys() - OTHER_COMMANDS
     assert calls == {act.what for act in ACTS if act.by != "operator"}
     assert commands == {act.what.split()[0] for act in ACTS if act.by == "operator"}
@@ -165,7 +171,8 @@ def make_everything(app, client, make_user, now):
 
     def make(name, factor="confirmed"):
         confirmed_at, later = now if factor == "confirmed" else None, now + timedelta(hours=1)
-        user = make_user(name, avatar_digest="0" * 64, second_factor_at=confirmed_at)
+        columns = {"second_factor_at": confirmed_at, "identity": f"https://id.example {name}"}
+        user = make_user(name, avatar_digest="0" * 64, **columns)
         own, until = {"user_id": user.id}, {"expires_at": later}
         course = {"course_id": "same", "course_name": "Same", "issued_at": now}
         login = {"created_at": now, "last_used_at": now, "user_agent": "", "ip_address": ""}
@@ -218,12 +225,24 @@ def facts_about(app, one, now):
     }
 
 
+def come_from_provider(request, app, one, how):
+    """Return what a login sends of somebody who joins, links or opens the account, or makes one."""
+    request.getfixturevalue("connect")(RATELIMIT_ENABLED="1", OIDC_SCHOOL_DOMAINS="example.org")
+    linked = f"{request.getfixturevalue('provider').issuer} subject-1"
+    set_user(app, one, identity=linked if how == "linked" else None)
+    if how == "joins":
+        set_user(app, one, password_hash=passwords.unusable())
+    return request.getfixturevalue("visit")(email="x@example.org" if how == "new" else one.email)
+
+
 @on_one_database  # the statements are the same on the other
 @pytest.mark.parametrize("act", ACTS, ids=[f"{act.by} {act.what}" for act in ACTS])
 def test_act_on_one_user_leaves_the_rows_of_the_others(
-    app, client, run, make_user, make_key, log_in, make_everything, now, tmp_path, act
+    request, app, client, run, make_user, make_key, log_in, make_everything, now, tmp_path, act
 ):
-    one = make_everything("one", act.factor)
+    one, proof = make_everything("one", act.factor), {}
+    if "provider" in f"{act.what} {act.body}":
+        proof = {"provider": come_from_provider(request, app, one, act.body.get("provider", "new"))}
     facts = {**facts_about(app, one, now), "file": tmp_path / "links.csv"}
     callers = {
         "one": lambda: facts["access"],
@@ -237,7 +256,7 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     before = contents(app)
     make_everything("bystander")
     waiting = make_everything("onlooker", "waiting")
-    set_user(app, waiting, password_hash=passwords.unusable())
+    set_user(app, waiting, password_hash=passwords.unusable(), identity=None)
     everything = contents(app)
     theirs = {name: {*found} - {*before[name]} for name, found in everything.items()}
     assert all(theirs.values()), {name for name, found in theirs.items() if not found}
@@ -249,6 +268,7 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     else:
         method, path = act.what.format(**facts).split()
         body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
+        body |= proof if "provider" in body else {}
         sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
         response = client.open(path, method=method, headers=headers, **sent)
         assert (response.status_code >= 400) is act.refused, response.text
