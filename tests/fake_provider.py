@@ -110,11 +110,10 @@ class FakeProvider:
     def answer(self, path, query, login, form):
         """Return status, media type or place, and content."""
         if path == "/authorize" and self.has_page:
-            button = (
-                f'<form method="post" action="%s?{html.escape(query)}"><button>%s</button></form>'
-            )
-            buttons = button % ("/continue", "Continue") + button % ("/cancel", "Cancel")
-            return 200, "text/html", f"<title>School login</title>{buttons}".encode()
+            head = '<title>School login</title><link rel="icon" href="data:,">'
+            button = '<form method="post" action="{0}?{1}"><button>{0}</button></form>'.format
+            ways = (button(way, html.escape(query)) for way in ("continue", "cancel"))
+            return 200, "text/html", f"{head}{''.join(ways)}".encode()
         if path in ("/authorize", "/continue", "/cancel"):
             return 303, self.authorize(query, "access_denied" if path == "/cancel" else ""), b""
         answers = {
