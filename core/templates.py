@@ -69,6 +69,7 @@ class Templates:
         self._environment.globals |= {
             **{"app_url": "", "imprint": "", "root": "", "account_pages": False, "teachers": False},
             **{"query": "", "registration_open": True, "no_picture": ""},
+            "providers": (),
             "logo": self.own_look("logo.svg"),
             "own_css": self.own_look("own.css"),
             "languages": [(tag, tag) for tag in sorted(self.languages)],

@@ -8,7 +8,7 @@ const REFRESH_TIMEOUT = 10_000;
 const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
 const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
-const NAME = `accounts ${new URL(".", location).pathname}`;
+export const NAME = `accounts ${new URL(".", location).pathname}`;
 
 /** A call that failed: `code` as in docs/errors.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
@@ -41,6 +41,7 @@ function remembered() {
     return null; // storage is blocked
   }
 }
+const kept = () => remembered() ?? "session";
 function remember(how) {
   try {
     if (how) localStorage.setItem(NAME, how);
@@ -73,14 +74,12 @@ function store({ accessToken, expiresIn }) {
   access = { token: accessToken, user, until: Date.now() + expiresIn * 1000 - EARLY };
 }
 
-async function send(method, path, body, cookie = "session") {
+async function send(method, path, body, cookie = kept()) {
   const headers = {};
   const isForm = body instanceof FormData; // the browser sets its Content-Type
   const options = { method, headers };
   if (access && path !== "auth/refresh") headers.Authorization = `Bearer ${access.token}`;
-  if (WITH_COOKIE.has(path)) {
-    headers["X-Refresh-Cookie"] = (path !== "auth/login" && remembered()) || cookie;
-  }
+  if (WITH_COOKIE.has(path)) headers["X-Refresh-Cookie"] = cookie;
   let url = `api/${path}`;
   if (body && method === "GET") url += `?${new URLSearchParams(body)}`;
   else if (isForm) options.body = body;
@@ -135,20 +134,20 @@ function renew() {
  * that has expired is replaced, and the call is sent once more. `cookie` is how a login's cookie is
  * kept.
  */
-export async function call(method, path, body, { cookie } = {}) {
+export async function call(method, path, body, { cookie = kept() } = {}) {
   if (access && Date.now() > access.until) await renew();
   const used = access?.token;
   try {
     const data = await send(method, path, body, cookie);
     if (path === "auth/login") {
-      remember(cookie ?? "session"); // first: for another user, the page starts anew
+      remember(cookie); // first: for another user, the page starts anew
       await store(data);
       channel?.postMessage(access.user);
       changed(true);
     }
     return data;
   } catch (problem) {
-    if (problem.status !== 401 || !used) throw problem;
+    if (problem.status !== 401 || !used || path === "auth/login") throw problem;
     if (used === access?.token) await renew();
     return send(method, path, body);
   }
@@ -169,12 +168,13 @@ export async function resume() {
   return access !== null;
 }
 
-export async function logOut() {
+/** Sign out; `hash` names the section that comes then on a device of others. */
+export async function logOut(hash) {
   await call("POST", "auth/logout").catch((problem) => {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget();
+  return forget(kept() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

@@ -3,7 +3,7 @@
 
 import { call, loadModule } from "./api.js";
 import { read, setBusy, showProblem } from "./forms.js";
-import { copy, date, fill, say } from "./words.js";
+import { addressOf, copy, date, fill, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const list = document.getElementById("people-list");
@@ -13,15 +13,12 @@ let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let asked = 0; // an answer that comes after a newer question is dropped
 
-/** Whether mails reach an address: those below `.invalid` stand for people without one. */
-export const hasMailbox = ({ email }) => !email.endsWith(".invalid");
-
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 
 function rowOf(user) {
   return copy("people-row", {
     ...user,
-    email: hasMailbox(user) ? user.email : say("say_people_no_email"),
+    email: addressOf(user).email,
     href: `#people/${user.id}`,
     name: `${user.firstName} ${user.lastName}`,
     roleName: say(`say_role_${user.role}`),

@@ -2,9 +2,8 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { hasMailbox } from "./people.js";
 import { slipOf } from "./sheet.js";
-import { copy, fill, languageName, moment, number, say } from "./words.js";
+import { addressOf, copy, fill, languageName, moment, number, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
 const part = document.getElementById("person");
@@ -20,18 +19,20 @@ let account = null;
 let done = null; // what an act has done: {id, text, made}, until the account is loaded again
 
 // Says whether the user can sign in, and what hinders that.
-function showState({ hindrances, lockedUntil }) {
+function showState({ hindrances, lockedUntil, provider }) {
   const place = document.getElementById("person-state");
   const until = lockedUntil && moment(lockedUntil);
-  const words = hindrances?.length ? ["cannot", ...hindrances] : ["can"];
-  place.classList.toggle("warn", words.length > 1);
-  place.textContent = words.map((word) => say(`say_people_${word}`, { until })).join(" ");
+  const isOut = hindrances?.some((word) => !provider || word !== "no_password");
+  const words = [isOut ? "cannot" : "can", ...(hindrances ?? [])];
+  if (provider && words.includes("no_password")) words.push("provider_signs_in");
+  place.classList.toggle("warn", isOut);
+  place.textContent = words.map((word) => say(`say_people_${word}`, { until, provider })).join(" ");
   place.hidden = !hindrances;
 }
 
 function refill(form) {
   form.reset();
-  const others = hasMailbox(account) ? {} : { email: "", deliver: "link" };
+  const others = addressOf(account).noMailbox ? { email: "", deliver: "link" } : {};
   fill(form, { ...account, emailVerified: false, ...others });
   showProblem(form, null);
 }
@@ -39,7 +40,7 @@ function refill(form) {
 function render(manages, learned, courses) {
   const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
-  const isReached = hasMailbox(account);
+  const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
   choose(zones, account.timezone);
   choose(languages, account.language);
   for (const option of languages.options) option.text = languageName(option.value);
@@ -47,9 +48,9 @@ function render(manages, learned, courses) {
     ...account,
     manages,
     isAdmin,
-    isReached,
-    address: isReached ? account.email : say("say_people_no_email"),
-    canVouch: isReached && !account.emailVerified,
+    isReached: !noMailbox,
+    address,
+    canVouch,
     mustBeActive: !account.isActive && !isAdmin,
     name: `${firstName} ${lastName}`,
     who: `${firstName} ${lastName} (${username})`,
@@ -111,13 +112,15 @@ export async function show(who, id, isLate) {
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, learned, learning] = await Promise.all([
+  const [found, { providers }, learned, learning] = await Promise.all([
     call("GET", `${path}/account`),
+    call("GET", "auth/options"),
     manages && call("GET", `${path}/progress`),
     manages && call("GET", `${path}/courses`),
   ]);
   if (isLate()) return;
-  account = found;
+  const linked = providers.find(({ issuer }) => issuer === found.provider);
+  account = { ...found, provider: linked?.label ?? found.provider };
   render(manages, learned, learning ? learning.courses : []);
   part.hidden = false;
   handout.replaceChildren();

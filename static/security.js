@@ -16,8 +16,18 @@ const SYSTEMS = [
   ...[["iPhone", /iPhone/], ["iPad", /iPad/], ["Android", /Android/], ["Windows", /Windows/]],
   ...[["ChromeOS", /CrOS/], ["macOS", /Mac OS/], ["Linux", /Linux/]],
 ];
+const mail = section.querySelector(".mail"); // where there are providers
 let me;
 let codes = [];
+let session = ""; // the id of this device's
+
+// Who has no password finds the way to one in place of what asks for it.
+for (const part of mail ? section.querySelectorAll("details, [data-opens]") : []) {
+  const way = mail.cloneNode(true);
+  way.dataset.unless = "account.hasPassword";
+  way.querySelector("p").remove();
+  part.after(way);
+}
 
 function device(userAgent) {
   const find = (known) => known.find(([, sign]) => sign.test(userAgent))?.[0];
@@ -51,12 +61,16 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const [email, state, { sessions }] = await Promise.all([
+  const [email, state, { sessions }, { providers }] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
+    call("GET", "auth/options"),
   ]);
-  fill(section, { account: me.profile });
+  const { provider } = me.profile;
+  session = sessions.find(({ current }) => current).id;
+  const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
+  fill(section, { account: me.profile, email: me.profile.email, linked });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -127,13 +141,16 @@ const AFTER = {
     save(name, JSON.stringify(data, null, 2));
   },
   "security-delete-form": () => forget("#goodbye"),
+  // The one before; if it stays, the list shows it.
+  "security-link": () => call("DELETE", `auth/sessions/${session}`).catch(() => {}),
 };
 
 async function done({ target: form, detail: { data } }) {
   const card = form.closest(".card");
   try {
     await AFTER[form.id]?.(data);
-    await Promise.all([me.reload(), load()]);
+    await me.reload();
+    await load();
     moveOn(card);
   } catch (problem) {
     if (!problem.code) throw problem;
@@ -194,6 +211,6 @@ export const sections = {
   security: (_, who) => {
     me = who;
     for (const place of section.querySelectorAll(".said")) place.textContent = "";
-    return load();
+    return load().then(() => section.querySelector("#security-link:not([hidden]) [type=password]"));
   },
 };

@@ -7,6 +7,11 @@ import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./a
 import { explain } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
+// What a provider sends back leaves the URL before anything else happens.
+const { hash, pathname, search } = location;
+const returned = hash.startsWith("#provider=") && new URLSearchParams(hash.slice(1));
+if (returned) history.replaceState(null, "", pathname + search);
+
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
@@ -14,8 +19,8 @@ const menu = document.getElementById("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
-// What sections get: {profile, settings, reload, go}.
-const me = { profile: null, settings: null, reload, go };
+// What sections get: {profile, settings, reload, go}. provider.js clears `returned`.
+const me = { profile: null, settings: null, reload, go, returned };
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -28,6 +33,7 @@ function applyTheme(theme) {
 
 // Reloads the page once in the user's own language; the service may not have it.
 function switchLanguage(wanted) {
+  if (me.returned) return; // it would be lost
   const url = new URL(location);
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
@@ -126,6 +132,7 @@ function complain(problem) {
 async function begin() {
   try {
     if (await resume()) await reload();
+    if (me.returned) await (await loadModule("provider")).comeBack(me);
     await route({ focus: false });
   } catch (problem) {
     complain(problem);
@@ -162,5 +169,13 @@ document.addEventListener("visibilitychange", async () => {
     complain(problem);
   }
 });
-document.getElementById("sign-out").addEventListener("click", () => logOut().catch(complain));
+document.getElementById("sign-out").addEventListener("click", () => {
+  logOut(me.profile?.provider ? "#signed-out" : "").catch(complain);
+});
+document.addEventListener("submit", (event) => {
+  const { target, submitter } = event;
+  if (!target.matches(".providers")) return;
+  event.preventDefault();
+  loadModule("provider").then(({ leave }) => leave(target, submitter.name)).catch(complain);
+});
 begin();

@@ -19,7 +19,7 @@ async function signUp() {
   options ??= await call("GET", "auth/options");
   const { registration, registrationDomains: domains } = options;
   byId("sign-up-open").hidden = registration !== "open";
-  byId("sign-up-closed").hidden = registration === "open";
+  byId("sign-up-closed").hidden = registration !== "closed";
   byId("sign-up-domains").textContent = domains.length
     ? say("say_domains", { domains: domains.join(", ") })
     : "";

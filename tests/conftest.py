@@ -389,7 +389,13 @@ def browser():
 
 
 @pytest.fixture
-def page(browser, base_url):
+def origins(base_url):
+    """What pages may ask."""
+    return [base_url]
+
+
+@pytest.fixture
+def page(browser, base_url, origins):
     """Open an empty page. At its end, nothing may have broken and no other host been asked."""
     context = browser.new_context(viewport={"width": 1280, "height": 780})
     page = context.new_page()
@@ -406,7 +412,7 @@ def page(browser, base_url):
     api = f"{base_url}/api/"
     others = [message for message in messages if not message.location["url"].startswith(api)]
     assert [each.text for each in others if each.type in ("error", "warning")] == []
-    ours = (f"{base_url}/", "data:", "blob:")
+    ours = (*(f"{origin}/" for origin in origins), "data:", "blob:")
     assert [url for url in requests if not url.startswith(ours)] == []
 
 

@@ -1,0 +1,266 @@
+"""Sign in with a provider, and link one: through the provider's own page and back."""
+
+import re
+from types import SimpleNamespace
+
+import authenticator
+import pytest
+from helpers import NEW_PASSWORD, PASSWORD, token_in
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+PUPIL = "pupil@school.example"
+LINK = "Link School login"
+
+
+@pytest.fixture(autouse=True)
+def school(base_url, connect, provider):
+    """Connect with settings of the test's own; the provider asks people on a page."""
+    provider.has_page = True
+
+    def school(**environ):
+        connect(**{"PUBLIC_URL": base_url, "OIDC_SCHOOL_LABEL": "School login", **environ})
+
+    school()
+    return school
+
+
+@pytest.fixture
+def origins(base_url, provider):
+    return [base_url, provider.issuer]
+
+
+@pytest.fixture
+def go(page, base_url):
+    """Press the button for the provider, then one of its page; return the page."""
+
+    def go(button="Continue with School login", at="account", answer="continue"):
+        if at:
+            page.goto(f"{base_url}/{at}")
+        page.get_by_role("button", name=button).filter(visible=True).click()
+        expect(page).to_have_title("School login")
+        if answer:
+            page.get_by_role("button", name=answer).click()
+            page.wait_for_url(f"{base_url}/**")
+        return page
+
+    return go
+
+
+def expect_signed_in(page, name="pupil"):
+    expect(page.locator("header")).to_contain_text(name)
+    expect(page.locator("#sign-out")).to_be_visible()
+    # Nothing of the walk is left in the tab, or in an entry of its history.
+    kept = "JSON.stringify([{...sessionStorage}, {...localStorage}, history.state])"
+    entries = page.context.new_cdp_session(page).send("Page.getNavigationHistory")["entries"]
+    assert "verifier" not in page.evaluate(kept)
+    assert not [each["url"] for each in entries if re.search("#.*code=", each["url"])]
+
+
+def expect_alert(page, text):
+    expect(page.get_by_role("alert").filter(has_text=text, visible=True)).to_be_visible()
+
+
+def enter_password(page, form, password=PASSWORD):
+    page.locator(form).locator("[name=password]").fill(password)
+    page.keyboard.press("Enter")
+
+
+def test_the_buttons_are_in_the_page_as_delivered(client):
+    html = client.get("/account").text
+    assert html.count('<button class="plain" name="school" value="School login">') == 3
+
+
+def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, base_url):
+    """The sign-out on a device of others says where somebody may still be signed in."""
+    school(REGISTRATION="providers")
+    page.goto(f"{base_url}/account#sign-up")
+    expect(page.locator("#sign-up[aria-busy=false]")).to_be_visible()
+    expect(page.locator("#sign-up :is(input, #sign-up-closed)").filter(visible=True)).to_have_count(0)
+    expect_signed_in(go(at=None))
+    (cookie,) = page.context.cookies(base_url)
+    assert cookie["expires"] == -1
+    page.locator("#sign-out").click()
+    expect(page.locator("#signed-out .note")).to_have_text(re.compile("Sign out there too: School login$"))
+    page.locator("#signed-out a").click()
+    page.get_by_label("This is my own device").focus()
+    for key in ("Space", "Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    expect(page).to_have_title("School login")
+    page.get_by_role("button", name="continue").press("Enter")
+    expect_signed_in(page)
+    (cookie,) = page.context.cookies(base_url)
+    assert cookie["expires"] > 0
+    page.locator("#sign-out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_a_second_factor_is_asked_for_as_at_a_login(
+    page, go, client, clock, make_user, log_in, provider
+):
+    user = make_user("pupil", identity=f"{provider.issuer} subject-1")
+    phone = authenticator.set_up(client, log_in(user), user, clock)
+    go()
+    code = page.locator("#sign-in [name=secondFactor]")
+    expect(code).to_be_focused()
+    expect(page.locator("#sign-in [name=password]")).to_be_hidden()
+    code.fill(phone.wrong())
+    code.press("Enter")
+    expect(code).to_have_accessible_description(re.compile("This code is wrong"))
+    code.fill(phone.code())
+    code.press("Enter")
+    expect_signed_in(page)
+
+
+def test_who_says_no_or_goes_back_begins_again(page, go, provider, clock):
+    go(answer="cancel")
+    expect_alert(page, "was cancelled")
+    expect(page.locator("#sign-in [name=password]")).to_be_visible()
+    go(at=None, answer=None)
+    page.go_back()
+    provider.secret = b"of nobody"
+    go(at=None)
+    expect_alert(page, "could not tell us")
+    provider.secret = None
+    page.route("**/auth/login", lambda route: (clock.move(minutes=11), route.continue_()))
+    go(at=None)
+    expect_alert(page, "took too long")
+    page.unroute("**/auth/login")
+    expect_signed_in(go(at=None))
+
+
+def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_user, sign_in):
+    """It was asked for in another tab, by somebody else, or in another account."""
+    theirs = f"{base_url}/account#provider=school&code=theirs"
+    page.goto(theirs)
+    expect_alert(page, "did not begin here")
+    assert page.url == f"{base_url}/account"
+    go(at=None, answer=None)
+    other = page.context.new_page()
+    for name in ("one", "another"):
+        sign_in(other, make_user(name), "account#security")
+        expect_signed_in(other, name)
+        page.get_by_role("button", name="continue").click()
+        expect(page.locator("#learning h1")).to_be_visible()
+        expect_signed_in(page, name)
+        page.goto(theirs.replace("account", "account?"))
+        expect_signed_in(page, name)
+        expect(page.get_by_role("alert").filter(has_text=re.compile("."))).to_have_count(0)
+        go(LINK, at="account?#security", answer=None)
+        other.locator("#sign-out").click()
+        expect(other.locator("#sign-in")).to_be_visible()
+
+
+@pytest.mark.parametrize("registration", ["open", "closed"])
+def test_who_has_a_password_signs_in_with_it_once(page, go, school, make_user, registration):
+    """With an address that an account has already, and where nobody can register."""
+    school(REGISTRATION=registration)
+    make_user("pupil", email=PUPIL)
+    go()
+    text = "sign in with your password once, to link School login"
+    expect(page.locator("#sign-in [role=status]").filter(has_text=text)).to_be_visible()
+    expect(page.locator("#sign-in [name=email]")).to_be_focused()
+    page.keyboard.type("pupil")
+    enter_password(page, "#sign-in", "wrong")
+    expect_alert(page, "password is wrong")
+    enter_password(page, "#sign-in")
+    expect_signed_in(page)
+    page.locator("#sign-out").click()
+    expect(page.locator("#signed-out")).to_be_visible()
+    expect_signed_in(go())
+
+
+def test_an_account_with_another_link_stays_as_it_is(page, go, make_user, provider):
+    make_user("pupil", identity=f"{provider.issuer} subject-2", email=PUPIL)
+    go()
+    page.locator("#sign-in [name=email]").fill("pupil")
+    enter_password(page, "#sign-in")
+    expect_alert(page, "Nothing was linked")
+    enter_password(page, "#sign-in")
+    expect_signed_in(page)
+
+
+def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
+    """Not even the reload in the language of the account loses the code."""
+    sign_in(page, make_user("pupil", language="de"), "account#security", own_device=True)
+    calls = []
+    page.on("request", lambda request: calls.append(request.url))
+    go("School login verknüpfen", at=None)
+    expect(page.locator("#security-link")).to_contain_text("enter the password of pupil")
+    expect(page.locator("#security-link [name=password]")).to_be_focused()
+    enter_password(page, "#security-link", "wrong")
+    expect(page.locator("#security-link [role=alert]")).to_have_text("The password is wrong.")
+    enter_password(page, "#security-link")
+    expect(page.get_by_role("heading", name="Sicherheit")).to_be_visible()
+    expect(page.locator("[data-text=linked]")).to_have_text("School login")
+    expect(page.locator("#security-sessions tr")).to_have_count(1)
+    assert len([url for url in calls if url.endswith("/auth/login")]) == 2  # failed ones count
+    assert page.context.cookies()[0]["expires"] > 0
+    expect_signed_in(page)
+    page.locator("summary", has_text="Passwort ändern").click()
+    page.locator("[name=currentPassword]").fill(PASSWORD)
+    page.locator("[name=newPassword]").fill(NEW_PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="School login verknüpfen")).to_be_visible()
+
+
+def test_who_has_no_password_gets_one_by_mail(page, go, outbox, sign_in, base_url):
+    """Each form that asks for it leads there."""
+    expect_signed_in(go())
+    page.goto(f"{base_url}/account?#security")
+    expect(page.locator("[data-text=linked]")).to_have_text("School login")
+    forms = page.locator("#security :is(summary, [data-opens], [type=password])")
+    expect(forms.filter(visible=True)).to_have_count(0)
+    ways = page.locator("#security").get_by_role("button", name="Choose a password by e-mail")
+    expect(ways.filter(visible=True)).to_have_count(6)
+    ways.filter(visible=True).nth(1).click()
+    expect(page.get_by_text("ends the link with the provider")).to_be_visible()
+    page.goto(f"{base_url}/reset-password#token={token_in(outbox.deliver()[-1])}")
+    page.locator("[name=newPassword]").fill(NEW_PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.locator("#done")).to_be_visible()
+    sign_in(page, SimpleNamespace(username="pupil"), "account#security", NEW_PASSWORD)
+    expect(page.get_by_role("button", name=LINK)).to_be_visible()
+    expect(forms.filter(visible=True).first).to_be_visible()
+    expect(ways.filter(visible=True)).to_have_count(0)
+
+
+def test_without_https_the_button_says_what_is_missing(page, base_url):
+    page.add_init_script("Object.defineProperty(crypto, 'subtle', {value: undefined})")
+    page.goto(f"{base_url}/account")
+    page.get_by_role("button", name="Continue with School login").click()
+    expect_alert(page, "it needs https")
+
+
+@pytest.mark.parametrize("name", ["School login", "https://gone.example"])
+def test_an_admin_sees_who_signs_in_with_a_provider(page, make_user, sign_in, provider, name):
+    issuer = provider.issuer if name == "School login" else name
+    pupil = make_user("pupil", identity=f"{issuer} subject-1", password_hash="!")
+    sign_in(page, make_user("head", role="admin"), f"admin#people/{pupil.id}")
+    state = page.locator("#person-state")
+    expect(state).to_have_text(re.compile(f"^Can sign in. There is no password.* with {name}.$"))
+    expect(page.locator("#person [data-text=provider]")).to_have_text(name)
+
+
+def test_large_text_fits_a_small_screen(page, go, school, base_url):
+    school(OIDC_SCHOOL_LABEL="Anmeldung der Gesamtschulen")
+    page.add_init_script(
+        "addEventListener('DOMContentLoaded', () => document.documentElement.style.fontSize = '200%')"
+    )
+    page.set_viewport_size({"width": 320, "height": 640})
+
+    def expect_to_fit(section):
+        expect(page.locator(f"#{section}[aria-busy=true]")).to_have_count(0)
+        expect(page.locator(f"#{section} h1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == 320, section
+
+    page.goto(f"{base_url}/account?language=de")
+    expect_to_fit("sign-in")
+    go("Anmeldung der Gesamtschulen", at="account#sign-up")
+    expect(page.locator("#menu")).to_be_visible()
+    page.goto(f"{base_url}/account?#security")
+    expect(page.locator("[data-text=linked]")).to_be_visible()
+    expect_to_fit("security")
+    page.locator("#menu").click()
+    page.locator("#sign-out").click()
+    expect_to_fit("signed-out")
