@@ -42,9 +42,11 @@ class ProviderSettings:
     """The settings of one OpenID provider: `OIDC_SCHOOL_ISSUER` is the `issuer` of `school`."""
 
     name: str
-    issuer: str = setting(types.issuer, REQUIRED, "Its URL, exactly as it writes it.")
-    client_id: str = setting(str, REQUIRED, "As the provider has registered this service.")
-    client_secret: str = setting(str, REQUIRED, "The secret that belongs to it.")
+    issuer: str = setting(
+        types.issuer, REQUIRED, "URL of the provider `school`, exactly as it writes it."
+    )
+    client_id: str = setting(str, REQUIRED, "Name under which the provider knows this service.")
+    client_secret: str = setting(str, REQUIRED, "The secret that belongs to that name.")
     label: str = setting(types.name, "", "What the button says. Unset: the name, with a capital.")
     domains: tuple[str, ...] = setting(
         types.domains, (), "Domains for whose e-mail addresses this provider's word counts."

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 import config
 from app import create_app
-from config import ROOT, ConfigError, Settings, load
+from config import REQUIRED, ROOT, ConfigError, ProviderSettings, Settings, load
 from core.smtp import MailServer
 
 KEY = "0123456789abcdef" * 2
@@ -401,10 +401,19 @@ def allowed(row):
     raise AssertionError(f"{row.name} takes everything")
 
 
+def variables():
+    """Yield name and row of each setting; after OIDC_PROVIDERS, of those of one provider."""
+    for row in ROWS:
+        yield row.name.upper(), row
+        if row.name == "oidc_providers":
+            for of_provider in dataclasses.fields(ProviderSettings)[1:]:
+                yield f"OIDC_SCHOOL_{of_provider.name.upper()}", of_provider
+
+
 def test_the_template_names_every_setting():
     text = (ROOT / ".env.example").read_text()
     entries = [
-        f"\n# {row.metadata['help']}\n#{row.name.upper()}={shown(row.default)}\n" for row in ROWS
+        f"\n# {row.metadata['help']}\n#{name}={shown(row.default)}\n" for name, row in variables()
     ]
     head = text[: text.index("\n\n") + 1]
     assert text == head + "".join(entries)
@@ -413,11 +422,16 @@ def test_the_template_names_every_setting():
 def test_the_docs_name_every_setting():
     text = (ROOT / "docs" / "settings.md").read_text()
     table = re.findall(r"^\| `([A-Z_]+)` \| (.*?) \| (.*?) \| (.*) \|$", text, re.M)
-    assert [name for name, *_ in table] == NAMES
-    for row, (name, default, bounds, meaning) in zip(ROWS, table, strict=True):
-        assert default == (f"`{shown(row.default)}`" if shown(row.default) else "unset"), name
+    names, rows = zip(*variables(), strict=True)
+    assert tuple(name for name, *_ in table) == names
+    for row, (name, default, bounds, meaning) in zip(rows, table, strict=True):
+        required = name.startswith("OIDC_SCHOOL_") and row.default is REQUIRED
+        usual = "required" if required else "unset"
+        assert default == (f"`{shown(row.default)}`" if shown(row.default) else usual), name
         assert meaning == row.metadata["help"], name
-        if "whole number" in allowed(row) or "one of" in allowed(row):
+        if bounds == "any text":
+            assert row.metadata["parse"] is str, name
+        elif "whole number" in allowed(row) or "one of" in allowed(row):
             assert allowed(row).endswith(f" {bounds}"), name
     mentioned = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)", text))
-    assert mentioned <= set(NAMES)
+    assert mentioned <= set(names)

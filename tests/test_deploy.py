@@ -205,11 +205,12 @@ def test_nginx_example_has_the_words_of_the_service():
 
 
 @pytest.mark.skipif(not shutil.which("nginx"), reason="needs nginx")
-def test_errors_of_nginx_are_json_that_pages_of_allowed_origins_can_read(tmp_path):
+def test_errors_of_nginx_are_json_for_allowed_origins_and_its_log_has_no_query(tmp_path):
     port, example = free_port(), re.sub(r"^ *ssl_.*\n", "", NGINX, flags=re.M)
     # Nobody is the service.
     for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", free_port())):
         example = example.replace(f" {there};", f" 127.0.0.1:{here};")
+    example = example.replace("/var/log/nginx", str(tmp_path))
     modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
     config, log = tmp_path / "nginx.conf", tmp_path / "log"
@@ -221,7 +222,7 @@ def test_errors_of_nginx_are_json_that_pages_of_allowed_origins_can_read(tmp_pat
     def ask(origin, length):
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
             headers = {"Origin": origin, "Content-Length": str(length)}
-            connection.request("POST", "/api/auth/login", headers=headers)
+            connection.request("POST", "/api/auth/login?code=a-secret", headers=headers)
             return read_answer(connection)
 
     def answers():
@@ -240,6 +241,8 @@ def test_errors_of_nginx_are_json_that_pages_of_allowed_origins_can_read(tmp_pat
             assert answer.headers["Access-Control-Allow-Credentials"] == "true"
             assert answer.headers["Retry-After"] == ("5" if status == 503 else None)
         assert [name for name in answers().headers if "Allow" in name] == []
+        logged = (tmp_path / "access.log").read_text()
+        assert ('"POST /api/auth/login HTTP/1.1" 503' in logged, "a-secret" in logged) == (True, False)
     finally:
         nginx.terminate()
         nginx.wait(PATIENCE)

@@ -37,7 +37,7 @@ def base_url(tmp_path, mail_server):
     settings = {"PUBLIC_URL": place, "TRUSTED_PROXIES": "1"}
     with deployed(url, mail_server.port, tmp_path / "log", **settings) as service:
         example = (ROOT / "deploy/nginx.conf").read_text()
-        example = re.sub(r"^ *ssl_.*\n", "", example, flags=re.M)
+        example = re.sub(r"^ *(ssl|access)_.*\n", "", example, flags=re.M)
         for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", "")):
             here = here or service.port
             example = example.replace(f" {there};", f" 127.0.0.1:{here};")
