@@ -130,11 +130,12 @@ def find_account(came: Arrival) -> UserRow | None:
     Raises RegistrationClosed if none may, and what `login.refuse_hindered` does.
     """
     user = users.get(User.identity == came.identity)
+    is_joined = user is None and came.is_vouched
+    if is_joined:
+        user = users.get(User.email == came.email, *_NOBODY_SIGNS_IN)
     if user:
-        login.refuse_hindered(user)
-        return user
-    user = users.get(User.email == came.email, *_NOBODY_SIGNS_IN) if came.is_vouched else None
-    if user is None:
+        login.refuse_hindered(user, is_proven=is_joined)
+    else:
         _check_registration(came.email)
     return user
 
@@ -196,9 +197,8 @@ def register(came: Arrival, language: str) -> UserRow:
 def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     """Use up our code and link the account where it is not linked yet; return its row as it is now.
 
-    Raises InvalidToken if the code was used, IdentityTaken if either has another link,
-    CredentialsReplaced if the account has changed since it was read, and what
-    `login.refuse_hindered` does.
+    Raises InvalidToken if the code was used, IdentityTaken if either has another link, and
+    CredentialsReplaced if the account has changed since it was read.
     """
     insert = insert_into(DeniedSession.__table__).on_conflict_do_nothing()
     used = insert.returning(DeniedSession.session_id)
@@ -220,7 +220,6 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
         raise errors.CredentialsReplaced
-    login.refuse_hindered(linked)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
     return linked
 

@@ -527,6 +527,15 @@ def test_second_factor_is_asked_for_and_a_wrong_code_counts_there_alone(
 
 
 @on_one_database
+def test_no_code_is_asked_for_where_nobody_may_log_in(app, client, linked, visit, clock):
+    set_up(client, linked, linked, clock)
+    nobody_s = {"password_hash": passwords.unusable(), "email": "pupil@school.example"}
+    for values in ({"is_active": False}, {**nobody_s, "identity": None}):
+        set_user(app, linked, **values)
+        failure(sign_in(client, visit()), 403, "account_inactive")
+
+
+@on_one_database
 def test_role_and_activation_are_the_account_s(app, client, connect, linked, visit):
     connect(REQUIRE_SECOND_FACTOR="admin")
     set_user(app, linked, role="admin")
