@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from itsdangerous import BadData, URLSafeSerializer
 from marshmallow import ValidationError
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 
 import errors
 import fields
@@ -209,8 +209,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         return user
     if user.identity:
         raise errors.IdentityTaken
-    unchanged = [User.id == user.id, User.password_version == user.password_version]
-    unchanged.append(or_(User.identity.is_(None), User.identity == came.identity))
+    unchanged = [User.password_version == user.password_version, User.identity.is_(None)]
     values: dict[str, Any] = {"identity": came.identity}
     if not by_password:
         unchanged += [User.email == came.email, *_NOBODY_SIGNS_IN]

@@ -446,6 +446,16 @@ def test_of_parallel_links_one_wins(app, client, visit, make_user, is_one_accoun
     assert len([row for row in rows(app, User) if row.identity]) == 1
 
 
+def test_link_that_is_made_meanwhile_is_announced_once(
+    client, make_user, visit, outbox, during_the_hash
+):
+    user, first, second = make_user("ada"), visit(), visit()
+    link = {"email": user.email, "password": user.password}
+    during_the_hash(lambda: success(sign_in(client, first, **link)))
+    failure(sign_in(client, second, **link), 401, "invalid_credentials")
+    assert outbox.waiting() == [("provider_linked", user.email)]
+
+
 @pytest.mark.parametrize("body", [{}, {"email": "a"}, {"password": "a"}], ids=str)
 @pytest.mark.parametrize("proof", [{}, {"provider": {"code": "x", "verifier": "x" * 43}}], ids=str)
 @on_one_database
