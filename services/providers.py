@@ -7,6 +7,7 @@ one that is there.
 
 import hashlib
 import re
+import secrets
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -52,10 +53,6 @@ class Arrival(NamedTuple):
     last_name: str
 
 
-def _providers() -> dict[str, ProviderSettings]:
-    return {each.name: each for each in settings.oidc_providers}
-
-
 def label_of(identity: str | None) -> str:
     """Return what the provider of an identity is called; "" without one."""
     issuer = (identity or "").partition(" ")[0]
@@ -94,8 +91,8 @@ def finish(name: str, state: str, code: str, error: str) -> str:
     try:
         if error or not code:
             raise ProviderFailed(error if re.fullmatch("[a-z_]{1,40}", error) else "no_code")
-        secrets = Secrets.of(settings.secret_key, state)
-        claims = components().providers[name].claims(code, secrets)
+        ours = Secrets.of(settings.secret_key, state)
+        claims = components().providers[name].claims(code, ours)
         answer["code"] = _sign("provider-code", CODE_LIFE, _arrival(name, challenge, claims))
     except ProviderFailed as failed:
         answer["error"] = "denied" if error == "access_denied" else "failed"
@@ -106,7 +103,7 @@ def finish(name: str, state: str, code: str, error: str) -> str:
 def read(code: str, verifier: str) -> Arrival:
     """Return who has come with our code. Raises InvalidToken, also without the right verifier."""
     came = Arrival(*_read("provider-code", code))
-    provider = _providers().get(came.provider)
+    issuers = {each.name: each.issuer for each in settings.oidc_providers}
     is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
     # `connect` decides; but a code that was used must not make an account before it is refused.
     used = select(DeniedSession.session_id).where(DeniedSession.session_id == came.id)
@@ -114,8 +111,7 @@ def read(code: str, verifier: str) -> Arrival:
         is_used = connection.scalar(used) is not None
     if (
         is_used
-        or provider is None
-        or came.identity.partition(" ")[0] != provider.issuer
+        or came.identity.partition(" ")[0] != issuers.get(came.provider)
         or not is_form
         or challenge_of(verifier) != came.challenge
     ):
@@ -160,38 +156,30 @@ def _check_registration(email: str) -> None:
     raise errors.RegistrationClosed(f"{reason} {_PASSWORD}")
 
 
-def register(came: Arrival, language: str) -> UserRow:
-    """Make an account for somebody who comes from a provider, and commit; return its row.
+def register(came: Arrival, language: str) -> None:
+    """Make an account for somebody who comes from a provider, and commit.
 
-    Raises EmailTaken and UsernameTaken.
+    Raises EmailTaken and UsernameTaken, unless a parallel call has made an account for this person.
     """
     username = username_from(came.email)
-    proof: dict[str, Any] = {"mail": MailKind.EMAIL_VERIFICATION}
+    if users.get(User.username_key == username):
+        username = username_from(came.email, 2 + secrets.randbelow(9998))
+    facts: dict[str, Any] = {"identity": came.identity, "language": language}
+    facts |= {"first_name": came.first_name or username, "last_name": came.last_name or username}
     if came.is_vouched:
-        proof = {"email_verified_at": clock.utcnow()}
+        facts["email_verified_at"] = clock.utcnow()
+    else:
+        facts["mail"] = MailKind.EMAIL_VERIFICATION
     try:
-        with transaction() as session:
-            if session.scalar(select(User.id).where(User.username_key == username)):
-                username = username_from(came.email, ids.random_number())
-            user = accounts.add(
-                username=username,
-                email=came.email,
-                first_name=came.first_name or username,
-                last_name=came.last_name or username,
-                language=language,
-                identity=came.identity,
-                **proof,
-            )
+        with transaction():
+            user = accounts.add(username=username, email=came.email, **facts)
     except errors.ApiError as error:
-        # A parallel call with the same code, or another one of this person, may have been first.
-        found = users.get(User.identity == came.identity)
-        if found:
-            return found
+        if users.get(User.identity == came.identity):
+            return
         if isinstance(error, errors.EmailTaken):
             raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
         raise
     audit.log("registered", user.id, provider=came.provider)
-    return users.require(users.get(User.id == user.id))
 
 
 def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
@@ -224,7 +212,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
 
 
 def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
-    provider = _providers()[name]
+    provider = next(each for each in settings.oidc_providers if each.name == name)
     email = normalise_email(_text(claims, "email")) or ""
     first, last = _text(claims, "given_name"), _text(claims, "family_name")
     if not (first or last):
