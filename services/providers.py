@@ -38,6 +38,8 @@ _NO_ANSWER = "The provider does not answer. Try again in a moment, or sign in wi
 _PASSWORD = "If you have an account, sign in with its password once, together with the provider."
 _NO_PAGE = Reason("invalid", "Not a page of SIGN_IN_RETURN_URLS, letter for letter.")
 _NAME = fields.Name()
+# Conditions for an account to which nobody can sign in.
+_UNUSED = (User.password_hash.startswith("!"), User.identity.is_(None), User.role != Role.ADMIN)
 
 
 class Arrival(NamedTuple):
@@ -128,19 +130,12 @@ def find_account(came: Arrival) -> UserRow | None:
     user = users.get(User.identity == came.identity)
     is_joined = user is None and came.is_vouched
     if is_joined:
-        user = users.get(User.email == came.email, *_NOBODY_SIGNS_IN)
+        user = users.get(User.email == came.email, *_UNUSED)
     if user:
         login.refuse_hindered(user, is_proven=is_joined)
     else:
         _check_registration(came.email)
     return user
-
-
-_NOBODY_SIGNS_IN = (
-    User.password_hash.startswith("!"),
-    User.identity.is_(None),
-    User.role != Role.ADMIN.value,
-)
 
 
 def _check_registration(email: str) -> None:
@@ -200,7 +195,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     unchanged = [User.password_version == user.password_version, User.identity.is_(None)]
     values: dict[str, Any] = {"identity": came.identity}
     if not by_password:
-        unchanged += [User.email == came.email, *_NOBODY_SIGNS_IN]
+        unchanged += [User.email == came.email, *_UNUSED]
         values["email_verified_at"] = func.coalesce(User.email_verified_at, clock.utcnow())
         values["password_version"] = User.password_version + 1
     with unique(errors.IdentityTaken, User.identity):
