@@ -381,12 +381,10 @@ class HasPassword(ma.Boolean):
         return passwords.is_usable(value)
 
 
-class Issuer(ma.String):
+class Issuer(AnyText):
     """The linked provider, of an account's identity, on its way out; "" for none."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        described = {"description": "The issuer of the linked provider; empty without a link."}
-        super().__init__(metadata=described, **kwargs)
+    described = {"description": "The issuer of the linked provider; empty without a link."}
 
     def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> str:
         return (value or "").partition(" ")[0]

@@ -97,10 +97,9 @@ class ProviderCode(Shape):
     verifier = fields.AnyText(required=True, validate=fields.Length(max=4096))
 
 
-class Login(Shape):
+class Login(Confirmation):
     email = fields.LoginName()
     password = fields.CurrentPassword()
-    second_factor = fields.SecondFactor(load_default="")
     provider = ma.Nested(
         ProviderCode,
         metadata={"description": "In place of `email` and `password`, or with them, to link."},
@@ -109,9 +108,8 @@ class Login(Shape):
     @validates_schema
     def has_a_way_in(self, data: dict[str, Any], **_: object) -> None:
         """Raise ValidationError without a provider's code, or with half of a password's login."""
-        by_password = {"email", "password"}
-        missing = by_password - data.keys()
-        if missing and ("provider" not in data or missing != by_password):
+        missing = {"email", "password"} - data.keys()
+        if len(missing) == 1 or (missing and "provider" not in data):
             raise ValidationError({name: [REQUIRED] for name in missing})
 
 

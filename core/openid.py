@@ -112,7 +112,7 @@ class Provider:
             form |= {"redirect_uri": self._callback, "code_verifier": secrets.verifier}
             sent = urlencode(form).encode()
             tokens = self._ask(urls["token_endpoint"], sent, Authorization=self._login)
-            claims = self._verify(tokens["id_token"], secrets.nonce)
+            claims = self._verify(tokens["id_token"], secrets.nonce, urls["jwks_uri"])
             if "email" not in claims and "userinfo_endpoint" in urls:
                 bearer = f"Bearer {tokens['access_token']}"
                 found = self._ask(urls["userinfo_endpoint"], Authorization=bearer)
@@ -182,13 +182,13 @@ class Provider:
             raise ValueError("not an object")
         return content
 
-    def _verify(self, token: str, nonce: str) -> Json:
+    def _verify(self, token: str, nonce: str, keys_url: str) -> Json:
         """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7; RFC 8725)."""
         header = jwt.get_unverified_header(token)
-        algorithm, key_id = header["alg"], header["kid"]
+        algorithm = header["alg"]
         if algorithm not in _ALGORITHMS or "crit" in header:
             raise jwt.InvalidAlgorithmError
-        key = self._find_key(key_id, algorithm)
+        key = self._find_key(keys_url, header["kid"], algorithm)
         options: Any = {f"verify_{name}": False for name in ("aud", "exp", "iat", "nbf", "sub")}
         issuer, now = self.issuer, clock.utcnow().timestamp()
         claims: Json = jwt.decode(token, key, [algorithm], issuer=issuer, options=options)
@@ -205,9 +205,8 @@ class Provider:
             raise ProviderFailed(next(reason for reason in wrong if wrong[reason]))
         return claims
 
-    def _find_key(self, key_id: str, algorithm: str) -> Any:
+    def _find_key(self, url: str, key_id: str, algorithm: str) -> Any:
         """Return the provider's key with this id, which must be one for this algorithm."""
-        url = self._end_points()["jwks_uri"]
         # What is no set of keys raises an error here, and so is not kept.
         read = lambda found: {"keys": [dict(key) for key in found["keys"]]}  # noqa: E731
         for life in (KEYS_LIFE, KEYS_REST):  # the second time, only for an unknown id

@@ -55,11 +55,10 @@ class Arrival(NamedTuple):
     last_name: str
 
 
-def label_of(identity: str | None) -> str:
-    """Return what the provider of an identity is called; "" without one."""
-    issuer = (identity or "").partition(" ")[0]
-    labels = (each.label for each in settings.oidc_providers if each.issuer == issuer)
-    return next(labels, issuer)
+def label_of(identity: str) -> str:
+    """Return what the provider of an identity is called."""
+    issuer = identity.partition(" ")[0]
+    return {each.issuer: each.label for each in settings.oidc_providers}.get(issuer, issuer)
 
 
 def begin(name: str, challenge: str, return_to: str | None) -> str:
@@ -111,12 +110,8 @@ def read(code: str, verifier: str) -> Arrival:
     used = select(DeniedSession.session_id).where(DeniedSession.session_id == came.id)
     with reading() as connection:
         is_used = connection.scalar(used) is not None
-    if (
-        is_used
-        or came.identity.partition(" ")[0] != issuers.get(came.provider)
-        or not is_form
-        or challenge_of(verifier) != came.challenge
-    ):
+    is_ours = is_form and challenge_of(verifier) == came.challenge
+    if is_used or not is_ours or came.identity.partition(" ")[0] != issuers.get(came.provider):
         raise errors.InvalidToken(_OVER)
     return came
 
@@ -212,16 +207,9 @@ def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
     first, last = _text(claims, "given_name"), _text(claims, "family_name")
     if not (first or last):
         first, _, last = _text(claims, "name").strip().partition(" ")
-    return Arrival(
-        id=ids.new_token_id(),
-        challenge=challenge,
-        provider=name,
-        identity=f"{provider.issuer} {claims['sub']}",
-        email=email,
-        is_vouched=_vouches(provider, claims, email),
-        first_name=_name(first),
-        last_name=_name(last),
-    )
+    identity, is_vouched = f"{provider.issuer} {claims['sub']}", _vouches(provider, claims, email)
+    who = (name, identity, email, is_vouched, _name(first), _name(last))
+    return Arrival(ids.new_token_id(), challenge, *who)
 
 
 def _vouches(provider: ProviderSettings, claims: Json, email: str) -> bool:
