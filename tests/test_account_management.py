@@ -138,14 +138,6 @@ def test_admins_and_keys_correct_names_language_and_zone(app, make_user, make_ke
     assert len(outbox.waiting()) == 2
 
 
-@on_one_database
-def test_nothing_is_sent_or_logged_where_nothing_changes(make_user, patch, outbox, caplog):
-    user = make_user()
-    success(patch(user, username="student", firstName="First", email=user.email, role="student"))
-    assert outbox.waiting() == []
-    assert "changed" not in caplog.text
-
-
 def test_taken_names_and_addresses_are_refused_and_change_nothing(app, make_user, patch):
     user, other = make_user(), make_user("other")
     problems = failure(patch(user, username="OTHER", firstName="Ada"), 409, "username_taken")

@@ -306,14 +306,17 @@ def test_counts_and_lifetimes_are_positive_whole_numbers():
 
 
 def test_a_misspelt_setting_is_a_warning_in_the_form_of_the_log(monkeypatch, tmp_path, capfd):
-    misspelt = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE")
+    misspelt = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE", "OIDC_OTHER_LABEL")
     environ = dict.fromkeys((*misspelt, "PATH", "HOSTNAME", "PORTAL"), "x")
+    environ |= {"OIDC_PROVIDERS": "school", "OIDC_SCHOOL_ISSUER": "https://id.school.example"}
+    environ |= {"OIDC_SCHOOL_CLIENT_ID": "x", "OIDC_SCHOOL_CLIENT_SECRET": "x"}
     monkeypatch.setattr(config, "environment", lambda: {**environ, "LOG_FORMAT": "json"})
     create_app(instance_path=tmp_path)
     warnings = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     said = [
         "CORS_ORIGIN is no setting. Is CORS_ORIGINS meant?",
         "LOGIN_PER_MINUTE is no setting. Is LOGINS_PER_MINUTE meant?",
+        "OIDC_OTHER_LABEL is no setting of a provider in OIDC_PROVIDERS.",
         "SECRETKEY is no setting. Is SECRET_KEY meant?",
     ]
     assert [line["message"] for line in warnings if line["level"] == "WARNING"] == said

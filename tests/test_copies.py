@@ -14,7 +14,6 @@ from helpers import (
     SECRET,
     UNREACHABLE,
     bearer,
-    choose,
     execute,
     failure,
     forgot,
@@ -24,7 +23,6 @@ from helpers import (
     picture_form,
     refresh,
     success,
-    token_in,
     verify,
 )
 from real_service import empty_database, migrate
@@ -38,7 +36,6 @@ from database import reading, snapshot
 from extensions import db
 from models import Counter, OutboxMail, User, UserSession
 from services import copies
-from services.outbox import deliver_due
 
 OTHER_KIND = {"sqlite": "postgres", "postgresql": "sqlite"}
 
@@ -163,17 +160,6 @@ def test_all_that_was_begun_goes_on_with_the_copy(school, client, copy, target, 
     success(enter(client, school.locked, school.app.code()))
     body = {"account": school.other.username, "code": school.code, "newPassword": PASSWORD + "!"}
     success(client.post("/api/auth/reset-password", json=body))
-
-
-def test_waiting_mail_goes_out_from_the_copy_with_a_link_that_works(
-    school, outbox, copy, target, make_app
-):
-    assert copy()[1] == 0
-    moved = make_app(database_url=target)
-    with moved.app_context():
-        deliver_due()
-    (mail,) = [mail for mail in outbox.delivered if mail["To"] == school.other.email]
-    success(choose(moved.test_client(), token_in(mail)))
 
 
 def test_target_with_rows_is_refused_and_left_alone(app, make_user, target, copy, by_hand):

@@ -3,7 +3,6 @@
 import logging
 import re
 import socket
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,7 +15,7 @@ from sqlalchemy import delete, update
 from core import clock as core_clock
 from core import passwords, smtp
 from database import transaction
-from extensions import components, db
+from extensions import components
 from models import OutboxMail, PendingEmail, User
 from services import letters, outbox
 from services.letters import MailKind
@@ -138,15 +137,6 @@ def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, app
 # Transactions
 
 
-def test_rolled_back_transaction_sends_nothing(server, app):
-    with suppress(RuntimeError), transaction():
-        outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
-        db.session.flush()
-        raise RuntimeError
-    assert rows(app, OutboxMail) == []
-    assert deliver() == (0, 0)
-
-
 def test_looking_into_an_empty_outbox_takes_no_lock(app, server):
     outbox.deliver_due()
     with statements_of(app) as seen:
@@ -169,18 +159,6 @@ def test_no_connection_is_held_while_a_mail_is_sent(app, server, monkeypatch, ma
 
 def wait_of(row):
     return (row.due_at - core_clock.utcnow()).total_seconds()
-
-
-def test_mail_refused_for_now_is_tried_again(server, app, clock):
-    server.box.to_recipient.append("451 Try later")
-    queue()
-    assert deliver() == (0, 1)
-    (row,) = rows(app, OutboxMail)
-    assert 0 < wait_of(row) <= 30
-    assert deliver() == (0, 0)
-    clock.move(seconds=30)
-    assert deliver() == (1, 0)
-    assert rows(app, OutboxMail) == []
 
 
 def test_mail_that_the_server_broke_off_is_sent_again_as_the_same_message(server, app, clock):
