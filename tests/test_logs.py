@@ -50,13 +50,13 @@ def test_no_line_waits_for_a_lock(app):
     (handler,) = (h for h in root.handlers if h.get_name() == "accounts")
     handler.acquire()
     try:
-        thread = threading.Thread(target=root.warning, args=("written",), daemon=True)
+        thread = threading.Thread(target=root.warning, args=("",), daemon=True)
         thread.start()
         thread.join(10)
     finally:
         handler.release()
     assert not thread.is_alive()
-    assert "written" in log.text()
+    assert " WARNING root " in log.text()
 
 
 @on_one_database

@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
 from database import transaction
+from errors import Unavailable
 from extensions import components
 from models import (
     Counter,
@@ -86,7 +87,8 @@ def test_thread_survives_each_kind_of_failure_and_logs_it_once(
     app, server, monkeypatch, caplog, request
 ):
     gone = OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
-    failures = [gone, gone, TypeError("a mistake"), TypeError("a mistake")]
+    old_schema = Unavailable("The schema is old.")
+    failures = [gone, gone, TypeError("a mistake"), TypeError("a mistake"), old_schema]
     deliver_due = outbox.deliver_due
 
     def broken(stopping):
@@ -101,8 +103,9 @@ def test_thread_survives_each_kind_of_failure_and_logs_it_once(
         server.box.wait_for(1)
         soon(lambda: "continues" in caplog.text)
     said = [r for r in caplog.records if r.name == "accounts.background"]
-    assert [r.levelname for r in said] == ["WARNING", "ERROR", "INFO"]
+    assert [r.levelname for r in said] == ["WARNING", "ERROR", "WARNING", "INFO"]
     assert said[1].exc_info
+    assert said[2].getMessage() == "The schema is old."
 
 
 @pytest.mark.usefixtures("polls_at_once")

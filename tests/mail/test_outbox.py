@@ -3,6 +3,7 @@
 import logging
 import re
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -15,7 +16,7 @@ from sqlalchemy import delete, update
 from core import clock as core_clock
 from core import passwords, smtp
 from database import transaction
-from extensions import components
+from extensions import components, db
 from models import OutboxMail, PendingEmail, User
 from services import letters, outbox
 from services.letters import MailKind
@@ -135,6 +136,15 @@ def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, app
 
 
 # Transactions
+
+
+def test_rolled_back_transaction_sends_nothing(server, app):
+    with suppress(RuntimeError), transaction():
+        outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
+        db.session.flush()
+        raise RuntimeError
+    assert rows(app, OutboxMail) == []
+    assert deliver() == (0, 0)
 
 
 def test_looking_into_an_empty_outbox_takes_no_lock(app, server):
