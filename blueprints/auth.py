@@ -1,7 +1,7 @@
 """Registration, login, tokens, sessions, and what links and codes do."""
 
 import functools
-from typing import Any, cast
+from typing import Any
 
 from flask import Blueprint
 
@@ -146,11 +146,9 @@ def login(body: dict[str, Any]) -> Reply:
 
 def _account_of(came: Arrival) -> UserRow:
     """Return the account of somebody who comes from a provider; make it if there is none."""
-    user = providers.find_account(came)
-    if user is None:
+    while (user := providers.find_account(came)) is None:
         facts = {"came": came, "language": caller.language()}
-        user = cast("UserRow", limits.call_within(REGISTRATIONS[:1], providers.register, **facts))
-        login_steps.refuse_hindered(user)
+        limits.call_within(REGISTRATIONS[:1], providers.register, **facts)
     return user
 
 

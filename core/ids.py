@@ -18,11 +18,6 @@ def new_row_id() -> str:
     return str(uuid.UUID(int=value))
 
 
-def random_number() -> int:
-    """Return a number of up to four digits, but 0 and 1."""
-    return 2 + secrets.randbelow(9998)
-
-
 def is_row_id(text: str) -> bool:
     return re.fullmatch(ROW_ID, text) is not None
 

@@ -1,7 +1,7 @@
 """A client of one OpenID provider: OpenID Connect Core 1.0, section 3.1, and Discovery 1.0.
 
-A provider may be silent, slow, broken or replaced: each answer is bounded in size and time, few
-requests wait at once, and every fault is the same `ProviderFailed`.
+A provider may be silent, slow, broken or replaced: each answer is bounded in size, each step to it
+in time, few requests wait at once, and every fault is the same `ProviderFailed`.
 """
 
 import base64
@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from http.client import HTTPException, HTTPResponse
-from typing import IO, Any, NamedTuple
+from http.client import HTTPException
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -87,17 +87,21 @@ class Provider:
         login = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
         self._login = f"Basic {base64.b64encode(login.encode()).decode()}"
         self._places, self._lock = threading.BoundedSemaphore(PLACES), threading.Lock()
-        self._kept: dict[str, tuple[datetime, Json]] = {}  # documents, by URL
+        self._kept: dict[str, tuple[datetime, Json]] = {}  # what was read, by URL
         self._open = build_opener(_NoRedirects).open
+        self._discovery = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
 
     def authorization_url(self, state: str, secrets: Secrets) -> str:
         """Return the URL at which a user signs in. Raises ProviderFailed."""
-        with self._place(may_wait=self._find_kept(self._discovery, CONFIGURATION_LIFE) is None):
-            url: str = self._end_points()["authorization_endpoint"]
+        urls = self._find_kept(self._discovery, CONFIGURATION_LIFE)
+        if urls is None:
+            with self._place():
+                urls = self._end_points()
         query = {"response_type": "code", "client_id": self._client_id, "state": state}
         query |= {"redirect_uri": self._callback, "scope": "openid email profile", **self._prompt}
         query |= {"nonce": secrets.nonce, "code_challenge": challenge_of(secrets.verifier)}
         query |= {"code_challenge_method": "S256"}
+        url: str = urls["authorization_endpoint"]
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def claims(self, code: str, secrets: Secrets) -> Json:
@@ -118,9 +122,9 @@ class Provider:
         return claims
 
     @contextmanager
-    def _place(self, *, may_wait: bool = True) -> Iterator[None]:
+    def _place(self) -> Iterator[None]:
         """Take one of the places to wait; turn all that goes wrong at a provider into one error."""
-        if may_wait and not self._places.acquire(blocking=False):
+        if not self._places.acquire(blocking=False):
             raise ProviderFailed("busy")
         try:
             yield
@@ -131,12 +135,7 @@ class Provider:
             kind = type(cause if isinstance(cause, Exception) else error)
             raise ProviderFailed(kind.__name__) from None
         finally:
-            if may_wait:
-                self._places.release()
-
-    @property
-    def _discovery(self) -> str:
-        return f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+            self._places.release()
 
     def _end_points(self) -> Json:
         return self._document(self._discovery, CONFIGURATION_LIFE, self._end_points_of)
@@ -167,8 +166,7 @@ class Provider:
         if not self._lock.acquire(timeout=STEP):
             raise TimeoutError
         try:
-            found = self._find_kept(url, life)
-            if found is None:
+            if (found := self._find_kept(url, life)) is None:
                 found = read(self._ask(url))
                 self._kept[url] = (clock.utcnow(), found)
             return found
@@ -177,7 +175,7 @@ class Provider:
 
     def _ask(self, url: str, form: bytes | None = None, **headers: str) -> Json:
         headers |= {"Accept": "application/json", "User-Agent": "accounts"}
-        request = Request(url, form, headers)  # noqa: S310 - `_discover` has looked at the scheme
+        request = Request(url, form, headers)  # noqa: S310 - `_end_points_of` has looked at the scheme
         with self._open(request, timeout=STEP) as response:
             content = json.loads(_body(response))
         if not isinstance(content, dict):
@@ -210,23 +208,20 @@ class Provider:
     def _find_key(self, key_id: str, algorithm: str) -> Any:
         """Return the provider's key with this id, which must be one for this algorithm."""
         url = self._end_points()["jwks_uri"]
+        # What is no set of keys raises an error here, and so is not kept.
+        read = lambda found: {"keys": [dict(key) for key in found["keys"]]}  # noqa: E731
         for life in (KEYS_LIFE, KEYS_REST):  # the second time, only for an unknown id
-            for key in self._document(url, life, _keys_of)["keys"]:
+            for key in self._document(url, life, read)["keys"]:
                 uses = key.get("use", "sig"), key.get("alg", algorithm)
                 if key.get("kid") == key_id and uses == ("sig", algorithm):
                     return jwt.PyJWK(key, algorithm).key
         raise jwt.InvalidKeyError
 
 
-def _keys_of(found: Json) -> Json:
-    """Return a set of keys; what is none raises an error, and so is not kept."""
-    return {"keys": [dict(key) for key in found["keys"]]}
-
-
-def _body(response: HTTPResponse | IO[bytes]) -> bytes:
+def _body(response: Any) -> bytes:
     """Return a body. Raises ValueError for one that is too large, and TimeoutError."""
     body, end = b"", time.monotonic() + STEP
-    while part := response.read1(LARGEST + 1 - len(body)):  # type: ignore[union-attr]
+    while part := response.read1(LARGEST + 1 - len(body)):
         body += part
         if len(body) > LARGEST:
             raise ValueError("too large")

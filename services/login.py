@@ -76,13 +76,16 @@ def state(user: UserRow, limited_until: datetime | None) -> dict[str, Any]:
     return {"hindrances": reasons, "locked_until": max(ends.values(), default=None)}
 
 
-def refuse_hindered(user: UserRow) -> None:
-    """Raise AccountInactive or EmailUnverified for an account that may not log in."""
+def refuse_hindered(user: UserRow, *, is_proven: bool = False) -> None:
+    """Raise AccountInactive or EmailUnverified for an account that may not log in.
+
+    With `is_proven`, this login proves the e-mail address.
+    """
     hindered = hindrances(user)
     if Hindrance.INACTIVE in hindered:
         audit.log("login_refused_inactive", user.id)
         raise errors.AccountInactive
-    if Hindrance.UNVERIFIED in hindered:
+    if Hindrance.UNVERIFIED in hindered and not is_proven:
         audit.log("login_refused_unverified", user.id)
         raise errors.EmailUnverified
 

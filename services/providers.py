@@ -7,13 +7,14 @@ one that is there.
 
 import hashlib
 import re
+import secrets
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from itsdangerous import BadData, URLSafeSerializer
 from marshmallow import ValidationError
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 
 import errors
 import fields
@@ -37,6 +38,8 @@ _NO_ANSWER = "The provider does not answer. Try again in a moment, or sign in wi
 _PASSWORD = "If you have an account, sign in with its password once, together with the provider."
 _NO_PAGE = Reason("invalid", "Not a page of SIGN_IN_RETURN_URLS, letter for letter.")
 _NAME = fields.Name()
+# Conditions for an account to which nobody can sign in.
+_UNUSED = (User.password_hash.startswith("!"), User.identity.is_(None), User.role != Role.ADMIN)
 
 
 class Arrival(NamedTuple):
@@ -50,10 +53,6 @@ class Arrival(NamedTuple):
     is_vouched: bool  # whether the provider's word counts for the address
     first_name: str  # "" for none
     last_name: str
-
-
-def _providers() -> dict[str, ProviderSettings]:
-    return {each.name: each for each in settings.oidc_providers}
 
 
 def label_of(identity: str | None) -> str:
@@ -94,8 +93,8 @@ def finish(name: str, state: str, code: str, error: str) -> str:
     try:
         if error or not code:
             raise ProviderFailed(error if re.fullmatch("[a-z_]{1,40}", error) else "no_code")
-        secrets = Secrets.of(settings.secret_key, state)
-        claims = components().providers[name].claims(code, secrets)
+        ours = Secrets.of(settings.secret_key, state)
+        claims = components().providers[name].claims(code, ours)
         answer["code"] = _sign("provider-code", CODE_LIFE, _arrival(name, challenge, claims))
     except ProviderFailed as failed:
         answer["error"] = "denied" if error == "access_denied" else "failed"
@@ -106,7 +105,7 @@ def finish(name: str, state: str, code: str, error: str) -> str:
 def read(code: str, verifier: str) -> Arrival:
     """Return who has come with our code. Raises InvalidToken, also without the right verifier."""
     came = Arrival(*_read("provider-code", code))
-    provider = _providers().get(came.provider)
+    issuers = {each.name: each.issuer for each in settings.oidc_providers}
     is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
     # `connect` decides; but a code that was used must not make an account before it is refused.
     used = select(DeniedSession.session_id).where(DeniedSession.session_id == came.id)
@@ -114,8 +113,7 @@ def read(code: str, verifier: str) -> Arrival:
         is_used = connection.scalar(used) is not None
     if (
         is_used
-        or provider is None
-        or came.identity.partition(" ")[0] != provider.issuer
+        or came.identity.partition(" ")[0] != issuers.get(came.provider)
         or not is_form
         or challenge_of(verifier) != came.challenge
     ):
@@ -130,20 +128,14 @@ def find_account(came: Arrival) -> UserRow | None:
     Raises RegistrationClosed if none may, and what `login.refuse_hindered` does.
     """
     user = users.get(User.identity == came.identity)
+    is_joined = user is None and came.is_vouched
+    if is_joined:
+        user = users.get(User.email == came.email, *_UNUSED)
     if user:
-        login.refuse_hindered(user)
-        return user
-    user = users.get(User.email == came.email, *_NOBODY_SIGNS_IN) if came.is_vouched else None
-    if user is None:
+        login.refuse_hindered(user, is_proven=is_joined)
+    else:
         _check_registration(came.email)
     return user
-
-
-_NOBODY_SIGNS_IN = (
-    User.password_hash.startswith("!"),
-    User.identity.is_(None),
-    User.role != Role.ADMIN.value,
-)
 
 
 def _check_registration(email: str) -> None:
@@ -159,46 +151,37 @@ def _check_registration(email: str) -> None:
     raise errors.RegistrationClosed(f"{reason} {_PASSWORD}")
 
 
-def register(came: Arrival, language: str) -> UserRow:
-    """Make an account for somebody who comes from a provider, and commit; return its row.
+def register(came: Arrival, language: str) -> None:
+    """Make an account for somebody who comes from a provider, and commit.
 
-    Raises EmailTaken and UsernameTaken.
+    Raises EmailTaken and UsernameTaken, unless a parallel call has made an account for this person.
     """
     username = username_from(came.email)
-    proof: dict[str, Any] = {"mail": MailKind.EMAIL_VERIFICATION}
+    if users.get(User.username_key == username):
+        username = username_from(came.email, 2 + secrets.randbelow(9998))
+    facts: dict[str, Any] = {"identity": came.identity, "language": language}
+    facts |= {"first_name": came.first_name or username, "last_name": came.last_name or username}
     if came.is_vouched:
-        proof = {"email_verified_at": clock.utcnow()}
+        facts["email_verified_at"] = clock.utcnow()
+    else:
+        facts["mail"] = MailKind.EMAIL_VERIFICATION
     try:
-        with transaction() as session:
-            if session.scalar(select(User.id).where(User.username_key == username)):
-                username = username_from(came.email, ids.random_number())
-            user = accounts.add(
-                username=username,
-                email=came.email,
-                first_name=came.first_name or username,
-                last_name=came.last_name or username,
-                language=language,
-                identity=came.identity,
-                **proof,
-            )
+        with transaction():
+            user = accounts.add(username=username, email=came.email, **facts)
     except errors.ApiError as error:
-        # A parallel call with the same code, or another one of this person, may have been first.
-        found = users.get(User.identity == came.identity)
-        if found:
-            return found
+        if users.get(User.identity == came.identity):
+            return
         if isinstance(error, errors.EmailTaken):
             raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
         raise
     audit.log("registered", user.id, provider=came.provider)
-    return users.require(users.get(User.id == user.id))
 
 
 def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     """Use up our code and link the account where it is not linked yet; return its row as it is now.
 
-    Raises InvalidToken if the code was used, IdentityTaken if either has another link,
-    CredentialsReplaced if the account has changed since it was read, and what
-    `login.refuse_hindered` does.
+    Raises InvalidToken if the code was used, IdentityTaken if either has another link, and
+    CredentialsReplaced if the account has changed since it was read.
     """
     insert = insert_into(DeniedSession.__table__).on_conflict_do_nothing()
     used = insert.returning(DeniedSession.session_id)
@@ -209,24 +192,22 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         return user
     if user.identity:
         raise errors.IdentityTaken
-    unchanged = [User.id == user.id, User.password_version == user.password_version]
-    unchanged.append(or_(User.identity.is_(None), User.identity == came.identity))
+    unchanged = [User.password_version == user.password_version, User.identity.is_(None)]
     values: dict[str, Any] = {"identity": came.identity}
     if not by_password:
-        unchanged += [User.email == came.email, *_NOBODY_SIGNS_IN]
+        unchanged += [User.email == came.email, *_UNUSED]
         values["email_verified_at"] = func.coalesce(User.email_verified_at, clock.utcnow())
         values["password_version"] = User.password_version + 1
     with unique(errors.IdentityTaken, User.identity):
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
         raise errors.CredentialsReplaced
-    login.refuse_hindered(linked)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
     return linked
 
 
 def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
-    provider = _providers()[name]
+    provider = next(each for each in settings.oidc_providers if each.name == name)
     email = normalise_email(_text(claims, "email")) or ""
     first, last = _text(claims, "given_name"), _text(claims, "family_name")
     if not (first or last):

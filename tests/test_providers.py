@@ -446,6 +446,16 @@ def test_of_parallel_links_one_wins(app, client, visit, make_user, is_one_accoun
     assert len([row for row in rows(app, User) if row.identity]) == 1
 
 
+def test_link_that_is_made_meanwhile_is_announced_once(
+    client, make_user, visit, outbox, during_the_hash
+):
+    user, first, second = make_user("ada"), visit(), visit()
+    link = {"email": user.email, "password": user.password}
+    during_the_hash(lambda: success(sign_in(client, first, **link)))
+    failure(sign_in(client, second, **link), 401, "invalid_credentials")
+    assert outbox.waiting() == [("provider_linked", user.email)]
+
+
 @pytest.mark.parametrize("body", [{}, {"email": "a"}, {"password": "a"}], ids=str)
 @pytest.mark.parametrize("proof", [{}, {"provider": {"code": "x", "verifier": "x" * 43}}], ids=str)
 @on_one_database
@@ -524,6 +534,15 @@ def test_second_factor_is_asked_for_and_a_wrong_code_counts_there_alone(
     assert [row.wrong_codes for row in rows(app, SecondFactor)] == [1]
     assert sum(row.hits for row in rows(app, Counter) if "/wrong passwords" in row.key) == 0
     success(sign_in(client, proof, secondFactor=phone.code()))
+
+
+@on_one_database
+def test_no_code_is_asked_for_where_nobody_may_log_in(app, client, linked, visit, clock):
+    set_up(client, linked, linked, clock)
+    nobody_s = {"password_hash": passwords.unusable(), "email": "pupil@school.example"}
+    for values in ({"is_active": False}, {**nobody_s, "identity": None}):
+        set_user(app, linked, **values)
+        failure(sign_in(client, visit()), 403, "account_inactive")
 
 
 @on_one_database
