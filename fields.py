@@ -266,6 +266,19 @@ class Uuid(Text):
         return ids.parse_uuid(text)
 
 
+class ExternalId(Text):
+    """The number of a person in another system; an empty one is None."""
+
+    longest = 64
+    described = {"description": "Of the person in another system; unique.", **example("S-1042")}
+
+    def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        return super()._deserialize(value, attr, data, **kwargs) or None
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> str:
+        return value or ""
+
+
 class RoleName(ma.String):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(validate=OneOf([*Role]), **kwargs)

@@ -242,7 +242,10 @@ def test_errors_of_nginx_are_json_for_allowed_origins_and_its_log_has_no_query(t
             assert answer.headers["Retry-After"] == ("5" if status == 503 else None)
         assert [name for name in answers().headers if "Allow" in name] == []
         logged = (tmp_path / "access.log").read_text()
-        assert ('"POST /api/auth/login HTTP/1.1" 503' in logged, "a-secret" in logged) == (True, False)
+        assert ('"POST /api/auth/login HTTP/1.1" 503' in logged, "a-secret" in logged) == (
+            True,
+            False,
+        )
     finally:
         nginx.terminate()
         nginx.wait(PATIENCE)

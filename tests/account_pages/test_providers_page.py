@@ -76,12 +76,16 @@ def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, ba
     school(REGISTRATION="providers")
     page.goto(f"{base_url}/account#sign-up")
     expect(page.locator("#sign-up[aria-busy=false]")).to_be_visible()
-    expect(page.locator("#sign-up :is(input, #sign-up-closed)").filter(visible=True)).to_have_count(0)
+    expect(page.locator("#sign-up :is(input, #sign-up-closed)").filter(visible=True)).to_have_count(
+        0
+    )
     expect_signed_in(go(at=None))
     (cookie,) = page.context.cookies(base_url)
     assert cookie["expires"] == -1
     page.locator("#sign-out").click()
-    expect(page.locator("#signed-out .note")).to_have_text(re.compile("Sign out there too: School login$"))
+    expect(page.locator("#signed-out .note")).to_have_text(
+        re.compile("Sign out there too: School login$")
+    )
     page.locator("#signed-out a").click()
     page.get_by_label("This is my own device").focus()
     for key in ("Space", "Tab", "Tab", "Enter"):
