@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from marshmallow import ValidationError, validate
+from marshmallow import Schema, ValidationError, validate
 from marshmallow import fields as ma
 
 from core import clock, ids, locales, passwords
@@ -385,6 +385,17 @@ class IsSet(ma.Boolean):
 
     def _serialize(self, value: object, attr: str | None, obj: object, **kwargs: object) -> bool:
         return value is not None
+
+
+class Rows(ma.List[Any]):
+    """Thousands of objects on their way out, as tuples; marshmallow would take 10 µs for each."""
+
+    def __init__(self, shape: type[Schema]) -> None:
+        super().__init__(ma.Nested(shape))
+        self._names = [field.data_key for field in shape().fields.values()]
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
+        return [dict(zip(self._names, row, strict=True)) for row in value]
 
 
 class HasPassword(ma.Boolean):

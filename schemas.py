@@ -652,14 +652,17 @@ class GroupDaysQuery(DaysQuery):
     most = 31
 
 
-class DayOfMember(DayOfLearning):
+class DayOfMember(ResponseBody):
     user_id = ma.UUID()
+    date = ma.Date()
+    lessons = ma.Integer()
+    minutes = ma.Integer()
 
 
 class GroupDays(ResponseBody):
     from_ = ma.Date()
     to = ma.Date()
-    days = ma.List(ma.Nested(DayOfMember))
+    days = fields.Rows(DayOfMember)
 
 
 class ServiceKeyName(Shape):

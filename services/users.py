@@ -73,13 +73,14 @@ def require_active(user: UserRow | None, reach: Reach = EVERYBODY) -> UserRow:
 
 def reached(reach: Reach) -> list[ColumnElement[bool]]:
     """Return the conditions for the users within a reach."""
-    conditions: list[ColumnElement[bool]]
-    conditions = [] if reach == EVERYBODY else [User.role.in_([role.value for role in reach.roles])]
-    if reach.teacher:
-        # Not EXISTS, for which SQLite would look at the groups of each user anew.
-        taught = select(_OTHER.user_id).join(_OWN, _OWN.group_id == _OTHER.group_id)
-        conditions.append(User.id.in_(taught.where(_OWN.user_id == reach.teacher)))
-    return conditions
+    roles = [role.value for role in reach.roles]
+    if not reach.teacher:
+        return [] if reach == EVERYBODY else [User.role.in_(roles)]
+    # Not EXISTS, for which SQLite would look at the groups of each user anew; and not the bare
+    # column, for which it would read all students by their index.
+    taught = select(_OTHER.user_id).join(_OWN, _OWN.group_id == _OTHER.group_id)
+    taught = taught.where(_OWN.user_id == reach.teacher)
+    return [(User.role + "").in_(roles), User.id.in_(taught)]
 
 
 def is_within(reach: Reach, user: UserRow) -> bool:
