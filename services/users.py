@@ -86,20 +86,20 @@ def reached(reach: Reach) -> list[ColumnElement[bool]]:
 def is_within(reach: Reach, user: UserRow) -> bool:
     """Return whether a user is within a reach; of one whose row is locked, this stays so."""
     if reach.teacher and user.role in reach.roles:
-        return bool(_reached(user.id, reach))
+        return bool(_is_reached(user.id, reach))
     return user.role in reach.roles
 
 
 def require_reach(user_id: str, reach: Reach) -> None:
     """Raise UserNotFound, or Forbidden for a user out of reach; the row is not locked."""
-    is_reached = _reached(user_id, reach)
+    is_reached = _is_reached(user_id, reach)
     if is_reached is None:
         raise errors.UserNotFound
     if not is_reached:
         raise errors.Forbidden
 
 
-def _reached(user_id: str, reach: Reach) -> bool | None:
+def _is_reached(user_id: str, reach: Reach) -> bool | None:
     query = select(and_(*reached(reach))).where(User.id == user_id)
     # A statement of its own after a lock: Postgres shows it what was committed during the wait.
     if db.session().in_transaction():
