@@ -16,6 +16,7 @@ from blueprints import (
     auth,
     avatars,
     certificates,
+    groups,
     health,
     jwks,
     providers,
@@ -104,6 +105,7 @@ def create_app(
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")
+    app.register_blueprint(groups.bp, url_prefix="/api/groups")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     for blueprint in (certificates.bp, health.bp, jwks.bp, site.bp):

@@ -168,6 +168,11 @@ class IdentityTaken(ApiError):
     message = "This account, or yours at the provider, is linked to another one already."
 
 
+class ExternalIdTaken(ApiError):
+    status, code = 409, "external_id_taken"
+    message = "Another account has this `externalId`."
+
+
 class LastAdmin(ApiError):
     status, code = 409, "last_admin"
     message = "This is the last active admin. Make another user an admin first."

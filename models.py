@@ -81,11 +81,13 @@ class User(Base):
         sa.CheckConstraint("length(location) <= 100", "location_length"),
         sa.CheckConstraint("length(website) <= 200", "website_length"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
+        sa.CheckConstraint("length(external_id) BETWEEN 1 AND 64", "external_id_length"),
         # For lists: by the time of joining, which other systems may have set.
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
-        # Named like a constraint, for `database.unique`.
+        # Named like constraints, for `database.unique`.
         sa.Index("uq_users_identity", "identity", unique=True),
+        sa.Index("uq_users_external_id", "external_id", unique=True),
     )
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
@@ -111,14 +113,19 @@ class User(Base):
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     # The account at a provider that opens this one: its issuer, a space, and the subject there.
     identity: Mapped[str | None] = mapped_column(sa.String(600))
+    # The number of the person in another system; None without one, and never "".
+    external_id: Mapped[str | None] = mapped_column(sa.String(64))
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
     website: Mapped[str] = mapped_column(sa.String(200), server_default="")
     # Identifies the picture in `avatars`; None for the default picture.
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
-    # Folded in Python, since databases differ in which letters they fold.
-    search_key: Mapped[str] = mapped_column(sa.Text, default=_search_key)
+    # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
+    # order, on Postgres too by bytes: others skip spaces, or the line ends between its parts.
+    search_key: Mapped[str] = mapped_column(
+        sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), default=_search_key
+    )
 
     theme: Mapped[str] = mapped_column(sa.String(16), default="system", server_default="light")
     language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
@@ -275,6 +282,31 @@ class Avatar(Base):
     picture: Mapped[bytes] = mapped_column(sa.LargeBinary)
 
 
+class Group(Base):
+    """A class, a cohort, a team. Its admins or another system choose the id."""
+
+    __tablename__ = "groups"
+    __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(64))
+
+
+class Membership(Base):
+    """A user in a group. Who is a student learns there, and who is an instructor teaches those."""
+
+    __tablename__ = "memberships"
+    __table_args__ = (
+        sa.Index("ix_memberships_user_id_group_id", "user_id", "group_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    group_id: Mapped[str] = mapped_column(
+        sa.ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True
+    )
+    user_id: Mapped[Owner]
+
+
 class Course(Base):
     """A course that a user takes. The course system chooses the id."""
 
@@ -301,6 +333,8 @@ class Lesson(Base):
         ),
         sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
+        # For the days of a user, or of a group: all that they need.
+        sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
         # Rows are stored in key order, so one read finds a user's lessons side by side.
         {"sqlite_with_rowid": False},
     )

@@ -89,7 +89,7 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
         app_url=settings.app_url,
         imprint=settings.imprint,
         account_pages=settings.account_pages,
-        teachers=settings.instructor_rights == "students",
+        teachers=settings.instructor_rights != "records",
         registration_open=settings.registration != "closed",
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from authenticator import enter, set_up
+from endpoints import UNKNOWN_ID
 from helpers import (
     PASSWORD,
     SECRET,
@@ -92,7 +93,10 @@ def school(app, client, make_user, make_key, log_in, clock):
     other = make_user("other", identity="https://id.example subject")
     session, ended = log_in(pupil), log_in(pupil)
     success(client.post("/api/auth/logout", headers=ended.headers))
-    key = bearer(make_key("learning:write", "users:read"))
+    key = bearer(make_key("learning:write", "users:read", "groups:write"))
+    group = f"/api/groups/{UNKNOWN_ID}"
+    success(client.put(group, json={"name": "7b"}, headers=key), 201)
+    success(client.put(f"{group}/members/{pupil.id}", headers=key))
     for path, body in [
         ("courses/c", {"name": "Course", "lessons": 2}),
         ("courses/c/lessons/l", {"minutes": 7, "completedAt": "0001-01-01T00:00:00Z"}),

@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from endpoints import UNKNOWN_ID
 from helpers import Log, bearer, picture, picture_form, success
 from PIL import Image
 
@@ -16,7 +17,7 @@ from schemas import camel_case
 # the columns below a path, ...
 EXPORTED = {
     "account": "users: id username email first_name last_name role is_active email_verified_at "
-    "identity bio location website",
+    "identity external_id bio location website",
     "settings": "users: theme language timezone email_notifications push_notifications",
     "settings.privacy": "users: profile_visible progress_visible",
     "sessions.0": "sessions: id created_at last_used_at expires_at user_agent ip_address",
@@ -36,9 +37,11 @@ RENAMED = {
     "pending_emails.new_email": "pendingEmail",
     "avatars.picture": "avatar.data",
     "certificates.share_code": "certificates.0.verifyUrl",
+    "groups.name": "groups.0",
 }
 # ... or why they are not in it.
 LEFT_OUT = {
+    "a random number": "groups.id memberships.group_id",
     "derived from others": "users.username_key users.search_key",
     "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
@@ -50,7 +53,8 @@ LEFT_OUT = {
     "another time of the factor": "second_factors.created_at",
     "in GET /api/users/email": "pending_emails.expires_at",
     "the account's id": "sessions.user_id second_factors.user_id pending_emails.user_id "
-    "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id",
+    "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id "
+    "memberships.user_id",
 }
 # A waiting mail is gone within a day; the others name nobody.
 NO_USERS = {"outbox", "denylist", "counters", "service_keys"}
@@ -60,7 +64,7 @@ NO_USERS = {"outbox", "denylist", "counters", "service_keys"}
 def pupil(app, client, make_user, make_key, log_in):
     """A user with something in every table, logged in."""
     user = make_user("pupil")
-    session, key = log_in(user), bearer(make_key("learning:write"))
+    session, key = log_in(user), bearer(make_key("learning:write", "groups:write"))
     for path, body in [
         ("courses/c", {"name": "Course", "lessons": 2}),
         ("courses/c/lessons/l", {"minutes": 7}),
@@ -70,6 +74,9 @@ def pupil(app, client, make_user, make_key, log_in):
         ("certificates/d", {"courseId": "c", "courseName": "Course"}),
     ]:
         success(client.put(f"/api/users/{user.id}/{path}", json=body, headers=key), 201)
+    group = f"/api/groups/{UNKNOWN_ID}"
+    success(client.put(group, json={"name": "7b"}, headers=key), 201)
+    success(client.put(f"{group}/members/{user.id}", headers=key))
     success(client.post("/api/users/avatar", data=picture_form(picture()), headers=session.headers))
     body = {"newEmail": "new@example.org", "password": user.password}
     success(client.post("/api/users/email", json=body, headers=session.headers))
@@ -108,7 +115,10 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     data = success(response)
     assert data["account"]["email"] == "pupil@example.org"
     profile = success(client.get("/api/users/profile", headers=pupil["headers"]))
-    assert data["account"] == {**profile, "emailVerifiedAt": None, "identity": None}
+    assert data["account"] == {
+        **profile,
+        **{"emailVerifiedAt": None, "identity": None, "externalId": ""},
+    }
     assert data["settings"] == success(client.get("/api/users/settings", headers=pupil["headers"]))
     avatar = Image.open(io.BytesIO(base64.b64decode(data["avatar"]["data"])))
     assert (data["avatar"]["mediaType"], avatar.format) == ("image/webp", "WEBP")
@@ -117,6 +127,7 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     assert courses == [("Course", 2), ("Other course", 1)]
     done = [[lesson["minutes"] for lesson in each["completedLessons"]] for each in data["courses"]]
     assert done == [[7], [9]]
+    assert data["groups"] == ["7b"]
     assert data["exportedAt"][:10] == rfc3339(clock.utcnow())[:10]
 
 

@@ -54,15 +54,21 @@ FULL = {
     "pushNotifications": False,
     "profileVisible": False,
     "progressVisible": True,
+    "externalId": "S-1042",
 }
 # The columns of an account that comes along, none with the usual value.
 COLUMNS = {"id": FULL["id"].lower(), "username": "Ada.P", "username_key": "ada.p"}
 COLUMNS |= {"email": "ada@b.org", "first_name": "Ada", "last_name": "Park"}
-COLUMNS |= {"search_key": "ada.p\nada@b.org\nada park", "password_hash": FULL["passwordHash"]}
+COLUMNS |= {"search_key": "park\nada\nada.p\nada@b.org", "password_hash": FULL["passwordHash"]}
 COLUMNS |= {
     name: FULL[name] for name in ("role", "bio", "location", "website", "timezone", "theme")
 }
-COLUMNS |= {"is_active": False, "language": "pt-BR", "email_notifications": False}
+COLUMNS |= {
+    "external_id": "S-1042",
+    "is_active": False,
+    "language": "pt-BR",
+    "email_notifications": False,
+}
 COLUMNS |= {"push_notifications": False, "profile_visible": False, "progress_visible": True}
 TIMES = ("created_at", "email_verified_at", "last_login_at")
 COLUMNS |= {name: datetime(2019, 1, 2 + day, tzinfo=UTC) for day, name in enumerate(TIMES)}

@@ -101,7 +101,7 @@ def test_what_is_limited_is_what_we_promise(limited):
         "POST /api/auth/reset-password": [*guesses, "60 per minute"],
         "POST /api/auth/forgot-password": ["60 per hour", "3 per hour"],
         "POST /api/auth/resend-verification": ["60 per hour", "3 per hour"],
-        "POST /api/users": ["1000 per hour", "3 per hour"],
+        "POST /api/users": ["10000 per hour", "3 per hour"],
         "POST /api/users/<uuid:user_id>/access-link": ["200 per hour", "3 per hour", "3 per hour"],
         "GET /api/users/export": ["10 per hour"],
         "GET /api/certificates/<id:code>": ["60 per minute"],

@@ -61,6 +61,7 @@ LEAST_CALLER = {
         POST /api/users/email/confirm
         PUT /api/users/username
         DELETE /api/users/account
+        GET /api/groups
         GET /api/auth/second-factor
         POST /api/auth/second-factor
         DELETE /api/auth/second-factor
@@ -81,6 +82,7 @@ LEAST_CALLER = {
         GET /api/users/*/progress
         GET /api/users/*/progress/days
         GET /api/users/*/certificates
+        GET /api/groups/*/days
     """,
     "admin": """
         GET /api/users
@@ -91,6 +93,10 @@ LEAST_CALLER = {
         DELETE /api/users/*/failed-logins
         DELETE /api/users/*/second-factor
         DELETE /api/users/*
+        PUT /api/groups/*
+        DELETE /api/groups/*
+        PUT /api/groups/*/members/*
+        DELETE /api/groups/*/members/*
         GET /api/service-keys
         DELETE /api/service-keys/*
     """,
@@ -109,6 +115,7 @@ SCOPES = {
         GET /api/users/*/progress
         GET /api/users/*/progress/days
         GET /api/users/*/certificates
+        GET /api/groups/*/days
     """,
     "learning:write": """
         PUT /api/users/*/courses/*
@@ -124,11 +131,17 @@ SCOPES = {
         GET /api/users
         GET /api/users/*
         GET /api/users/*/account
+        GET /api/groups
     """,
     "users:write": """
         POST /api/users
         PATCH /api/users/*
         DELETE /api/users/*
+    """,
+    "groups:write": """
+        PUT /api/groups/*
+        PUT /api/groups/*/members/*
+        DELETE /api/groups/*/members/*
     """,
 }
 SCOPE_OF = {

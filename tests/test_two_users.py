@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from authenticator import Authenticator
-from endpoints import API
+from endpoints import API, UNKNOWN_ID
 from helpers import (
     NEW_PASSWORD,
     PASSWORD,
@@ -126,6 +126,10 @@ ACTS = [
     Act("admin", "DELETE /api/users/{userId}/failed-logins"),
     Act("admin", "DELETE /api/users/{userId}/second-factor"),
     Act("admin", "DELETE /api/users/{userId}"),
+    Act("key", "PUT /api/groups/{groupId}", {"name": "New"}),
+    Act("admin", "DELETE /api/groups/{groupId}"),
+    Act("key", "PUT /api/groups/{groupId}/members/{userId}"),
+    Act("key", "DELETE /api/groups/{groupId}/members/{userId}"),
     Act("admin", "DELETE /api/service-keys/{keyId}"),
     Act("operator", "create --username=new --first-name=A --last-name=B --link --email=n@b.org"),
     Act("operator", "access-link one --replace-password"),
@@ -194,8 +198,13 @@ def make_everything(app, client, make_user, now):
             *(models.OutboxMail(kind=kind.value, address=user.email) for kind in MailKind),
             *([] if factor == "none" else [models.SecondFactor(**own, **seed, **wrong)]),
         ]
+        # A group of the user's own, and one that all are in.
+        groups = [models.Group(id=each, name="Same") for each in (user.id, UNKNOWN_ID)]
         with app.app_context(), transaction() as session:
             session.add_all(added)
+            for group in groups:
+                session.merge(group)
+                session.add(models.Membership(**own, group_id=group.id))
         for guess in (user.email, name):
             body = {"email": guess, "password": "wrong"}
             client.post("/api/auth/login", json=body, environ_base={"REMOTE_ADDR": "192.0.2.1"})
@@ -216,6 +225,7 @@ def facts_about(app, one, now):
         proof = links.make(verifies, one.id, bound, expires_at=until)
     return {
         **{"userId": one.id, "email": one.email, "keyId": key.id, "sessionId": session.id},
+        "groupId": one.id,
         **dict.fromkeys(("courseId", "lessonId", "achievementId", "certificateId"), "same"),
         **{"digits": phone.code(), "wrong": phone.wrong(), "code": handed.code},
         **{"unused": totp.recovery_codes(SEED, 1)[5], "refresh": pair.refresh_token},
@@ -244,11 +254,13 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     if "provider" in f"{act.what} {act.body}":
         proof = {"provider": come_from_provider(request, app, one, act.body.get("provider", "new"))}
     facts = {**facts_about(app, one, now), "file": tmp_path / "links.csv"}
+    if "/members/" in act.what:
+        facts["groupId"] = UNKNOWN_ID
     callers = {
         "one": lambda: facts["access"],
         "admin": lambda: log_in(make_user("head", role="admin")),
         "teacher": lambda: log_in(make_user("teacher", role="instructor")),
-        "key": lambda: make_key("learning:write", "users:write"),
+        "key": lambda: make_key("learning:write", "users:write", "groups:write"),
     }
     if act.what.startswith("import"):  # as a list of codes for those without a password
         set_user(app, one, password_hash=passwords.unusable())

@@ -15,10 +15,10 @@ from models import User, UserSession
 PROFILE = {
     *("id", "username", "email", "firstName", "lastName", "avatar", "role", "joinDate"),
     *("lastLogin", "isActive", "bio", "location", "website", "emailVerified"),
-    *("hasPassword", "provider"),
+    *("hasPassword", "provider", "mayChangeAccount"),
 }
 PRIVATE = {"email", "lastLogin", "isActive", "emailVerified", "hasPassword", "provider"}
-PUBLIC = PROFILE - PRIVATE
+PUBLIC = PROFILE - PRIVATE - {"mayChangeAccount"}
 DEFAULTS = {"theme": "system", "language": "en", "timezone": "UTC"}
 DEFAULTS |= {"emailNotifications": True, "pushNotifications": True}
 DEFAULTS |= {"privacy": {"profileVisible": True, "progressVisible": False}}

@@ -69,7 +69,7 @@ class Operation:
     @property
     def least_role(self) -> Role:
         """The lowest role that may call it now."""
-        teachers = self.for_teachers and settings.instructor_rights == "students"
+        teachers = self.for_teachers and settings.instructor_rights != "records"
         return Role.INSTRUCTOR if teachers else self.role or Role.STUDENT
 
     def __call__(self, view: View) -> View:
