@@ -607,6 +607,36 @@ class Accounts(ResponseBody):
     total = ma.Integer(metadata={"description": "Accounts on all pages."})
 
 
+class ChangesQuery(Shape):
+    after = fields.Token(load_default=None, metadata={"description": "The last `next`."})
+    limit = fields.NumberInQuery(load_default=100, validate=fields.Range(1, 1000))
+
+
+class Change(ResponseBody):
+    id = ma.UUID()
+    account = ma.Nested(Account, allow_none=True)  # null: it was deleted
+    deleted_at = fields.Moment(allow_none=True)
+
+
+class Changes(ResponseBody):
+    changes = ma.List(ma.Nested(Change))
+    next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
+
+
+class Event(ResponseBody):
+    id = ma.UUID()
+    type = ma.String(metadata={"description": "docs/events.md lists them."})
+    at = fields.Moment(attribute="created_at")
+    by = ma.String(metadata={"enum": ["user", "staff", "service", "machine"]})
+    by_id = ma.String(metadata={"description": "Of `staff` and `service`, for admins; else empty."})
+    ip_address = ma.String(metadata={"description": "Only where `by` is `user`."})
+    details = ma.Dict(keys=ma.String(), values=ma.String())
+
+
+class Activity(ResponseBody):
+    events = ma.List(ma.Nested(Event))
+
+
 class ServiceKeyName(Shape):
     name = fields.Name(required=True)
 
@@ -718,3 +748,4 @@ class Export(ResponseBody):
     courses = ma.List(ma.Nested(ExportedCourse))
     achievements = ma.List(ma.Nested(AchievementRecord))
     certificates = ma.List(ma.Nested(ExportedCertificate))
+    events = ma.List(ma.Nested(Event))

@@ -14,7 +14,16 @@ from core.scopes import Scope
 from database import transaction
 from extensions import settings
 from models import User, UserRow
-from services import accounts, administration, login, outbox, recovery, second_factor, users
+from services import (
+    accounts,
+    administration,
+    changes,
+    login,
+    outbox,
+    recovery,
+    second_factor,
+    users,
+)
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -42,6 +51,25 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     """
     found, total = administration.list_accounts(**query, reach=bearer.reach())
     return {**query, "users": found, "total": total}
+
+
+@admin(
+    "GET",
+    "/changes",
+    scope=Scope.USERS_READ,
+    query=schemas.ChangesQuery,
+    response=schemas.Changes,
+    errors=(errors.CursorExpired,),
+)
+def list_changes(query: dict[str, Any]) -> dict[str, object]:
+    """List accounts that are new, changed or deleted, oldest change first.
+
+    Call again with the last `next` as `after` until `changes` is empty, and later go on from there.
+    Without `after` it begins with all accounts. An account stands at its latest change only: of its
+    username, e-mail address, name, role or activation, or whether the address is confirmed. The ids
+    of deleted accounts stay for 90 days. Service keys do not see the accounts of admins.
+    """
+    return changes.since(query["after"], query["limit"], bearer.reach())
 
 
 @admin(

@@ -12,6 +12,7 @@ class Scope(StrEnum):
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
+    METRICS_READ = "metrics:read"
 
 
 def new_key() -> str:

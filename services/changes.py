@@ -1,0 +1,134 @@
+"""What changed: new accounts, new values and deletions, for systems that keep a copy.
+
+A transaction takes the number of its changes right before its commit, from a row that stays locked
+until then. So numbers follow the order of commits, and a reader who goes by them skips nothing.
+"""
+
+import hmac
+import struct
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from itsdangerous import BadData, base64_decode, base64_encode
+from sqlalchemy import ColumnElement, Select, and_, cast, null, select, tuple_, union_all, update
+from sqlalchemy.event import listens_for
+from sqlalchemy.orm import Session, SessionTransaction
+
+import errors
+from core import clock
+from core.roles import Role
+from database import insert_into, reading
+from extensions import db, settings
+from models import Deletion, LastChange, User, UserRow, UTCDateTime
+
+# How long deletions are kept, and how old a cursor may be.
+KEPT = timedelta(days=90)
+# The columns whose new value is a change; of a time, only whether it is set.
+WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", "email_verified_at"}
+# The number and the id of the last change that a reader has seen, and when, in seconds since 1970.
+_CURSOR = struct.Struct("!Q16sQ")
+_START = (0, str(UUID(int=0)))
+# The accounts that each open transaction has changed. Both go with its rollback.
+_noted: WeakKeyDictionary[SessionTransaction, set[str]] = WeakKeyDictionary()
+
+
+def note(user_ids: Iterable[str]) -> None:
+    """Say that the open transaction has added, changed or deleted these accounts."""
+    if transaction := db.session().get_transaction():
+        _noted.setdefault(transaction, set()).update(user_ids)
+
+
+def compare(before: UserRow, after: UserRow) -> None:
+    """Note an account whose row has a new value that others are told of."""
+    if any(_told(before, name) != _told(after, name) for name in WATCHED):
+        note([after.id])
+
+
+def _told(row: UserRow, name: str) -> object:
+    value = getattr(row, name)
+    return value is None if name == "email_verified_at" else value
+
+
+@listens_for(db.session, "before_commit")
+def _number(session: Session) -> None:
+    """Give what was noted its number."""
+    # SQLAlchemy also calls this when a savepoint is released.
+    transaction = None if session.in_nested_transaction() else session.get_transaction()
+    noted = _noted.pop(transaction, None) if transaction else None
+    if not noted:
+        return
+    session.flush()  # nothing may be locked after the number, or others could wait in a circle
+    row = insert_into(LastChange.__table__).values(id=1, number=len(noted))
+    more = LastChange.number + row.excluded.number
+    taken = row.on_conflict_do_update(index_elements=["id"], set_={"number": more})
+    number = session.scalar(taken.returning(LastChange.number))
+    numbered = update(User).where(User.id.in_(noted)).values(changed=number).returning(User.id)
+    bulk = {"synchronize_session": False}
+    gone = noted.difference(session.scalars(numbered, execution_options=bulk))
+    if gone:
+        place = {"number": number, "deleted_at": clock.utcnow()}
+        # Again, where an account with this id was imported after an earlier deletion.
+        insert = insert_into(Deletion.__table__)
+        insert = insert.on_conflict_do_update(index_elements=["id"], set_=place)
+        session.execute(insert, [{"id": user_id, **place} for user_id in gone])
+
+
+def since(cursor: str | None, limit: int, reach: Collection[Role]) -> dict[str, object]:
+    """Return the changes after a cursor, or from the start, oldest first, and the next cursor.
+
+    Of a change, `account` is the row of an account within `reach` as it is now, or None after its
+    deletion. Raises InvalidRequest for a text that is no cursor, and CursorExpired.
+    """
+    now = clock.utcnow()
+    place, given = _read(cursor) if cursor else (_START, now)
+    with reading() as connection:
+        last = connection.scalar(select(LastChange.number)) or 0
+        if now - given > KEPT or (cursor and place[0] > last):
+            raise errors.CursorExpired
+        rows = connection.execute(_page(place, limit, reach)).all()
+    changes = [
+        {"id": row.place, "account": None if row.deleted_at else row, "deleted_at": row.deleted_at}
+        for row in rows
+    ]
+    place = (rows[-1].number, rows[-1].place) if rows else place
+    return {"changes": changes, "next": _cursor(settings.secret_key, place, now)}
+
+
+def _page(place: tuple[int, str], limit: int, reach: Collection[Role]) -> Select[Any]:
+    def half(number: Any, row_id: Any, deleted_at: Any, *wanted: ColumnElement[bool]) -> Any:
+        columns = row_id.label("place"), number.label("number"), deleted_at.label("deleted_at")
+        later = select(*columns).where(tuple_(number, row_id) > place, *wanted)
+        return select(later.order_by(number, row_id).limit(limit).subquery())
+
+    living = half(User.changed, User.id, cast(null(), UTCDateTime), User.role.in_(reach))
+    gone = half(Deletion.number, Deletion.id, Deletion.deleted_at)
+    # One statement sees both tables at one moment.
+    page = union_all(living, gone).order_by("number", "place").limit(limit).subquery()
+    of_living = and_(User.id == page.c.place, page.c.deleted_at.is_(None))
+    return (
+        select(page, User.__table__)
+        .outerjoin(User.__table__, of_living)
+        .order_by(page.c.number, page.c.place)
+    )
+
+
+def _cursor(key: str, place: tuple[int, str], given: datetime) -> str:
+    number, row_id = place
+    said = _CURSOR.pack(number, UUID(row_id).bytes, int(given.timestamp()))
+    proof = hmac.digest(key.encode(), b"accounts changes\0" + said, "sha256")[:16]
+    return base64_encode(said + proof).decode()
+
+
+def _read(cursor: str) -> tuple[tuple[int, str], datetime]:
+    """Return the place of a cursor, and when it was given. Raises InvalidRequest."""
+    try:
+        number, row_id, seconds = _CURSOR.unpack_from(base64_decode(cursor))
+        place, given = (number, str(UUID(bytes=row_id))), datetime.fromtimestamp(seconds, UTC)
+        if cursor in [_cursor(key, place, given) for key in settings.secret_keys]:
+            return place, given
+    except (BadData, struct.error, ValueError, OverflowError):
+        pass
+    raise errors.InvalidRequest.at("after", "invalid")
