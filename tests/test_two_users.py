@@ -138,8 +138,47 @@ ACTS = [
     Act("operator", "delete one --yes"),
     Act("operator", "import - --links={file}"),
 ]
+# The events that acts which are not refused leave in the history, each of its own where several do
+# the same; all others leave none.
+LEAVES = """
+    POST /api/auth/register: registered
+    POST /api/auth/login: login / login recovery_code_used
+    POST /api/auth/reset-password: access_link_used / access_link_used / access_link_used
+    POST /api/auth/verify-email: email_verified
+    POST /api/auth/second-factor/confirm: second_factor_added
+    POST /api/auth/second-factor/recovery-codes: recovery_codes_replaced
+    DELETE /api/auth/second-factor: second_factor_removed
+    PUT /api/users/password: password_changed
+    POST /api/users/email/confirm: email_changed
+    PUT /api/users/username: username_changed
+    POST /api/users: account_created / account_created
+    POST /api/users/{userId}/access-link: access_link_made / access_link_made password_removed
+    PATCH /api/users/{userId}: username_changed / email_changed / role_changed / \
+        account_deactivated / email_verified
+    DELETE /api/users/{userId}/failed-logins: account_unlocked
+    DELETE /api/users/{userId}/second-factor: second_factor_reset
+    create --username=new --first-name=A --last-name=B --link --email=n@b.org: account_created
+    access-link one --replace-password: access_link_made password_removed
+    set-email one new@example.org --replace-password: email_changed password_removed
+    set-role one instructor: role_changed
+    deactivate one: account_deactivated
+    unlock one: account_unlocked
+    reset-second-factor one: second_factor_reset
+    import - --links={file}: access_link_made
+"""
+LEFT_BY = dict(line.strip().split(": ") for line in LEAVES.strip().splitlines())
+# All that a history holds beside ids, client IPs, times and the names of events.
+DETAILS = {"instructor", "link", "mail"}
 # These read, or only add accounts of their own to the embedded database.
 OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
+
+
+def leaves(act):
+    """Return the events that an act leaves in the history, in the order of the alphabet."""
+    same = [each for each in ACTS if each.what == act.what and not each.refused]
+    if act.refused or act.what not in LEFT_BY:
+        return []
+    return LEFT_BY[act.what].split(" / ")[same.index(act)].split()
 
 
 def test_every_call_and_command_that_changes_something_is_an_act():
@@ -188,6 +227,8 @@ def make_everything(app, client, make_user, now):
             models.Certificate(**own, **course, id="same", credential_url="", share_code=name),
             models.UserSession(**own, **login, **until, refresh_token_id="same"),
             models.DeniedSession(session_id=f"of {name}", **until),
+            models.Event(**own, type="login", by="", ip_address="", details={}, created_at=now),
+            models.Deletion(id=f"of {name}", number=1, deleted_at=now),
             models.ServiceKey(name=name, digest=name, scopes="users:read"),
             models.PendingEmail(**own, **waits, **until),
             models.OutboxMail(**code, address=waits["new_email"]),
@@ -259,6 +300,9 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     set_user(app, waiting, password_hash=passwords.unusable(), identity=None)
     everything = contents(app)
     theirs = {name: {*found} - {*before[name]} for name, found in everything.items()}
+    del theirs["last_change"]  # which is nobody's
+    others = {user.id for user in rows(app, models.User)} - {one.id}
+    known = {event.id for event in rows(app, models.Event)}
     assert all(theirs.values()), {name for name, found in theirs.items() if not found}
 
     if act.by == "operator":
@@ -272,6 +316,11 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
         sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
         response = client.open(path, method=method, headers=headers, **sent)
         assert (response.status_code >= 400) is act.refused, response.text
+
+    left = [event for event in rows(app, models.Event) if event.id not in known]
+    assert sorted(event.type for event in left) == leaves(act)
+    assert {event.user_id for event in left}.isdisjoint(others)
+    assert {word for event in left for word in event.details.values()} <= DETAILS
 
     after = contents(app)
     lost = {name: gone for name, found in theirs.items() if (gone := found - {*after[name]})}
