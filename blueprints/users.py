@@ -90,7 +90,7 @@ def get_user(user_id: str) -> dict[str, object]:
 @get(
     "/<uuid:user_id>/activity",
     response=schemas.Activity,
-    errors=(errors.UserNotFound, errors.SecondFactorRequired),
+    errors=(errors.UserNotFound, errors.RoleNeedsFactor),
 )
 def list_events(user_id: str) -> dict[str, object]:
     """List what was done to an account: the latest 200 events, newest first.

@@ -173,6 +173,15 @@ DETAILS = {"instructor", "link", "mail"}
 OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
 
 
+def as_told(app):
+    """Return by id what other systems are told of each account."""
+    names = ("username", "email", "first_name", "last_name", "role", "is_active")
+    return {
+        user.id: [bool(user.email_verified_at), *(getattr(user, name) for name in names)]
+        for user in rows(app, models.User)
+    }
+
+
 def leaves(act):
     """Return the events that an act leaves in the history, in the order of the alphabet."""
     same = [each for each in ACTS if each.what == act.what and not each.refused]
@@ -301,8 +310,8 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     everything = contents(app)
     theirs = {name: {*found} - {*before[name]} for name, found in everything.items()}
     del theirs["last_change"]  # which is nobody's
-    others = {user.id for user in rows(app, models.User)} - {one.id}
-    known = {event.id for event in rows(app, models.Event)}
+    known, told = {event.id for event in rows(app, models.Event)}, as_told(app)
+    deleted = {row.id for row in rows(app, models.Deletion)}
     assert all(theirs.values()), {name for name, found in theirs.items() if not found}
 
     if act.by == "operator":
@@ -319,8 +328,12 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
 
     left = [event for event in rows(app, models.Event) if event.id not in known]
     assert sorted(event.type for event in left) == leaves(act)
-    assert {event.user_id for event in left}.isdisjoint(others)
+    assert {event.user_id for event in left}.isdisjoint(told.keys() - {one.id})
     assert {word for event in left for word in event.details.values()} <= DETAILS
+
+    numbered, now_told = {user.id for user in rows(app, models.User) if user.changed}, as_told(app)
+    assert numbered == {id_ for id_, values in now_told.items() if values != told.get(id_)}
+    assert {row.id for row in rows(app, models.Deletion)} - deleted == told.keys() - now_told.keys()
 
     after = contents(app)
     lost = {name: gone for name, found in theirs.items() if (gone := found - {*after[name]})}
