@@ -7,6 +7,7 @@ until then. So numbers follow the order of commits, and a reader who goes by the
 import hmac
 import struct
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 import errors
 from core import clock
+from core.reasons import Reason
 from core.roles import Role
 from database import insert_into, reading
 from extensions import db, settings
@@ -30,6 +32,7 @@ KEPT = timedelta(days=90)
 WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", "email_verified_at"}
 # The number and the id of the last change that a reader has seen, and when, in seconds since 1970.
 _CURSOR = struct.Struct("!Q16sQ")
+_NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
 _START = (0, str(UUID(int=0)))
 # The accounts that each open transaction has changed. Both go with its rollback.
 _noted: WeakKeyDictionary[SessionTransaction, set[str]] = WeakKeyDictionary()
@@ -93,8 +96,9 @@ def since(cursor: str | None, limit: int, reach: Collection[Role]) -> dict[str, 
         {"id": row.place, "account": None if row.deleted_at else row, "deleted_at": row.deleted_at}
         for row in rows
     ]
-    place = (rows[-1].number, rows[-1].place) if rows else place
-    return {"changes": changes, "next": _cursor(settings.secret_key, place, now)}
+    number, row_id = (rows[-1].number, rows[-1].place) if rows else place
+    said = _CURSOR.pack(number, UUID(row_id).bytes, int(now.timestamp()))
+    return {"changes": changes, "next": _seal(settings.secret_key, said)}
 
 
 def _page(place: tuple[int, str], limit: int, reach: Collection[Role]) -> Select[Any]:
@@ -115,20 +119,16 @@ def _page(place: tuple[int, str], limit: int, reach: Collection[Role]) -> Select
     )
 
 
-def _cursor(key: str, place: tuple[int, str], given: datetime) -> str:
-    number, row_id = place
-    said = _CURSOR.pack(number, UUID(row_id).bytes, int(given.timestamp()))
+def _seal(key: str, said: bytes) -> str:
     proof = hmac.digest(key.encode(), b"accounts changes\0" + said, "sha256")[:16]
     return base64_encode(said + proof).decode()
 
 
 def _read(cursor: str) -> tuple[tuple[int, str], datetime]:
     """Return the place of a cursor, and when it was given. Raises InvalidRequest."""
-    try:
-        number, row_id, seconds = _CURSOR.unpack_from(base64_decode(cursor))
-        place, given = (number, str(UUID(bytes=row_id))), datetime.fromtimestamp(seconds, UTC)
-        if cursor in [_cursor(key, place, given) for key in settings.secret_keys]:
-            return place, given
-    except (BadData, struct.error, ValueError, OverflowError):
-        pass
-    raise errors.InvalidRequest.at("after", "invalid")
+    with suppress(BadData):
+        said = base64_decode(cursor)[: _CURSOR.size]
+        if cursor in [_seal(key, said) for key in settings.secret_keys]:
+            number, row_id, seconds = _CURSOR.unpack(said)
+            return (number, str(UUID(bytes=row_id))), datetime.fromtimestamp(seconds, UTC)
+    raise errors.InvalidRequest(fields={"after": [_NO_CURSOR]})
