@@ -4,7 +4,9 @@ import re
 from datetime import timedelta
 
 import pytest
+import yaml
 from helpers import (
+    Log,
     bearer,
     execute,
     failure,
@@ -15,6 +17,7 @@ from helpers import (
     statements_of,
     success,
 )
+from real_service import ROOT
 from sqlalchemy import delete, insert
 
 from database import SCHEMA_REVISION
@@ -89,3 +92,25 @@ def test_three_statements_read_them(app, scrape):
     with statements_of(app) as sent:
         scrape()
     assert len([each for each in sent if each.lstrip().startswith("SELECT")]) == 3, sent
+
+
+def test_alerts_are_about_metrics_that_there_are(scrape):
+    rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
+    named = {name for rule in rules for name in re.findall(r"accounts_(\w+)", rule["expr"])}
+    assert named == {"mails_oldest_seconds", "pruning_late_seconds"}
+    assert named <= scrape().keys()
+
+
+@on_one_database
+def test_program_for_mtail_reads_the_lines_of_the_log(client):
+    text = (ROOT / "deploy/accounts.mtail").read_text()
+    (pattern,) = re.findall(r"^/(.+)/ {$", text, re.M)
+    for path, route in (
+        ("/api/certificates/x", "/api/certificates/<id:code>"),
+        ("/own.css", """"/<any('own.css', 'logo.svg'):name>\""""),
+        ("/x route=/y status=200 ms=1 user=z", "-"),
+    ):
+        log = Log()
+        status = client.get(path).status_code
+        (found,) = [found for line in log.lines() if (found := re.search(pattern, line))]
+        assert found.group("method", "route", "status") == ("GET", route, str(status))
