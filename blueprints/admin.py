@@ -18,6 +18,7 @@ from services import (
     accounts,
     administration,
     changes,
+    events,
     login,
     outbox,
     recovery,
@@ -84,6 +85,27 @@ def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.require(users.get(User.id == user_id), bearer.reach())
     return {**user._asdict(), **login.state(user, limits.locked_until(user))}
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/<uuid:user_id>/activity",
+    role=Role.STUDENT,
+    response=schemas.Activity,
+    errors=(errors.UserNotFound, errors.RoleNeedsFactor),
+)
+def list_events(user_id: str) -> dict[str, object]:
+    """List what was done to an account: the latest 200 events, newest first.
+
+    For the user, and for admins, who also see which admin, teacher or service key it was.
+    """
+    viewer = bearer.user()
+    if is_admin := viewer.role == Role.ADMIN:
+        users.require(users.get(User.id == user_id))
+    elif viewer.id != user_id:
+        raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
+    return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
 
 
 @admin(

@@ -15,18 +15,7 @@ from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from models import User
-from services import (
-    accounts,
-    certificates,
-    email_change,
-    events,
-    export,
-    learning,
-    profiles,
-    second_factor,
-    users,
-)
+from services import accounts, certificates, email_change, export, learning, profiles, second_factor
 from web import bearer
 from web.api import endpoint
 from web.limits import CONFIRMATIONS, SUCCESSES, By, Limit
@@ -85,24 +74,6 @@ def get_user(user_id: str) -> dict[str, object]:
     """
     viewer = None if bearer.is_key() else bearer.user()
     return profiles.public_profile(user_id, viewer, now=clock.utcnow())
-
-
-@get(
-    "/<uuid:user_id>/activity",
-    response=schemas.Activity,
-    errors=(errors.UserNotFound, errors.RoleNeedsFactor),
-)
-def list_events(user_id: str) -> dict[str, object]:
-    """List what was done to an account: the latest 200 events, newest first.
-
-    For the user, and for admins, who also see which admin, teacher or service key it was.
-    """
-    viewer = bearer.user()
-    if is_admin := viewer.role == Role.ADMIN:
-        users.require(users.get(User.id == user_id))
-    elif viewer.id != user_id:
-        raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
-    return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
 
 
 @post(

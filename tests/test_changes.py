@@ -19,7 +19,6 @@ from helpers import (
     crowd,
     execute,
     failure,
-    meanwhile,
     on_one_database,
     on_postgres,
     race,
@@ -35,13 +34,11 @@ from sqlalchemy import delete, event, update
 import errors
 from database import transaction
 from extensions import db
-from models import Deletion, LastChange, User
+from models import LastChange, User
 from services import accounts, administration, users
 from services.transfer import Import
 
-URL = "/api/users/changes"
-NAMES = {"first_name": "First", "last_name": "Last"}
-(LOOP,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/events.md").read_text(), re.M | re.S)
+DOCS = (ROOT / "docs/events.md").read_text()
 
 
 class Reader:
@@ -52,7 +49,7 @@ class Reader:
         self.copy, self.place = {}, None
 
     def get(self, **query):
-        return self._client.get(URL, query_string=query, headers=self._headers)
+        return self._client.get("/api/users/changes", query_string=query, headers=self._headers)
 
     def page(self):
         """Read a page and go on from there; return its ids."""
@@ -102,14 +99,11 @@ def test_first_copy_and_every_later_one_are_the_same_loop(app, client, admin, re
     for copy in copies:
         assert copy.follow() == [new, second, third, first]
         assert {user_id: copy.copy[user_id] for user_id in but_admins(app)} == but_admins(app)
-        assert copy.page() == []
-
-
-def test_change_shows_the_account_as_the_list_does(client, admin, make_user):
-    user = make_user()
-    (listed,) = success(client.get("/api/users?role=student", headers=admin.headers))["users"]
-    found = success(Reader(client, admin).get())["changes"]
-    assert {"id": user.id, "account": listed, "deletedAt": None} in found
+    (listed,) = success(client.get("/api/users?search=newcomer", headers=admin.headers))["users"]
+    with statements_of(app) as sent:
+        found = success(Reader(client, admin).get())["changes"]
+    assert {"id": new, "account": listed, "deletedAt": None} in found
+    assert len(sent) == 3  # with the guard's; the page is one
 
 
 @on_postgres  # SQLite runs one transaction at a time
@@ -134,7 +128,7 @@ def test_nobody_takes_a_number_before_the_one_that_is_taken_is_committed(app, ma
     copy, is_numbered, may_commit = reader(), threading.Event(), threading.Event()
     copy.follow()
 
-    def wait(_session):  # the last listener, and so after the number
+    def wait(_session):  # the last listener, so it comes after the number
         if not is_numbered.is_set():
             is_numbered.set()
             may_commit.wait()
@@ -149,50 +143,46 @@ def test_nobody_takes_a_number_before_the_one_that_is_taken_is_committed(app, ma
                 done[1].result(0.3)
             found = copy.follow()
             may_commit.set()
-            for each in done:
-                each.result()
     finally:
         may_commit.set()
         event.remove(db.session, "before_commit", wait)
+    assert [each.result() for each in done] == [None, None]
     assert [*found, *copy.follow()] == [first.id, second.id]
 
 
 def test_an_import_and_changes_at_once_never_wait_in_a_circle(app, make_user):
-    names, made = [f"name{number}" for number in range(60)], []
-    lines = [{"email": f"{name}@example.org", "username": name} for name in names]
-    form = {"firstName": "First", "lastName": "Last"}
+    names, made = [f"name{number}" for number in range(40)], []
+    person = {"first_name": "First", "last_name": "Last"}
 
     def act(number):
         with app.app_context():
             if number == 0:
-                run = Import(lambda _line, _reason: None)
-                assert [*run.run(enumerate({**line, **form} for line in lines))] == [60]
+                line = {"firstName": "First", "lastName": "Last"}
+                lines = [{**line, "username": n, "email": f"{n}@example.org"} for n in names]
+                assert [*Import(lambda *_: None).run(enumerate(lines))] == [40]
                 return
             one = make_user(f"user{number}")
-            for name in random.sample(names, 60):
+            for name in random.sample(names, 40):
                 with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
-                    users.update(
-                        one.id, first_name=name
-                    )  # a number that is taken here is too early
-                    accounts.add(username=name, email=f"{name}@example.org", **NAMES)
+                    users.update(one.id, first_name=name)  # too early for a number
+                    accounts.add(username=name, email=f"{name}@example.org", **person)
                     made.append(name)
 
     race(act, 8)
-    assert len(rows(app, User)) == 60 + 7
-    assert numbers(app) == [60 + len(made)]
+    assert len(rows(app, User)) == 40 + 7
+    assert numbers(app) == [40 + len(made)]
 
 
 def test_what_is_taken_back_has_no_number(app, make_user, run):
     user = make_user()
+    line = '{"email": "new@example.org", "firstName": "A", "lastName": "B"}'
     with app.app_context():
         with suppress(RuntimeError), transaction():
             users.update(user.id, first_name="Other")
             raise RuntimeError
-        with transaction():
-            users.update(user.id, bio="not told")
         with transaction() as session:
+            users.update(user.id, bio="not told")
             session.begin_nested().commit()
-        line = '{"email": "new@example.org", "firstName": "A", "lastName": "B"}'
         assert run("users", "import", "--dry-run", "-", typed=line)[1] == 0
         assert numbers(app) == []
         with transaction() as session:
@@ -218,13 +208,12 @@ def test_keys_do_not_see_admins_and_no_page_of_admins_is_the_end(app, client, ad
     assert copy.follow() == everyone.follow() == [others[0]]
 
 
-def test_account_that_is_imported_again_comes_after_its_deletion(app, run, make_user, reader):
+def test_account_that_is_imported_again_comes_after_its_deletion(run, make_user, reader):
     user, copy = make_user("ada"), reader()
     dumped, _ = run("users", "dump")
     for _ in range(2):
         assert run("users", "delete", "ada", "--yes")[1] == 0
         assert run("users", "import", "-", typed=dumped)[1] == 0
-        # A reader who comes late has missed the deletion.
         assert copy.follow() == [user.id, user.id]
         assert copy.copy == {user.id: "student"}
     assert run("users", "delete", "ada", "--yes")[1] == 0
@@ -232,111 +221,63 @@ def test_account_that_is_imported_again_comes_after_its_deletion(app, run, make_
 
 
 @on_one_database
-def test_cursor_is_good_for_ninety_days(reader, clock):
-    copy = reader()
-    copy.follow()
-    for _ in range(3):
-        clock.move(days=89, hours=23)
-        assert copy.follow() == []  # with a cursor that begins anew
-    clock.move(days=90)
-    failure(copy.get(after=copy.place), 410, "cursor_expired")
-
-
-def test_cursor_of_another_database_is_refused(app, make_user, reader):
-    user, copy = make_user(), reader()
+def test_cursor_is_good_for_ninety_days_and_for_this_database(app, make_user, reader, clock):
+    copy, user = reader(), make_user()
     alter(app, user, {"role": "instructor"})
     copy.follow()
+    for _ in range(2):
+        clock.move(days=89, hours=23)
+        assert copy.follow() == []  # with a cursor of today
     execute(app, update(LastChange).values(number=0))  # it was restored
     failure(copy.get(after=copy.place), 410, "cursor_expired")
-    execute(app, delete(LastChange))
+    execute(app, update(LastChange).values(number=1))
+    clock.move(days=90, seconds=1)
     failure(copy.get(after=copy.place), 410, "cursor_expired")
 
 
 @on_one_database
-def test_what_is_no_cursor_of_ours_is_named(client, reader, make_user):
-    make_user()
+def test_what_is_no_cursor_of_ours_is_named(make_app, make_key, reader):
     copy = reader()
     copy.follow()
+    place = copy.place
     changed = [
-        copy.place[:at] + ("A" if copy.place[at] != "A" else "B") + copy.place[at + 1 :]
-        for at in range(len(copy.place))
+        place[:at] + ("A" if place[at] != "A" else "B") + place[at + 1 :]
+        for at in range(len(place))
     ]
-    for wrong in (*changed, "x", "x" * 59, copy.place + "A", "\u00e9", "=", f"{copy.place}\u00e9"):
+    for wrong in (*changed, "x", "x" * 99, f"{place}A", "\u00e9", "=", f"{place}\u00e9"):
         assert words(copy.get(after=wrong)) == {"after": ["invalid"]}, wrong
     for limit in ("0", "1001", "many"):
         assert words(copy.get(limit=limit)).keys() == {"limit"}
+    key, new = make_key("users:read"), {"secret_key": SECRET[::-1]}
+    rotated = make_app(**new, secret_key_fallbacks=(SECRET,)).test_client()
+    assert success(Reader(rotated, key).get(after=place))["changes"] == []
+    lost = make_app(**new).test_client()
+    assert words(Reader(lost, key).get(after=place)) == {"after": ["invalid"]}
 
 
 @on_one_database
-def test_cursor_outlives_a_rotation_of_the_key_but_not_its_loss(make_app, make_key, reader):
-    place, key = success(reader().get())["next"], make_key("users:read")
-    new = {"secret_key": SECRET[::-1]}
-    copy = Reader(make_app(**new, secret_key_fallbacks=(SECRET,)).test_client(), key)
-    assert success(copy.get(after=place))["changes"] == []
-    copy = Reader(make_app(**new).test_client(), key)
-    assert words(copy.get(after=place)) == {"after": ["invalid"]}
-
-
-def test_page_takes_two_statements_beside_the_guard(app, client, admin, make_user):
-    crowd(app, 5)
-    with statements_of(app) as sent:
-        Reader(client, admin).page()
-    assert len(sent) == 3, sent
-
-
-def test_reader_who_is_killed_now_and_then_has_a_whole_copy(app, reader):
-    chance, copy = random.Random(7), reader(3)
-    ids = []
-
-    def write():
-        with app.app_context():
-            name = f"user{random.getrandbits(40)}"
-            with transaction():
-                ids.append(accounts.add(username=name, email=f"{name}@example.org", **NAMES).id)
-            with suppress(errors.UserNotFound), transaction():
-                role = random.choice(("student", "instructor"))
-                administration.alter(random.choice(ids), role=role)
-            if len(ids) % 3 == 0:
-                with suppress(errors.UserNotFound), transaction():
-                    administration.delete(random.choice(ids))
-
-    with meanwhile([write] * 4):
-        saved = {}, None
-        for _ in range(60):
-            copy.page()
-            if chance.random() < 0.3:
-                copy.copy, copy.place = dict(saved[0]), saved[1]
-            elif chance.random() < 0.5:
-                saved = dict(copy.copy), copy.place
-    copy.follow()
-    assert copy.copy == but_admins(app)
-    assert rows(app, Deletion)
-
-
 def test_the_program_in_the_docs_keeps_a_copy(app, make_user, make_key, clock, tmp_path):
-    key, deleted, gone = make_key("users:read"), make_user("deleted"), make_user("gone")
-    changed = make_user("changed")
+    (program,) = re.findall(r"^```python\n(.*?)^```", DOCS, re.M | re.S)
+    (again,) = re.findall(r"`(UPDATE place .*?)`", DOCS, re.S)
+    changed, deleted, gone = map(make_user, ("changed", "deleted", "gone"))
+    environ = {"ACCOUNTS_KEY": make_key("users:read"), "PATH": os.environ["PATH"]}
 
-    def copy():
-        environ = {"ACCOUNTS_URL": url, "ACCOUNTS_KEY": key, "PATH": os.environ["PATH"]}
-        subprocess.run([sys.executable, "-c", LOOP], cwd=tmp_path, env=environ, check=True)
-        with closing(sqlite3.connect(tmp_path / "people.db")) as database, database:
-            database.execute(again)
+    def copy(before="SELECT 1"):
+        with closing(sqlite3.connect(tmp_path / "people.db")) as database:
+            with database:
+                database.execute(before)
+            subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, check=True)
             return dict(database.execute("SELECT id, role FROM people"))
 
-    (again,) = re.findall(r"`(UPDATE place .*?)`", (ROOT / "docs/events.md").read_text(), re.S)
-    with serving(app) as url:
-        again, begin_again = "SELECT 1", again
+    with serving(app) as environ["ACCOUNTS_URL"]:
         assert copy() == but_admins(app)
         alter(app, changed, {"role": "instructor"})
         with app.app_context(), transaction():
             administration.delete(deleted.id)
         assert copy() == but_admins(app)
-        execute(app, delete(User).where(User.id == gone.id))  # noted nowhere
-        again = begin_again
+        execute(app, delete(User).where(User.id == gone.id))  # by SQL, so it has no number
         assert gone.id in copy()
-        again = "SELECT 1"
-        assert copy() == but_admins(app)
+        assert copy(again) == but_admins(app)
         execute(app, delete(User).where(User.id == changed.id))
         clock.move(days=91)
         assert copy() == but_admins(app) == {}
