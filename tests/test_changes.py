@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import random
 import re
 import sqlite3
 import subprocess
@@ -21,20 +20,22 @@ from helpers import (
     failure,
     on_one_database,
     on_postgres,
-    race,
     register,
     rows,
+    soon,
     statements_of,
     success,
+    waiting_for_locks,
     words,
 )
 from real_service import ROOT, serving
 from sqlalchemy import delete, event, update
 
 import errors
+from core.clock import utcnow
 from database import transaction
 from extensions import db
-from models import LastChange, User
+from models import Achievement, LastChange, User
 from services import accounts, administration, users
 from services.transfer import Import
 
@@ -150,27 +151,45 @@ def test_nobody_takes_a_number_before_the_one_that_is_taken_is_committed(app, ma
     assert [*found, *copy.follow()] == [first.id, second.id]
 
 
-def test_an_import_and_changes_at_once_never_wait_in_a_circle(app, make_user):
-    names, made = [f"name{number}" for number in range(40)], []
-    person = {"first_name": "First", "last_name": "Last"}
+def test_an_import_and_a_change_at_once_do_not_wait_in_a_circle(app, make_user):
+    user, done = make_user(), []
+    line = {"firstName": "First", "lastName": "Last", "username": "ada", "email": "ada@b.org"}
 
-    def act(number):
-        with app.app_context():
-            if number == 0:
-                line = {"firstName": "First", "lastName": "Last"}
-                lines = [{**line, "username": n, "email": f"{n}@example.org"} for n in names]
-                assert [*Import(lambda *_: None).run(enumerate(lines))] == [40]
-                return
-            one = make_user(f"user{number}")
-            for name in random.sample(names, 40):
-                with suppress(errors.UsernameTaken, errors.EmailTaken), transaction():
-                    users.update(one.id, first_name=name)  # too early for a number
-                    accounts.add(username=name, email=f"{name}@example.org", **person)
-                    made.append(name)
+    def change():
+        names = {"username": "ada", "first_name": "First", "last_name": "Last"}
+        with app.app_context(), pytest.raises(errors.UsernameTaken), transaction():
+            users.update(user.id, first_name="Other")  # too early for a number
+            accounts.add(**names, email="other@b.org")
 
-    race(act, 8)
-    assert len(rows(app, User)) == 40 + 7
-    assert numbers(app) == [40 + len(made)]
+    def meet(_emails):  # the import has inserted its accounts, and not committed
+        done.append(thread.submit(change))
+        soon(lambda: db.engine.dialect.name == "sqlite" or waiting_for_locks())
+        return []
+
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        assert [*Import(lambda *_: None, invite=meet).run([(1, line)])] == [1]
+        done[0].result()
+    assert numbers(app) == [1]
+
+
+@on_postgres
+def test_all_else_is_locked_before_the_number(app, make_user):
+    first, second = make_user("first"), make_user("second")
+
+    def change():
+        row = {"user_id": second.id, "id": "a", "name": "A", "earned_at": utcnow()}
+        with app.app_context(), transaction() as session:
+            users.update(first.id, first_name="Other")
+            session.add(Achievement(**row))  # it is inserted at the end, if its user is not locked
+
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction():
+            users.lock(second.id)
+            done = thread.submit(change)
+            soon(lambda: waiting_for_locks() or done.done())
+            users.update(second.id, first_name="Other")
+        done.result()
+    assert numbers(app) == [2]
 
 
 def test_what_is_taken_back_has_no_number(app, make_user, run):
