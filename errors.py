@@ -183,6 +183,11 @@ class SecondFactorExists(ApiError):
     message = "Your account has a second factor already. Remove it first."
 
 
+class CursorExpired(ApiError):
+    status, code = 410, "cursor_expired"
+    message = "This cursor is too old, or the database was restored. Begin again without `after`."
+
+
 class TooLarge(ApiError):
     status, code, message = 413, "too_large", "The request body is too large. Send less."
 

@@ -85,6 +85,7 @@ class User(Base):
         # For lists: by the time of joining, which other systems may have set.
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
+        sa.Index("ix_users_changed_id", "changed", "id"),
         # Named like constraints, for `database.unique`.
         sa.Index("uq_users_identity", "identity", unique=True),
         sa.Index("uq_users_external_id", "external_id", unique=True),
@@ -115,6 +116,8 @@ class User(Base):
     identity: Mapped[str | None] = mapped_column(sa.String(600))
     # The number of the person in another system; None without one, and never "".
     external_id: Mapped[str | None] = mapped_column(sa.String(64))
+    # The number of the latest change that other systems are told of; see services/changes.py.
+    changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
@@ -271,6 +274,43 @@ class Counter(Base):
     hits: Mapped[int]
     # The end of the window. A later hit starts a new one.
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
+
+
+class LastChange(Base):
+    """The number of the latest change of an account. One row, which the first change adds."""
+
+    __tablename__ = "last_change"
+    __table_args__ = (sa.CheckConstraint("id = 1", "one_row"),)
+
+    id: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(sa.BigInteger)
+
+
+class Deletion(Base):
+    """The id of an account that was deleted, so that other systems delete their copy too."""
+
+    __tablename__ = "deletions"
+    __table_args__ = (sa.Index("ix_deletions_number_id", "number", "id"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    number: Mapped[int] = mapped_column(sa.BigInteger)
+    deleted_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+
+
+class Event(Base):
+    """Something that was done to an account; see services/events.py."""
+
+    __tablename__ = "events"
+    __table_args__ = (sa.Index("ix_events_user_id_created_at", "user_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
+    type: Mapped[str] = mapped_column(sa.String(32))
+    # The id of another user, `key:` and the id of a service key, `machine`, or "" for the user.
+    by: Mapped[str] = mapped_column(sa.String(40))
+    ip_address: Mapped[str] = mapped_column(sa.String(45))  # of the user, else ""
+    details: Mapped[dict[str, str]] = mapped_column(sa.JSON)
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
 
 
 class Avatar(Base):

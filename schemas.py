@@ -665,6 +665,36 @@ class GroupDays(ResponseBody):
     days = fields.Rows(DayOfMember)
 
 
+class ChangesQuery(Shape):
+    after = fields.Token(load_default=None, metadata={"description": "The last `next`."})
+    limit = fields.NumberInQuery(load_default=100, validate=fields.Range(1, 1000))
+
+
+class Change(ResponseBody):
+    id = ma.UUID()
+    account = ma.Nested(Account, allow_none=True)  # null: it was deleted
+    deleted_at = fields.Moment(allow_none=True)
+
+
+class Changes(ResponseBody):
+    changes = ma.List(ma.Nested(Change))
+    next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
+
+
+class Event(ResponseBody):
+    id = ma.UUID()
+    type = ma.String(metadata={"description": "docs/events.md lists them."})
+    at = fields.Moment(attribute="created_at")
+    by = ma.String(metadata={"enum": ["user", "staff", "service", "machine"]})
+    by_id = ma.String(metadata={"description": "Of `staff` and `service`, for admins; else empty."})
+    ip_address = ma.String(metadata={"description": "Only where `by` is `user`."})
+    details = ma.Dict(keys=ma.String(), values=ma.String())
+
+
+class Activity(ResponseBody):
+    events = ma.List(ma.Nested(Event))
+
+
 class ServiceKeyName(Shape):
     name = fields.Name(required=True)
 
@@ -780,3 +810,4 @@ class Export(ResponseBody):
     achievements = ma.List(ma.Nested(AchievementRecord))
     certificates = ma.List(ma.Nested(ExportedCertificate))
     groups = ma.List(ma.String(), metadata={"description": "Their names."})
+    events = ma.List(ma.Nested(Event))

@@ -17,6 +17,8 @@ from models import User, UserRow
 from services import (
     accounts,
     administration,
+    changes,
+    events,
     groups,
     login,
     outbox,
@@ -65,6 +67,26 @@ def _shown(user: UserRow) -> dict[str, object]:
 
 @admin(
     "GET",
+    "/changes",
+    scope=Scope.USERS_READ,
+    query=schemas.ChangesQuery,
+    response=schemas.Changes,
+    errors=(errors.CursorExpired,),
+)
+def list_changes(query: dict[str, Any]) -> dict[str, object]:
+    """List accounts that are new, changed or deleted, oldest change first.
+
+    Call again with the last `next` as `after` until `changes` is empty, and later go on from there.
+    Without `after` it begins with all accounts. An account stands at its latest change only: of its
+    username, e-mail address, name, role, activation or `externalId`, or whether the address is
+    confirmed. The ids of deleted accounts stay for 90 days. Service keys do not see the accounts of
+    admins.
+    """
+    return changes.since(query["after"], query["limit"], bearer.reach())
+
+
+@admin(
+    "GET",
     "/<uuid:user_id>/account",
     scope=Scope.USERS_READ,
     for_teachers=True,
@@ -77,6 +99,27 @@ def get_account(user_id: str) -> dict[str, object]:
     member = bearer.member()
     state = login.state(user, limits.locked_until(user))
     return {**_shown(user), **state, "groups": groups.of_user(user_id, member=member)}
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/<uuid:user_id>/activity",
+    role=Role.STUDENT,
+    response=schemas.Activity,
+    errors=(errors.UserNotFound, errors.RoleNeedsFactor),
+)
+def list_events(user_id: str) -> dict[str, object]:
+    """List what was done to an account: the latest 200 events, newest first.
+
+    For the user, and for admins, who also see which admin, teacher or service key it was.
+    """
+    viewer = bearer.user()
+    if is_admin := viewer.role == Role.ADMIN:
+        users.require(users.get(User.id == user_id))
+    elif viewer.id != user_id:
+        raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
+    return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
 
 
 @admin(

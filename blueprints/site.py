@@ -125,7 +125,7 @@ def own_look(name: str) -> Response:
 def show_error(response: Response) -> Response:
     """Show an error as a page to a browser that has opened a URL, and not called the API."""
     asked = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
-    if response.status_code < 400 or not asked or request.path.startswith("/api/"):
+    if response.status_code < 400 or not asked or request.path.startswith(("/api/", "/metrics")):
         return response
     if response.mimetype == "application/json":  # the page of a certificate is one already
         root = f"{urlsplit(settings.public_url).path}/"

@@ -164,6 +164,9 @@ class Settings:
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )
+    event_days: int = setting(
+        types.whole(0, 400), 90, "Days that the history of an account is kept."
+    )
     access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
     session_days: int = setting(types.whole(1, DECADE), 30, "Lifetime of a session after login.")
     session_idle_days: int = setting(

@@ -13,6 +13,7 @@ class Scope(StrEnum):
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
     GROUPS_WRITE = "groups:write"
+    METRICS_READ = "metrics:read"
 
 
 def new_key() -> str:

@@ -15,7 +15,7 @@ from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
 from models import Caller, PendingEmail, User, UserRow
-from services import outbox, sessions, users
+from services import changes, outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
 
@@ -58,6 +58,7 @@ def add(*, username: str, email: str, mail: MailKind | None = None, **values: An
     columns = (User.username_key, User.email, User.identity, User.external_id)
     with unique(error, *columns), db.session.begin_nested():
         db.session.add(user)
+    changes.note([user.id])
     if mail:
         outbox.queue(mail, email)
     return user
@@ -148,6 +149,7 @@ def delete(user: UserRow) -> None:
     outbox.withdraw_code(user.id)
     outbox.withdraw(user.email, user.username_key)
     change(delete_from(User).where(User.id == user.id))
+    changes.note([user.id])
     outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 

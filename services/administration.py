@@ -142,7 +142,7 @@ def log_changes(change: Change, *, by: str | None = None) -> None:
     if after.email_verified_at is None:
         changed.discard("email_verified_at")
     for event in dict.fromkeys(event for name, event in _EVENTS.items() if name in changed):
-        audit.log(event, after.id, by=by)
+        audit.log(event, after.id, by=by, role=after.role if event == "role_changed" else None)
     if before.is_active != after.is_active:
         activated = "account_activated" if after.is_active else "account_deactivated"
         audit.log(activated, after.id, by=by)

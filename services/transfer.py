@@ -19,7 +19,7 @@ from core.roles import Role
 from database import insert_into, reading, transaction
 from extensions import db
 from models import User, UserRow
-from services import outbox, recovery, users
+from services import changes, events, outbox, recovery, users
 from services.accounts import usual_settings
 from services.letters import MailKind
 
@@ -88,6 +88,9 @@ class Import:
         with transaction() as session:
             made, present = self._insert(accounts, refused)
             linked = [] if self.dry_run else self._give_ways_in(made, present, now)
+            changes.note(row.id for row in made.values())
+            events.add("account_imported", (row.id for row in made.values()))
+            events.add("access_link_made", (row.id for row in linked), deliver="link")
             if self.dry_run:
                 session.rollback()
         for user in linked:

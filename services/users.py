@@ -13,6 +13,7 @@ from core.roles import EVERYBODY, Reach, Role
 from database import change_one, reading
 from extensions import db, settings
 from models import Membership, User, UserRow
+from services import changes
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
@@ -132,10 +133,14 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
 
     Return None if there is no such user or a condition does not hold. Raises IntegrityError.
     """
+    # Locked, because these are the values that the UPDATE replaces.
+    before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
     this = update_table(User).where(User.id == user_id).returning(User.__table__)
     row: UserRow | None = change_one(this.where(*conditions).values(**values))
     if row is None:
         return None
+    if before:
+        changes.compare(before, row)
     key = search_key(row.username, row.email, row.first_name, row.last_name)
     return row if row.search_key == key else change_one(this.values(search_key=key))
 

@@ -114,6 +114,7 @@ def school(app, client, make_user, make_key, log_in, clock):
     path = f"/api/users/{other.id}/access-link"
     handed = success(client.post(path, json={"deliver": "link"}, headers=admin.headers))
     authenticator = set_up(client, log_in(locked), locked, clock)
+    success(client.delete(f"/api/users/{make_user('gone').id}", headers=admin.headers))
     return SimpleNamespace(
         pupil=pupil,
         session=session,

@@ -24,6 +24,7 @@ EXPORTED = {
     "courses.0": "courses: id name lessons",
     "courses.0.completedLessons.0": "lessons: course_id id completed_at minutes",
     "achievements.0": "achievements: id name earned_at",
+    "events.0": "events: id type ip_address details",
     "certificates.0": "certificates: id course_id course_name issued_at expires_at credential_url "
     "holder revoked_at",
 }
@@ -31,6 +32,8 @@ EXPORTED = {
 RENAMED = {
     "users.created_at": "account.joinDate",
     "users.last_login_at": "account.lastLogin",
+    "events.created_at": "events.0.at",
+    "events.by": "events.0.by",
     "users.second_factor_at": "secondFactor.since",
     "second_factors.confirmed_at": "secondFactor.since",
     "users.avatar_digest": "account.avatar",
@@ -46,7 +49,8 @@ LEFT_OUT = {
     "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
     "sessions.previous_token_id sessions.access_expires_at pending_emails.id",
-    "a counter that says nothing about the user": "users.password_version pending_emails.tries "
+    "a counter that says nothing about the user": "users.password_version users.changed "
+    "pending_emails.tries "
     "second_factors.wrong_codes second_factors.window_ends_at "
     "second_factors.last_step second_factors.generation",
     "in GET /api/auth/second-factor": "second_factors.unused",
@@ -54,10 +58,10 @@ LEFT_OUT = {
     "in GET /api/users/email": "pending_emails.expires_at",
     "the account's id": "sessions.user_id second_factors.user_id pending_emails.user_id "
     "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id "
-    "memberships.user_id",
+    "memberships.user_id events.user_id",
 }
 # A waiting mail is gone within a day; the others name nobody.
-NO_USERS = {"outbox", "denylist", "counters", "service_keys"}
+NO_USERS = {"outbox", "denylist", "counters", "service_keys", "last_change", "deletions"}
 
 
 @pytest.fixture
@@ -152,5 +156,6 @@ def test_command_prints_the_same(client, pupil, run):
     for content in (exported, data):
         del content["exportedAt"]
     data["sessions"][0]["current"] = False
+    assert data["events"].pop(0)["by"] == "machine"  # of the command itself
     assert exported == data
     assert run("users", "export", "nobody")[1] == 1

@@ -20,7 +20,7 @@ from core.roles import Role
 from extensions import settings
 from schemas import camel_case
 from web import refresh_cookie
-from web.api import Operation
+from web.api import JSON, Operation
 from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
 
@@ -50,6 +50,7 @@ TAGS = {
     "groups": "Classes and teams: who teaches whom, and what a group has learned",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",
+    "metrics": "For monitoring",
 }
 
 ROW = {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"}
@@ -156,7 +157,9 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
     responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "content": _json(_ref(_envelope(spec, operation))),
+            "content": _json(_ref(_envelope(spec, operation)))
+            if operation.media_type == JSON
+            else {operation.media_type.partition(";")[0]: {"schema": {"type": "string"}}},
         }
         for status in successes(operation)
     }

@@ -18,7 +18,9 @@ from errors import Unavailable
 from extensions import components
 from models import (
     Counter,
+    Deletion,
     DeniedSession,
+    Event,
     OutboxMail,
     PendingEmail,
     SecondFactor,
@@ -190,7 +192,10 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
 # Pruning
 
 
-PRUNED = (UserSession, DeniedSession, Counter, PendingEmail, SecondFactor)
+PRUNED = (
+    *(UserSession, DeniedSession, Counter, PendingEmail, SecondFactor),
+    *(Deletion, Event),
+)
 
 
 def expiring(user_id, owners, now, offset):
@@ -210,6 +215,9 @@ def expiring(user_id, owners, now, offset):
         yield Counter(key=owner, hits=1, expires_at=end)
         yield PendingEmail(id=owner, user_id=owner, new_email=STUDENT, expires_at=end, tries=0)
         yield SecondFactor(user_id=owner, sealed=b"", created_at=end - timedelta(minutes=15))
+        yield Deletion(id=owner, number=1, deleted_at=end - 90 * day)
+        event = {"user_id": user_id, "type": "login", "by": "", "ip_address": "", "details": {}}
+        yield Event(**event, created_at=end - 90 * day)
 
 
 def test_spent_rows_are_removed_in_batches_until_told_to_stop_and_live_ones_stay(
