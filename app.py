@@ -1,11 +1,12 @@
 """The application factory."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Flask
+from flask import Flask, has_request_context
 
 import cli
 import config
@@ -16,8 +17,10 @@ from blueprints import (
     auth,
     avatars,
     certificates,
+    groups,
     health,
     jwks,
+    metrics,
     providers,
     records,
     second_factor,
@@ -25,14 +28,15 @@ from blueprints import (
     site,
     users,
 )
+from core import audit
 from core.images import Avatars
 from core.openid import Provider
 from core.passwords import Hasher
 from core.templates import Templates
 from core.tokens import TokenCodec
 from extensions import Components
+from services import events, sessions
 from services import service_keys as keys
-from services import sessions
 from web import api, bearer, caller, error_handlers, headers, logs, openapi
 
 # How many of the `threads` in gunicorn.conf.py may wait for the hasher, and for a picture. The
@@ -96,6 +100,7 @@ def create_app(
     headers.init_app(app, settings)
     bearer.init_app(app, parts)
     caller.init_app(app, settings)
+    audit.keep = _keep
 
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
@@ -104,9 +109,10 @@ def create_app(
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")
+    app.register_blueprint(groups.bp, url_prefix="/api/groups")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
-    for blueprint in (certificates.bp, health.bp, jwks.bp, site.bp):
+    for blueprint in (certificates.bp, health.bp, jwks.bp, metrics.bp, site.bp):
         app.register_blueprint(blueprint)
     openapi.init_app(app)
 
@@ -117,3 +123,12 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
+
+
+def _keep(event: str, user_id: str, said: Mapping[str, object]) -> None:
+    """Keep an event in the history of its account, with the client IP inside of a request."""
+    client = None
+    if has_request_context():
+        # Of a login, what limits count as one client: an IPv6 /64 has too many addresses to keep.
+        client = caller.network() if event == "login" else caller.ip_address()
+    events.keep(event, user_id, said, client=client)

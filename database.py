@@ -25,7 +25,7 @@ from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 from extensions import db
 
 # The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
-SCHEMA_REVISION = "0011"
+SCHEMA_REVISION = "0013"
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Connections of one process. Requests hold one for milliseconds.
 POOL_SIZE = 8

@@ -168,6 +168,11 @@ class IdentityTaken(ApiError):
     message = "This account, or yours at the provider, is linked to another one already."
 
 
+class ExternalIdTaken(ApiError):
+    status, code = 409, "external_id_taken"
+    message = "Another account has this `externalId`."
+
+
 class LastAdmin(ApiError):
     status, code = 409, "last_admin"
     message = "This is the last active admin. Make another user an admin first."
@@ -176,6 +181,11 @@ class LastAdmin(ApiError):
 class SecondFactorExists(ApiError):
     status, code = 409, "second_factor_exists"
     message = "Your account has a second factor already. Remove it first."
+
+
+class CursorExpired(ApiError):
+    status, code = 410, "cursor_expired"
+    message = "This cursor is too old, or the database was restored. Begin again without `after`."
 
 
 class TooLarge(ApiError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from marshmallow import ValidationError, validate
+from marshmallow import Schema, ValidationError, validate
 from marshmallow import fields as ma
 
 from core import clock, ids, locales, passwords
@@ -266,6 +266,19 @@ class Uuid(Text):
         return ids.parse_uuid(text)
 
 
+class ExternalId(Text):
+    """The number of a person in another system; an empty one is None."""
+
+    longest = 64
+    described = {"description": "Of the person in another system; unique.", **example("S-1042")}
+
+    def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        return super()._deserialize(value, attr, data, **kwargs) or None
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> str:
+        return value or ""
+
+
 class RoleName(ma.String):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(validate=OneOf([*Role]), **kwargs)
@@ -372,6 +385,17 @@ class IsSet(ma.Boolean):
 
     def _serialize(self, value: object, attr: str | None, obj: object, **kwargs: object) -> bool:
         return value is not None
+
+
+class Rows(ma.List[Any]):
+    """Thousands of objects on their way out, as tuples; marshmallow would take 10 µs for each."""
+
+    def __init__(self, shape: type[Schema]) -> None:
+        super().__init__(ma.Nested(shape))
+        self._names = [field.data_key for field in shape().fields.values()]
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
+        return [dict(zip(self._names, row, strict=True)) for row in value]
 
 
 class HasPassword(ma.Boolean):

@@ -81,11 +81,14 @@ class User(Base):
         sa.CheckConstraint("length(location) <= 100", "location_length"),
         sa.CheckConstraint("length(website) <= 200", "website_length"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
+        sa.CheckConstraint("length(external_id) BETWEEN 1 AND 64", "external_id_length"),
         # For lists: by the time of joining, which other systems may have set.
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
-        # Named like a constraint, for `database.unique`.
+        sa.Index("ix_users_changed_id", "changed", "id"),
+        # Named like constraints, for `database.unique`.
         sa.Index("uq_users_identity", "identity", unique=True),
+        sa.Index("uq_users_external_id", "external_id", unique=True),
     )
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
@@ -111,14 +114,21 @@ class User(Base):
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     # The account at a provider that opens this one: its issuer, a space, and the subject there.
     identity: Mapped[str | None] = mapped_column(sa.String(600))
+    # The number of the person in another system; None without one, and never "".
+    external_id: Mapped[str | None] = mapped_column(sa.String(64))
+    # The number of the latest change that other systems are told of; see services/changes.py.
+    changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
     website: Mapped[str] = mapped_column(sa.String(200), server_default="")
     # Identifies the picture in `avatars`; None for the default picture.
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
-    # Folded in Python, since databases differ in which letters they fold.
-    search_key: Mapped[str] = mapped_column(sa.Text, default=_search_key)
+    # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
+    # order, on Postgres too by bytes: others skip spaces, or the line ends between its parts.
+    search_key: Mapped[str] = mapped_column(
+        sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), default=_search_key
+    )
 
     theme: Mapped[str] = mapped_column(sa.String(16), default="system", server_default="light")
     language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
@@ -266,6 +276,43 @@ class Counter(Base):
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
 
 
+class LastChange(Base):
+    """The number of the latest change of an account. One row, which the first change adds."""
+
+    __tablename__ = "last_change"
+    __table_args__ = (sa.CheckConstraint("id = 1", "one_row"),)
+
+    id: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(sa.BigInteger)
+
+
+class Deletion(Base):
+    """The id of an account that was deleted, so that other systems delete their copy too."""
+
+    __tablename__ = "deletions"
+    __table_args__ = (sa.Index("ix_deletions_number_id", "number", "id"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    number: Mapped[int] = mapped_column(sa.BigInteger)
+    deleted_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+
+
+class Event(Base):
+    """Something that was done to an account; see services/events.py."""
+
+    __tablename__ = "events"
+    __table_args__ = (sa.Index("ix_events_user_id_created_at", "user_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
+    type: Mapped[str] = mapped_column(sa.String(32))
+    # The id of another user, `key:` and the id of a service key, `machine`, or "" for the user.
+    by: Mapped[str] = mapped_column(sa.String(40))
+    ip_address: Mapped[str] = mapped_column(sa.String(45))  # of the user, else ""
+    details: Mapped[dict[str, str]] = mapped_column(sa.JSON)
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+
+
 class Avatar(Base):
     """A user's picture, a WebP file. In its own table, so that queries of users do not load it."""
 
@@ -273,6 +320,31 @@ class Avatar(Base):
 
     user_id: Mapped[Owner]
     picture: Mapped[bytes] = mapped_column(sa.LargeBinary)
+
+
+class Group(Base):
+    """A class, a cohort, a team. Its admins or another system choose the id."""
+
+    __tablename__ = "groups"
+    __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(64))
+
+
+class Membership(Base):
+    """A user in a group. Who is a student learns there, and who is an instructor teaches those."""
+
+    __tablename__ = "memberships"
+    __table_args__ = (
+        sa.Index("ix_memberships_user_id_group_id", "user_id", "group_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    group_id: Mapped[str] = mapped_column(
+        sa.ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True
+    )
+    user_id: Mapped[Owner]
 
 
 class Course(Base):
@@ -301,6 +373,8 @@ class Lesson(Base):
         ),
         sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
+        # For the days of a user, or of a group: all that they need.
+        sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
         # Rows are stored in key order, so one read finds a user's lessons side by side.
         {"sqlite_with_rowid": False},
     )

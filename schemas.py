@@ -321,6 +321,9 @@ class Profile(PublicFields):
     email_verified = fields.IsSet(attribute="email_verified_at")
     has_password = fields.HasPassword(attribute="password_hash")
     provider = fields.Issuer(attribute="identity")
+    may_change_account = ma.Boolean(
+        metadata={"description": "Names, username and address; and whether to delete it."}
+    )
 
 
 class AchievementRecord(ResponseBody):
@@ -372,6 +375,8 @@ class CourseWithLessons(CourseProgress):
 
 
 class DaysQuery(Shape):
+    most = MOST_DAYS
+
     from_ = fields.Day(metadata={"description": "The first day, in the user's time zone."})
     to = fields.Day(
         metadata={
@@ -381,12 +386,12 @@ class DaysQuery(Shape):
 
     @validates_schema
     def has_bounds(self, data: dict[str, date], **_: object) -> None:
-        """Raise ValidationError for more than 366 days, and for the last one before the first."""
+        """Raise ValidationError for too many days, and for the last one before the first."""
         days = (data["to"] - data["from_"]).days if data.keys() == {"to", "from_"} else 0
         if days < 0:
             raise ValidationError(Reason("invalid", "This is after `to`."), "from")
-        if days >= MOST_DAYS:
-            raise ValidationError(Reason("too_large", f"Ask for {MOST_DAYS} days or less."), "to")
+        if days >= self.most:
+            raise ValidationError(Reason("too_large", f"Ask for {self.most} days or less."), "to")
 
 
 class DayOfLearning(ResponseBody):
@@ -517,10 +522,20 @@ class LessonRecord(CompletedLesson):
 class AccountQuery(Shape):
     search = fields.Text(
         validate=fields.Length(max=254),
-        metadata={"description": "Part of a username, an address or a name, whatever its case."},
+        metadata={
+            "description": "Words, each of them a part of username, address or name, in any order, "
+            "whatever their case and accents."
+        },
     )
     email = fields.Email()
     username = fields.Username()
+    external_id = fields.Text(validate=fields.Length(1, 64))
+    group_id = fields.Uuid()
+    sort = ma.String(
+        load_default="-joinDate",
+        validate=fields.OneOf(["-joinDate", "name", "-lastLogin"]),
+        metadata={"description": "By default the newest first. `name`: the last name first."},
+    )
     role = fields.RoleName()
     is_active = fields.FlagInQuery()
     page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
@@ -534,6 +549,7 @@ class AccountChanges(Shape):
     last_name = fields.Name(metadata=example("Last"))
     language = fields.Language()
     timezone = fields.Zone()
+    external_id = fields.ExternalId()
     role = fields.RoleName(metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
     email_verified = fields.Flag(
@@ -556,6 +572,7 @@ class NewAccount(Person):
         metadata=example("mail"),
     )
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
+    external_id = fields.ExternalId()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
 
 
@@ -578,6 +595,12 @@ class Account(Identity):
     has_password = fields.HasPassword(attribute="password_hash")
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
+    external_id = fields.ExternalId(metadata={"description": "Empty without one, and to teachers."})
+
+
+class GroupName(ResponseBody):
+    id = ma.UUID()
+    name = ma.String()
 
 
 class AccountState(Account):
@@ -587,6 +610,9 @@ class AccountState(Account):
     timezone = ma.String()
     provider = fields.Issuer(attribute="identity")
     second_factor = fields.IsSet(attribute="second_factor_at")
+    groups = ma.List(
+        ma.Nested(GroupName), metadata={"description": "Those of them that the caller may see."}
+    )
     locked_until = fields.Moment(allow_none=True)
     hindrances = ma.List(
         ma.String(metadata={"enum": [*Hindrance]}),
@@ -603,6 +629,68 @@ class Accounts(ResponseBody):
     page = ma.Integer()
     per_page = ma.Integer()
     total = ma.Integer(metadata={"description": "Accounts on all pages."})
+
+
+# Groups.
+
+
+class GroupChanges(Shape):
+    name = fields.Name(required=True, metadata=example("7b"))
+
+
+class Group(GroupName):
+    members = ma.Integer()
+
+
+class Groups(ResponseBody):
+    groups = ma.List(ma.Nested(Group))
+
+
+class GroupDaysQuery(DaysQuery):
+    most = 31
+
+
+class DayOfMember(ResponseBody):
+    user_id = ma.UUID()
+    date = ma.Date()
+    lessons = ma.Integer()
+    minutes = ma.Integer()
+
+
+class GroupDays(ResponseBody):
+    from_ = ma.Date()
+    to = ma.Date()
+    days = fields.Rows(DayOfMember)
+
+
+class ChangesQuery(Shape):
+    after = fields.Token(load_default=None, metadata={"description": "The last `next`."})
+    limit = fields.NumberInQuery(load_default=100, validate=fields.Range(1, 1000))
+
+
+class Change(ResponseBody):
+    id = ma.UUID()
+    account = ma.Nested(Account, allow_none=True)  # null: it was deleted
+    deleted_at = fields.Moment(allow_none=True)
+
+
+class Changes(ResponseBody):
+    changes = ma.List(ma.Nested(Change))
+    next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
+
+
+class Event(ResponseBody):
+    id = ma.UUID()
+    type = ma.String(metadata={"description": "docs/events.md lists them."})
+    at = fields.Moment(attribute="created_at")
+    by = ma.String(metadata={"enum": ["user", "staff", "service", "machine"]})
+    by_id = ma.String(metadata={"description": "Of `staff` and `service`, for admins; else empty."})
+    ip_address = ma.String(metadata={"description": "Only where `by` is `user`."})
+    details = ma.Dict(keys=ma.String(), values=ma.String())
+
+
+class Activity(ResponseBody):
+    events = ma.List(ma.Nested(Event))
 
 
 class ServiceKeyName(Shape):
@@ -666,6 +754,7 @@ class ImportedAccount(Person, ProfileChanges, SettingsChanges, PrivacyChanges):
     email_verified = fields.Flag(load_default=False)
     join_date = fields.AccountTime(attribute="created_at")
     last_login = fields.AccountTime(attribute="last_login_at")
+    external_id = fields.ExternalId()
 
 
 class DumpedAccount(Profile, Settings, Privacy):
@@ -674,9 +763,10 @@ class DumpedAccount(Profile, Settings, Privacy):
     sometimes = frozenset({"password_hash", "last_login"})
 
     class Meta:
-        exclude = ("avatar", "has_password", "privacy", "provider")
+        exclude = ("avatar", "has_password", "may_change_account", "privacy", "provider")
 
     password_hash = ma.String()
+    external_id = fields.ExternalId()
 
 
 # The copy of a user's own data.
@@ -685,6 +775,7 @@ class DumpedAccount(Profile, Settings, Privacy):
 class ExportedAccount(Profile):
     # Others have the same attributes, which marshmallow accepts on the way out only.
     email_verified_at = fields.Moment(allow_none=True, dump_only=True)
+    external_id = fields.ExternalId()
     identity = ma.String(
         allow_none=True,
         dump_only=True,
@@ -716,3 +807,5 @@ class Export(ResponseBody):
     courses = ma.List(ma.Nested(ExportedCourse))
     achievements = ma.List(ma.Nested(AchievementRecord))
     certificates = ma.List(ma.Nested(ExportedCertificate))
+    groups = ma.List(ma.String(), metadata={"description": "Their names."})
+    events = ma.List(ma.Nested(Event))

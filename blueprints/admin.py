@@ -9,12 +9,23 @@ from flask import Blueprint
 import errors
 import schemas
 from core import audit, clock
-from core.roles import BUT_ADMINS, Role
+from core.roles import BUT_ADMINS, NOBODY, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import settings
 from models import User, UserRow
-from services import accounts, administration, login, outbox, recovery, second_factor, users
+from services import (
+    accounts,
+    administration,
+    changes,
+    events,
+    groups,
+    login,
+    outbox,
+    recovery,
+    second_factor,
+    users,
+)
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
@@ -23,7 +34,7 @@ from web.limits import INVITATIONS, RESET_MAILS, SUCCESSES, By, Limit, allowance
 bp = Blueprint("admin", __name__)
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
-NEW_ACCOUNTS = Limit(1000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
+NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
 ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER, SUCCESSES)
 
 
@@ -34,14 +45,44 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By
     for_teachers=True,
     query=schemas.AccountQuery,
     response=schemas.Accounts,
+    errors=(errors.NotFound,),
 )
 def list_users(query: dict[str, Any]) -> dict[str, object]:
     """List accounts page by page, newest first, by `joinDate`.
 
-    Service keys do not see those of admins, and teachers see those of students only.
+    Service keys do not see those of admins, and teachers see those of students only. `groupId` is
+    one of the groups that `GET /api/groups` shows to the caller.
     """
-    found, total = administration.list_accounts(**query, reach=bearer.reach())
-    return {**query, "users": found, "total": total}
+    if "group_id" in query:
+        groups.require(query["group_id"], member=bearer.member())
+    reach = NOBODY if "external_id" in query and bearer.member() else bearer.reach()
+    found, total = administration.list_accounts(**query, reach=reach)
+    return {**query, "users": [_shown(user) for user in found], "total": total}
+
+
+def _shown(user: UserRow) -> dict[str, object]:
+    """Return an account as the caller may see it: teachers without its `externalId`."""
+    return user._asdict() | ({"external_id": None} if bearer.member() else {})
+
+
+@admin(
+    "GET",
+    "/changes",
+    scope=Scope.USERS_READ,
+    query=schemas.ChangesQuery,
+    response=schemas.Changes,
+    errors=(errors.CursorExpired,),
+)
+def list_changes(query: dict[str, Any]) -> dict[str, object]:
+    """List accounts that are new, changed or deleted, oldest change first.
+
+    Call again with the last `next` as `after` until `changes` is empty, and later go on from there.
+    Without `after` it begins with all accounts. An account stands at its latest change only: of its
+    username, e-mail address, name, role, activation or `externalId`, or whether the address is
+    confirmed. The ids of deleted accounts stay for 90 days. Service keys do not see the accounts of
+    admins.
+    """
+    return changes.since(query["after"], query["limit"], bearer.reach())
 
 
 @admin(
@@ -55,7 +96,30 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.require(users.get(User.id == user_id), bearer.reach())
-    return {**user._asdict(), **login.state(user, limits.locked_until(user))}
+    member = bearer.member()
+    state = login.state(user, limits.locked_until(user))
+    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=member)}
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/<uuid:user_id>/activity",
+    role=Role.STUDENT,
+    response=schemas.Activity,
+    errors=(errors.UserNotFound, errors.RoleNeedsFactor),
+)
+def list_events(user_id: str) -> dict[str, object]:
+    """List what was done to an account: the latest 200 events, newest first.
+
+    For the user, and for admins, who also see which admin, teacher or service key it was.
+    """
+    viewer = bearer.user()
+    if is_admin := viewer.role == Role.ADMIN:
+        users.require(users.get(User.id == user_id))
+    elif viewer.id != user_id:
+        raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
+    return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
 
 
 @admin(
@@ -66,7 +130,7 @@ def get_account(user_id: str) -> dict[str, object]:
     response=schemas.NewAccountMade,
     status=201,
     message="The account is ready.",
-    errors=(errors.UsernameTaken, errors.EmailTaken),
+    errors=(errors.UsernameTaken, errors.EmailTaken, errors.ExternalIdTaken),
     limits=(NEW_ACCOUNTS, INVITATIONS),
 )
 def create_user(body: dict[str, Any]) -> dict[str, object]:
@@ -97,7 +161,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
 def _refuse_role(role: str) -> None:
     """Raise Forbidden if the caller may not give or take this role."""
     # Where instructors make links for students, who becomes one is not a key's to choose.
-    trusted = role == Role.INSTRUCTOR and settings.instructor_rights == "students"
+    trusted = role == Role.INSTRUCTOR and settings.instructor_rights != "records"
     if bearer.is_key() and (role == Role.ADMIN or trusted):
         raise errors.Forbidden
 
@@ -126,16 +190,18 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     account is one without a password: use it when somebody else knows the password. For admins, use
     `flask users access-link`.
     """
-    reach = bearer.reach() - {Role.ADMIN}
-    user = users.get_active(user_id, reach)
+    reach = bearer.reach(admins=BUT_ADMINS)
+    user = users.require(users.get(User.id == user_id))
     link, replace = None, body["replace_password"]
     if body["deliver"] == "mail":
+        if not replace:  # else it is judged with the row locked, as for a link
+            users.require_active(user, reach)
         kind, limit = MailKind.INVITATION, INVITATIONS
         if users.has_way_in(user) and not replace:
             kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
         with allowance(limit, user.email) as allowed, transaction():
             if replace:
-                user = users.require(users.lock(user_id, User.is_active), reach)
+                user = users.require_active(users.lock(user_id), reach)
                 accounts.remove_password(user)
             if allowed:
                 outbox.queue(kind, user.email)
@@ -156,26 +222,33 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, errors.UsernameTaken, errors.EmailTaken, errors.LastAdmin),
+    errors=(
+        errors.UserNotFound,
+        errors.UsernameTaken,
+        errors.EmailTaken,
+        errors.ExternalIdTaken,
+        errors.LastAdmin,
+    ),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change an account: role, activation, names, language, time zone, e-mail address.
 
     A new role or a deactivation ends all sessions of the account and, for good, all links to choose
-    a password. A new `email` (from admins, and not for admins) holds at once, ends all sessions and
-    is not verified. `emailVerified: true` means that you know that the address is the user's; it
-    cannot be taken back. The user is told of a new username, and at a verified address that another
-    one replaces. A service key can neither change an admin nor give that role.
+    a password; a new role ends its memberships too. A new `email` (from admins, and not for admins)
+    holds at once, ends all sessions and is not verified. `emailVerified: true` means that you know
+    that the address is the user's; it cannot be taken back. The user is told of a new username, and
+    at a verified address that another one replaces. A service key can neither change an admin nor
+    give that role.
     """
     if "email" in body and bearer.is_key():
         raise errors.Forbidden
     _refuse_role(body.get("role", ""))
     with transaction():
-        before, after = administration.alter(user_id, **body, reach=bearer.reach())
-        if after.role != before.role:
-            _refuse_role(before.role)
-    administration.log_changes(before, after, by=bearer.caller_id())
-    return after
+        change = administration.alter(user_id, **body, reach=bearer.reach())
+        if change.after.role != change.before.role:
+            _refuse_role(change.before.role)
+    administration.log_changes(change, by=bearer.caller_id())
+    return change.after
 
 
 @admin(

@@ -12,7 +12,7 @@ from flask import Blueprint
 
 import schemas
 from core import clock
-from core.roles import BUT_ADMINS, EVERYBODY, Role
+from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
@@ -34,8 +34,7 @@ read = functools.partial(
 
 
 def _learner(user_id: str) -> UserRow:
-    user = users.get(User.id == user_id)
-    return users.require(user, BUT_ADMINS if bearer.is_key() else EVERYBODY)
+    return users.require(users.get(User.id == user_id), bearer.reach(instructors=EVERYBODY))
 
 
 @read("/courses", response=schemas.Courses)
@@ -77,9 +76,12 @@ def list_user_certificates(user_id: str) -> dict[str, object]:
     return {"certificates": certificates.list_all(_learner(user_id).id)}
 
 
-def _keep_keys_from_admins(user_id: str) -> None:
-    if bearer.is_key():
-        users.require(users.lock(user_id, read=True), BUT_ADMINS)
+def _require_reach(user_id: str) -> None:
+    reach = bearer.reach(instructors=EVERYBODY)
+    if reach.teacher:
+        users.require_reach(user_id, reach)
+    elif reach != EVERYBODY:
+        users.require(users.lock(user_id, read=True), reach)
 
 
 def _put(
@@ -88,14 +90,14 @@ def _put(
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
-        _keep_keys_from_admins(user_id)
+        _require_reach(user_id)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
-        _keep_keys_from_admins(user_id)
+        _require_reach(user_id)
         learning.remove(kind, user_id, key)
 
 
@@ -178,7 +180,7 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     is shared stays so; removing it ends both.
     """
     with transaction():
-        _keep_keys_from_admins(user_id)
+        _require_reach(user_id)
         row, is_new = certificates.deliver(user_id, certificate_id, body, now=clock.utcnow())
     return Reply(row, 201 if is_new else 200)
 

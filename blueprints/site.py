@@ -89,7 +89,7 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
         app_url=settings.app_url,
         imprint=settings.imprint,
         account_pages=settings.account_pages,
-        teachers=settings.instructor_rights == "students",
+        teachers=settings.instructor_rights != "records",
         registration_open=settings.registration != "closed",
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,
@@ -125,7 +125,7 @@ def own_look(name: str) -> Response:
 def show_error(response: Response) -> Response:
     """Show an error as a page to a browser that has opened a URL, and not called the API."""
     asked = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
-    if response.status_code < 400 or not asked or request.path.startswith("/api/"):
+    if response.status_code < 400 or not asked or request.path.startswith(("/api/", "/metrics")):
         return response
     if response.mimetype == "application/json":  # the page of a certificate is one already
         root = f"{urlsplit(settings.public_url).path}/"

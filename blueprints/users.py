@@ -11,7 +11,7 @@ import schemas
 from core import audit, clock
 from core.images import PictureInvalid
 from core.reasons import Reason
-from core.roles import Role
+from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
@@ -73,7 +73,9 @@ def get_user(user_id: str) -> dict[str, object]:
     always see `progress`; others see it if the user's settings allow it.
     """
     viewer = None if bearer.is_key() else bearer.user()
-    return profiles.public_profile(user_id, viewer, now=clock.utcnow())
+    roles = (viewer.role, viewer.granted_role) if viewer else (None, None)
+    reaches = (bearer.reach(instructors=EVERYBODY, role=role) for role in roles)
+    return profiles.public_profile(user_id, viewer, *reaches, now=clock.utcnow())
 
 
 @post(
@@ -234,6 +236,7 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     hours.
     """
     me = bearer.caller()
+    profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     accounts.check_domain(body["new_email"], field="newEmail")
     with second_factor.allowed(me, proof):
@@ -257,6 +260,7 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     address, if it was confirmed, gets a notice.
     """
     me, now = bearer.caller(), clock.utcnow()
+    profiles.require_own_account(me.user)
     proven = email_change.try_code(me.user.id, body["code"], now=now)
     with transaction():
         email_change.confirm(me, proven, now=now)
@@ -282,6 +286,7 @@ def drop_email() -> None:
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
     me = bearer.caller()
+    profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     with second_factor.allowed(me, proof):
         renamed = profiles.rename(me.user, body["username"])
@@ -303,6 +308,7 @@ def delete_account(body: dict[str, str]) -> None:
     Username and e-mail address can be registered again. A notice is sent to the e-mail address.
     """
     me = bearer.caller()
+    profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     with second_factor.allowed(me, proof, lock_first=accounts.lock_admins):
         if accounts.lock_admins(me.user.id) == [me.user.id]:

@@ -234,8 +234,8 @@ def deactivate_user(user: UserRow) -> None:
 
 def _alter(user: UserRow, done: str, **changes: Any) -> None:
     with transaction():
-        before, after = administration.alter(user.id, **changes)
-    administration.log_changes(before, after)
+        change = administration.alter(user.id, **changes)
+    administration.log_changes(change)
     click.echo(f"{user.username} {done}.")
 
 

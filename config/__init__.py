@@ -136,9 +136,25 @@ class Settings:
         "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
     )
     instructor_rights: str = setting(
-        types.one_of("records", "students"),
+        types.one_of("records", "students", "groups"),
         "records",
-        "`students`: instructors list students, read their accounts, make access links for them.",
+        "`students`: instructors list students, read their accounts, make access links for them. "
+        "`groups`: that, and learning data, only of students in one of their own groups.",
+    )
+    student_rights: str = setting(
+        types.one_of("all", "profile"),
+        "all",
+        "`profile`: students change neither names, username nor e-mail address, and do not delete "
+        "their accounts.",
+    )
+    profiles: str = setting(
+        types.one_of("visible", "private"),
+        "visible",
+        "`private`: only staff and the users themselves see the profiles of new accounts, until "
+        "their settings change it.",
+    )
+    default_timezone: str = setting(
+        types.time_zone, "UTC", "Time zone of new accounts that are made without one."
     )
     require_second_factor: str = setting(
         types.one_of("admin", "instructor"),
@@ -147,6 +163,9 @@ class Settings:
     )
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
+    )
+    event_days: int = setting(
+        types.whole(0, 400), 90, "Days that the history of an account is kept."
     )
     access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
     session_days: int = setting(types.whole(1, DECADE), 30, "Lifetime of a session after login.")

@@ -12,7 +12,7 @@ from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from core import templates
+from core import locales, templates
 from core.addresses import parse_domain
 from core.smtp import MailServer
 
@@ -223,6 +223,12 @@ def imprint(raw: str) -> str:
 def language(raw: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", raw):
         raise ValueError("must be a language tag such as de or pt-BR")
+    return raw
+
+
+def time_zone(raw: str) -> str:
+    if raw not in locales.time_zones():
+        raise ValueError("must be an IANA time zone such as Europe/Berlin")
     return raw
 
 

@@ -89,12 +89,16 @@ def parse_sender(raw: str) -> Address:
 
 
 def fold(text: str) -> str:
-    """Return the form of a text in which searches compare it, without differences of case."""
-    # casefold can undo the normal form, and it keeps the two kinds of i that Turkish has.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return folded.replace("i\u0307", "i").replace("\u0131", "i")
+    """Return the form of a text in which searches compare it, without case and accents."""
+    # casefold can undo the normal form, and it keeps the i without a dot that Turkish has.
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    plain = "".join(char for char in folded if not unicodedata.combining(char))
+    return unicodedata.normalize("NFKC", plain).replace("\u0131", "i")
 
 
 def search_key(username: str, email: str, first_name: str, last_name: str) -> str:
-    """Return the text that a search for an account looks in. No match spans two of its lines."""
-    return fold(f"{username}\n{email}\n{first_name} {last_name}")
+    """Return the text that searches for an account look in, and by which lists are ordered.
+
+    The ends of its lines come before all letters and spaces, so last names are compared first.
+    """
+    return fold(f"{last_name}\n{first_name}\n{username}\n{email}")

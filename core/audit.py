@@ -1,7 +1,10 @@
 """The audit log: who did what to which account, one line per event."""
 
 import logging
+from collections.abc import Callable, Mapping
 
+# Keeps an event in the history of the account. The application sets it: that is a table.
+keep: Callable[[str, str, Mapping[str, object]], None] = lambda *_: None  # noqa: E731
 _log = logging.getLogger("accounts.security")
 
 
@@ -12,3 +15,5 @@ def log(event: str, user_id: str | None = None, **more: str | int | None) -> Non
     """
     known = {name: value for name, value in more.items() if value not in (None, "")}
     _log.info(event, extra={"fields": {"user": user_id or "-", **known}})
+    if user_id:
+        keep(event, user_id, known)

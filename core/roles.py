@@ -1,6 +1,7 @@
 """The roles of accounts. Each role may do everything that the roles before it may do."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Role(StrEnum):
@@ -14,7 +15,16 @@ class Role(StrEnum):
         return order.index(self) >= order.index(least)
 
 
-# Whose accounts a caller may reach: an admin, a service key, a teacher.
-EVERYBODY = frozenset(Role)
-BUT_ADMINS = EVERYBODY - {Role.ADMIN}
-STUDENTS = frozenset({Role.STUDENT})
+class Reach(NamedTuple):
+    """Whose accounts a caller may reach; `services.users` asks the database."""
+
+    roles: frozenset[Role]
+    # The id of the user in one of whose groups the others have to be.
+    teacher: str | None = None
+
+
+# The reach of an admin, a service key, a teacher, a student.
+EVERYBODY = Reach(frozenset(Role))
+BUT_ADMINS = Reach(EVERYBODY.roles - {Role.ADMIN})
+STUDENTS = Reach(frozenset({Role.STUDENT}))
+NOBODY = Reach(frozenset())

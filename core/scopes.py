@@ -12,6 +12,8 @@ class Scope(StrEnum):
     LEARNING_WRITE = "learning:write"
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
+    GROUPS_WRITE = "groups:write"
+    METRICS_READ = "metrics:read"
 
 
 def new_key() -> str:

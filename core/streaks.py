@@ -29,6 +29,18 @@ def _has_moment(ordered: Sequence[int], day: date, zone: ZoneInfo) -> bool:
     return at < len(ordered) and ordered[at] <= last
 
 
+def span(first: date | None, last: date | None, *, today: date, count: int) -> tuple[date, date]:
+    """Return the first and the last of so many days, up to `today` where neither is given."""
+    if last is None:
+        last = _day(first.toordinal() + count - 1) if first else today
+    return first or _day(last.toordinal() - count + 1), last
+
+
+def _day(ordinal: int) -> date:
+    """Return the day with this number, or the nearest that there is."""
+    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
+
+
 def seconds(first: date, last: date, zone: ZoneInfo) -> tuple[int, int]:
     """Return the first and the last second of these local days, in seconds since 1970."""
     # `fold`: where the last hour of a day comes twice, the second one belongs to the day too.

@@ -15,7 +15,7 @@ from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
 from models import Caller, PendingEmail, User, UserRow
-from services import outbox, sessions, users
+from services import changes, outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
 
@@ -47,26 +47,40 @@ def check_domain(email: str, *, field: str) -> None:
 def add(*, username: str, email: str, mail: MailKind | None = None, **values: Any) -> User:
     """Add an account with these columns, and queue an e-mail to its user.
 
-    Without a hash it has no password. Raises UsernameTaken or EmailTaken; `fields` names both if
-    both are taken.
+    Without a hash it has no password. Raises UsernameTaken, EmailTaken or ExternalIdTaken; `fields`
+    names all that are taken.
     """
-    defaults = {"password_hash": passwords.unusable(), "language": settings.default_language}
+    defaults: dict[str, Any] = {"password_hash": passwords.unusable(), **usual_settings()}
     user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
     # The other account may be deleted by now; then the same request would succeed.
-    error = lambda: taken(username, email) or errors.Unavailable()  # noqa: E731
-    columns = (User.username_key, User.email, User.identity)
+    external_id = values.get("external_id")
+    error = lambda: taken(username, email, external_id) or errors.Unavailable()  # noqa: E731
+    columns = (User.username_key, User.email, User.identity, User.external_id)
     with unique(error, *columns), db.session.begin_nested():
         db.session.add(user)
+    changes.note([user.id])
     if mail:
         outbox.queue(mail, email)
     return user
 
 
-def taken(username: str, email: str, *, but: str = "") -> errors.ApiError | None:
+def usual_settings() -> dict[str, Any]:
+    """Return the settings of accounts that are made without them."""
+    return {
+        "language": settings.default_language,
+        "timezone": settings.default_timezone,
+        "profile_visible": settings.profiles == "visible",
+    }
+
+
+def taken(
+    username: str, email: str, external_id: str | None, *, but: str = ""
+) -> errors.ApiError | None:
     """Return the error for names that another account has than the one with the id `but`."""
     wanted: dict[str, tuple[type[errors.ApiError], Condition]] = {
         "username": (errors.UsernameTaken, User.username_key == username.lower()),
         "email": (errors.EmailTaken, User.email == email),
+        "externalId": (errors.ExternalIdTaken, User.external_id == (external_id or "")),
     }
     found = {
         field: kind
@@ -135,6 +149,7 @@ def delete(user: UserRow) -> None:
     outbox.withdraw_code(user.id)
     outbox.withdraw(user.email, user.username_key)
     change(delete_from(User).where(User.id == user.id))
+    changes.note([user.id])
     outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 

@@ -1,21 +1,27 @@
 """Lists, changes and deletes accounts for admins, teachers, service keys and operators.
 
-`reach` has the roles of the accounts that a caller may see or change: service keys do not reach
-admins, and teachers reach students only.
+`reach` is whose accounts a caller may see or change: service keys do not reach admins, and teachers
+reach students only.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
 import errors
 from core import audit, clock
 from core.addresses import fold
-from core.roles import EVERYBODY, Role
-from database import reading
+from core.roles import EVERYBODY, Reach, Role
+from database import reading, unique
 from models import User, UserRow
-from services import accounts, email_change, profiles, sessions, users
+from services import accounts, email_change, groups, profiles, sessions, users
+
+_ORDERS = {
+    "-joinDate": (User.created_at.desc(), User.id.desc()),
+    "name": (User.search_key,),  # unique, because it has the username
+    "-lastLogin": (User.last_login_at.desc().nulls_last(), User.id.desc()),
+}
 
 
 def list_accounts(
@@ -23,23 +29,25 @@ def list_accounts(
     page: int,
     per_page: int,
     search: str = "",
-    reach: Collection[Role] = EVERYBODY,
+    group_id: str | None = None,
+    sort: str = "-joinDate",
+    reach: Reach = EVERYBODY,
     **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
-    `search` is part of a username, an e-mail address or a name, or of both names together. Of the
-    `columns`, None matches any value.
+    Each word of `search` is part of a username, an e-mail address or a name. Of the `columns`, None
+    matches any value.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()
     wanted = [getattr(User, name) == value for name, value in columns.items() if value is not None]
-    if search:
-        wanted.append(User.search_key.contains(fold(search), autoescape=True))
-    if reach != EVERYBODY:
-        wanted.append(User.role.in_([role.value for role in reach]))
-    found = select(User.__table__).where(*wanted)
-    found = found.order_by(User.created_at.desc(), User.id.desc())
+    words = {*fold(search).split()}
+    wanted += [User.search_key.contains(word, autoescape=True) for word in sorted(words)]
+    wanted += users.reached(reach)
+    if group_id:
+        wanted.append(User.id.in_(groups.members(group_id)))
+    found = select(User.__table__).where(*wanted).order_by(*_ORDERS[sort])
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0
         first = (page - 1) * per_page
@@ -47,27 +55,34 @@ def list_accounts(
         return rows, total
 
 
+class Change(NamedTuple):
+    """The row of an account before and after a change, and the groups that this ended."""
+
+    before: UserRow
+    after: UserRow
+    left: Sequence[str] = ()
+
+
 def alter(
     user_id: str,
     *,
     email: str | None = None,
     email_verified: bool = False,
-    reach: Collection[Role] = EVERYBODY,
+    reach: Reach = EVERYBODY,
     **changes: Any,
-) -> tuple[UserRow, UserRow]:
-    """Change columns of an account, its address, or mark that as verified; return its row before
-    and after.
+) -> Change:
+    """Change columns of an account, its address, or mark that as verified.
 
     A new role or a deactivation ends all its sessions, and for good all links to choose a password;
-    a new address too, and it is not verified by itself. Raises UserNotFound, LastAdmin, Forbidden,
-    UsernameTaken and EmailTaken.
+    a new address too, and it is not verified by itself. A new role ends all memberships. Raises
+    UserNotFound, LastAdmin, Forbidden, UsernameTaken, EmailTaken and ExternalIdTaken.
     """
     role, is_active = changes.get("role"), changes.get("is_active")
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins(user_id) if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
     before = users.require(users.lock(user_id, key_share=email is None), reach)
-    if role not in (None, *reach) or (email and before.role == Role.ADMIN):
+    if role not in (None, *reach.roles) or (email and before.role == Role.ADMIN):
         raise errors.Forbidden
     values = {name: value for name, value in changes.items() if value != getattr(before, name)}
     shuts_out = "role" in values or values.get("is_active") is False
@@ -75,10 +90,10 @@ def alter(
         raise errors.LastAdmin
     if shuts_out:
         values["password_version"] = User.password_version + 1
-    # Asked before the changes, so that the error names both; the constraints decide.
-    if "username" in values or email:
-        error = accounts.taken(changes.get("username", ""), email or "", but=user_id)
-        if error:
+    # Asked before the changes, so that the error names all; the constraints decide.
+    if "username" in values or email or values.get("external_id"):
+        names = changes.get("username", ""), email or "", changes.get("external_id")
+        if error := accounts.taken(*names, but=user_id):
             raise error
     if "username" in values:
         profiles.rename(before, values.pop("username"))
@@ -89,13 +104,15 @@ def alter(
     else:
         email_change.replace(before, email, verified_at=now if email_verified else None)
         email_change.notify_old_address(before)
-    after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
+    left = groups.leave_all(user_id) if "role" in values else ()
+    with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
+        after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
-    return before, after
+    return Change(before, after, left)
 
 
-def delete(user_id: str, *, reach: Collection[Role] = EVERYBODY) -> None:
+def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
     """Delete an account with everything stored about it, and notify its e-mail address.
 
     Raises UserNotFound, LastAdmin and Forbidden.
@@ -114,16 +131,20 @@ _EVENTS = {
     "username": "username_changed",
     "email_verified_at": "email_verified",
     **dict.fromkeys(("first_name", "last_name", "language", "timezone"), "profile_changed"),
+    "external_id": "profile_changed",
 }
 
 
-def log_changes(before: UserRow, after: UserRow, *, by: str | None = None) -> None:
+def log_changes(change: Change, *, by: str | None = None) -> None:
     """Log what `alter` has changed, as security events; to be called after the commit."""
+    before, after, left = change
     changed = {name for name in _EVENTS if getattr(before, name) != getattr(after, name)}
     if after.email_verified_at is None:
         changed.discard("email_verified_at")
     for event in dict.fromkeys(event for name, event in _EVENTS.items() if name in changed):
-        audit.log(event, after.id, by=by)
+        audit.log(event, after.id, by=by, role=after.role if event == "role_changed" else None)
     if before.is_active != after.is_active:
         activated = "account_activated" if after.is_active else "account_deactivated"
         audit.log(activated, after.id, by=by)
+    for group_id in left:
+        audit.log("group_left", after.id, group=group_id, by=by)

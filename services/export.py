@@ -10,7 +10,7 @@ from sqlalchemy import Row, select
 from database import reading
 from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
-from services import certificates, email_change, profiles, second_factor, sessions
+from services import certificates, email_change, events, groups, profiles, second_factor, sessions
 
 
 def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
@@ -34,6 +34,8 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "pending_email": email_change.pending(user.id, now=now)["pending_email"],
         "achievements": _rows(Achievement, user.id),
         "certificates": certificates.list_all(user.id),
+        "groups": [group.name for group in groups.of_user(user.id)],
+        "events": events.history(user.id, shows_who=False),
     }
 
 

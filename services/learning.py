@@ -22,7 +22,7 @@ from services import users
 from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
-_SECONDS = type_coerce(Lesson.completed_at, BigInteger)
+SECONDS = type_coerce(Lesson.completed_at, BigInteger)
 _COMPLETED = and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id)
 
 
@@ -111,12 +111,11 @@ def list_days(user: UserRow, bounds: Mapping[str, date], *, now: datetime) -> di
     `bounds` may name the first day as `from_` and the last one as `to`, each included.
     """
     zone = locales.time_zone(user.timezone)
-    first, last = bounds.get("from_"), bounds.get("to")
-    if last is None:
-        last = _day(first.toordinal() + MOST_DAYS - 1) if first else now.astimezone(zone).date()
-    first = first or _day(last.toordinal() - MOST_DAYS + 1)
-    between = _SECONDS.between(*streaks.seconds(first, last, zone))
-    query = select(_SECONDS, Lesson.minutes).where(Lesson.user_id == user.id, between)
+    first, last = streaks.span(
+        bounds.get("from_"), bounds.get("to"), today=now.astimezone(zone).date(), count=MOST_DAYS
+    )
+    between = SECONDS.between(*streaks.seconds(first, last, zone))
+    query = select(SECONDS, Lesson.minutes).where(Lesson.user_id == user.id, between)
     days: defaultdict[date, list[int]] = defaultdict(lambda: [0, 0])
     with reading() as connection:
         for moment, minutes in connection.execute(query):
@@ -132,17 +131,12 @@ def list_days(user: UserRow, bounds: Mapping[str, date], *, now: datetime) -> di
     }
 
 
-def _day(ordinal: int) -> date:
-    """Return the day with this number, or the nearest that there is."""
-    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
-
-
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:
     """Return a user's learning progress; the streak counts days in `timezone`.
 
     A delivery between the statements may be in one number and not yet in another.
     """
-    moments = select(_SECONDS).where(Lesson.user_id == user_id)
+    moments = select(SECONDS).where(Lesson.user_id == user_id)
     achievements = (
         select(Achievement.__table__)
         .where(Achievement.user_id == user_id)

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select
 
 import errors
 from config import ROOT
-from core.roles import BUT_ADMINS, EVERYBODY, Role
+from core.roles import BUT_ADMINS, EVERYBODY, Reach, Role
 from database import change, reading, unique
 from extensions import db, settings
 from models import Avatar, Caller, User, UserRow
@@ -19,24 +19,42 @@ from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
 _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
+_NOT_YOURS = "You cannot change this yourself. Ask the operators of this service."
 
 
 def profile(user: UserRow) -> dict[str, object]:
     """Return a user's own profile, with the role in effect."""
-    role = users.role_in_effect(user)
-    return {**user._asdict(), "role": role, "avatar": avatar_url(user.avatar_digest)}
+    role, avatar = users.role_in_effect(user), avatar_url(user.avatar_digest)
+    shown = {**user._asdict(), "role": role, "avatar": avatar}
+    return {**shown, "may_change_account": may_change_account(user)}
 
 
-def public_profile(user_id: str, viewer: UserRow | None, *, now: datetime) -> dict[str, object]:
+def may_change_account(user: UserRow) -> bool:
+    """Return whether users may change their names, username and address, and delete themselves."""
+    # Of the row that the guard reads, `role` is the one in effect.
+    granted = getattr(user, "granted_role", user.role)
+    return settings.student_rights == "all" or granted != Role.STUDENT
+
+
+def require_own_account(user: UserRow) -> None:
+    """Raise Forbidden unless users may change their own account."""
+    if not may_change_account(user):
+        raise errors.Forbidden(_NOT_YOURS)
+
+
+def public_profile(
+    user_id: str, viewer: UserRow | None, reach: Reach, granted: Reach, *, now: datetime
+) -> dict[str, object]:
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
-    `viewer` is None for a service key, which sees what an instructor sees, but no admins. Raises
+    `viewer` is None for a service key, which sees no admins. Of users within its reach, and of the
+    own account, a viewer sees all; `granted` is the reach that a second factor would give. Raises
     UserNotFound, also for an inactive user, Forbidden, ProfilePrivate and RoleNeedsFactor.
     """
-    sees_all = not viewer or viewer.id == user_id or Role(viewer.role).includes(Role.INSTRUCTOR)
     user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
+    sees_all = (viewer and viewer.id == user_id) or users.is_within(reach, user)
     if not (user.profile_visible or sees_all):
-        if viewer and Role(viewer.granted_role).includes(Role.INSTRUCTOR):
+        if granted != reach and users.is_within(granted, user):
             raise errors.RoleNeedsFactor
         raise errors.ProfilePrivate
     shown = {**profile(user), "role": user.role}
@@ -65,8 +83,15 @@ def preferences(user: UserRow) -> dict[str, object]:
 
 
 def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
-    """Change fields or settings, also within `privacy`; return the row. Raises TokenRevoked."""
+    """Change fields or settings, also within `privacy`; return the row.
+
+    Raises TokenRevoked, and Forbidden for other names where they are not the user's to change.
+    """
     changes |= changes.pop("privacy", {})
+    if not may_change_account(user):
+        for name, value in (("first_name", user.first_name), ("last_name", user.last_name)):
+            if changes.pop(name, value) != value:
+                raise errors.Forbidden(_NOT_YOURS)
     return users.update_active(user.id, **changes) if changes else user
 
 

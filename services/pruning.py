@@ -11,8 +11,17 @@ from sqlalchemy import SQLColumnExpression, case, delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
-from models import Counter, DeniedSession, PendingEmail, SecondFactor, UserSession
-from services import second_factor
+from extensions import settings
+from models import (
+    Counter,
+    Deletion,
+    DeniedSession,
+    Event,
+    PendingEmail,
+    SecondFactor,
+    UserSession,
+)
+from services import changes, second_factor
 
 BATCH = 1000
 
@@ -27,13 +36,15 @@ _EXPIRED: list[tuple[InstrumentedAttribute[str], SQLColumnExpression[datetime], 
     (Counter.key, Counter.expires_at, timedelta()),
     (PendingEmail.user_id, PendingEmail.expires_at, timedelta()),
     (SecondFactor.user_id, _WAITS_SINCE, second_factor.LIFE),
+    (Deletion.id, Deletion.deleted_at, changes.KEPT),
 ]
 
 
 def prune(now: datetime, stopping: Callable[[], bool] = lambda: False) -> dict[str, int]:
     """Delete expired rows until none is left or `stopping()`; return how many, by table."""
     pruned = {}
-    for key, moment, kept in _EXPIRED:
+    history = (Event.id, Event.created_at, timedelta(days=settings.event_days))
+    for key, moment, kept in (*_EXPIRED, history):
         # Two processes that prune at once take different rows and do not wait for each other.
         is_over = moment <= now - kept
         batch = select(key).where(is_over).limit(BATCH).with_for_update(skip_locked=True)

@@ -13,7 +13,7 @@ from sqlalchemy import func, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
-from core.roles import Role
+from core.roles import Reach, Role
 from extensions import db, settings
 from models import User, UserRow
 from services import accounts, links, outbox, second_factor, users
@@ -78,16 +78,14 @@ def _hour(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def make_link(
-    user_id: str, reach: Collection[Role], *, replace_password: bool, now: datetime
-) -> Handout:
+def make_link(user_id: str, reach: Reach, *, replace_password: bool, now: datetime) -> Handout:
     """Return a new way in for a user, to be handed over.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound, also for an inactive user, and Forbidden for a role out of reach.
+    UserNotFound, also for an inactive user, and Forbidden for one out of reach.
     """
-    user = users.require(users.lock(user_id, User.is_active), reach)
+    user = users.require_active(users.lock(user_id), reach)
     is_told = accounts.is_told_of_links(user)
     if is_told:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 import errors
 from core import audit, clock, totp
 from core.reasons import REQUIRED
-from core.roles import EVERYBODY, Role
+from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
 from models import ALL_UNUSED, Caller, SecondFactor, User, UserRow, UTCDateTime
@@ -141,10 +141,10 @@ def remove(caller: Caller) -> None:
     notify(caller.user, "removed")
 
 
-def reset(user_id: str, reach: frozenset[Role] = EVERYBODY) -> None:
+def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
     """Remove the factor of a user who has lost it, end all sessions and notify the user.
 
-    Raises UserNotFound, Forbidden for a role out of reach, and NotFound without a factor.
+    Raises UserNotFound, Forbidden for one out of reach, and NotFound without a factor.
     """
     user = users.require(users.lock(user_id), reach)
     if user.second_factor_at is None:

@@ -17,9 +17,10 @@ from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
 from database import insert_into, reading, transaction
-from extensions import db, settings
+from extensions import db
 from models import User, UserRow
-from services import outbox, recovery, users
+from services import changes, events, outbox, recovery, users
+from services.accounts import usual_settings
 from services.letters import MailKind
 
 # Lines of a transaction, and rows of a query.
@@ -27,14 +28,14 @@ BATCH = 500
 _FORM = schemas.ImportedAccount()
 _OPTIONAL = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
-    **{"bio": "", "location": "", "website": "", "timezone": "UTC", "theme": "system"},
-    **{"email_notifications": True, "push_notifications": True},
-    **{"profile_visible": True, "progress_visible": False},
+    **{"bio": "", "location": "", "website": "", "theme": "system", "external_id": None},
+    **{"email_notifications": True, "push_notifications": True, "progress_visible": False},
 }
 # What is unique beside the address, and why a line is refused where another account has it.
 _UNIQUE = {
     "id": "id: An account has this id.",
     "username_key": f"username: {errors.UsernameTaken.message}",
+    "external_id": f"externalId: {errors.ExternalIdTaken.message}",
 }
 
 
@@ -87,6 +88,9 @@ class Import:
         with transaction() as session:
             made, present = self._insert(accounts, refused)
             linked = [] if self.dry_run else self._give_ways_in(made, present, now)
+            changes.note(row.id for row in made.values())
+            events.add("account_imported", (row.id for row in made.values()))
+            events.add("access_link_made", (row.id for row in linked), deliver="link")
             if self.dry_run:
                 session.rollback()
         for user in linked:
@@ -109,7 +113,7 @@ class Import:
         is_taken = passwords.is_usable(stored) and not problem
         account["password_hash"] = stored if is_taken else passwords.unusable()
         account["email_verified_at"] = now if account.pop("email_verified") else None
-        usual = {"id": ids.new_row_id(), "created_at": now, "language": settings.default_language}
+        usual = {"id": ids.new_row_id(), "created_at": now, **usual_settings()}
         # Or the links and codes of a deleted account with the same id would work again.
         usual["password_version"] = secrets.randbelow(2**30) + 1
         return _OPTIONAL | usual | account
@@ -135,7 +139,7 @@ class Import:
                     refused[number] = "; ".join(clashes)
                     continue
                 for name, taken in self._taken.items():
-                    taken.add(row[name])
+                    taken.update(filter(None, [row[name]]))  # many have no external id
                 new[email] = number, row
             rows: Any = db.session.execute(insert, [row for _, row in new.values()]) if new else ()
             made |= {new.pop(row.email)[0]: row for row in rows}
@@ -150,8 +154,10 @@ class Import:
                 taken.clear()
         emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
         names = [each["username"].lower() for each in accounts if "username" in each]
-        for column, values in ((User.id, row_ids), (User.username_key, names)):
-            found = db.session.scalars(select(column).where(column.in_(values)))
+        numbers = [each["external_id"] for each in accounts if each["external_id"]]
+        columns = (User.id, User.username_key, User.external_id)
+        for column, values in zip(columns, (row_ids, names, numbers), strict=True):
+            found: Any = db.session.scalars(select(column).where(column.in_(values)))
             self._taken[column.key].update(found)
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
         return {row.email: row for row in rows}

@@ -1,20 +1,22 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
-from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, select
 from sqlalchemy import update as update_table
+from sqlalchemy.orm import aliased
 
 import errors
 from core import passwords
 from core.addresses import login_name, search_key
-from core.roles import EVERYBODY, Role
+from core.roles import EVERYBODY, Reach, Role
 from database import change_one, reading
 from extensions import db, settings
-from models import User, UserRow
+from models import Membership, User, UserRow
+from services import changes
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
+_OWN, _OTHER = aliased(Membership), aliased(Membership)
 
 
 def get(*conditions: Condition) -> UserRow | None:
@@ -24,9 +26,9 @@ def get(*conditions: Condition) -> UserRow | None:
     return cast("UserRow | None", row)
 
 
-def get_active(user_id: str, reach: Collection[Role] = EVERYBODY) -> UserRow:
-    """Return an active user. Raises as `require` does."""
-    return require(get(User.id == user_id, User.is_active), reach)
+def get_active(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
+    """Return an active user. Raises as `require_active` does."""
+    return require_active(get(User.id == user_id), reach)
 
 
 def named(text: str) -> ColumnElement[bool]:
@@ -53,13 +55,58 @@ def lock(
     return cast("UserRow | None", row)
 
 
-def require(user: UserRow | None, reach: Collection[Role] = EVERYBODY) -> UserRow:
-    """Return the user. Raises UserNotFound for None, and Forbidden for a role out of reach."""
+def require(user: UserRow | None, reach: Reach = EVERYBODY) -> UserRow:
+    """Return the user. Raises UserNotFound for None, and Forbidden for one out of reach."""
     if user is None:
         raise errors.UserNotFound
-    if user.role not in reach:
+    if not is_within(reach, user):
         raise errors.Forbidden
     return user
+
+
+def require_active(user: UserRow | None, reach: Reach = EVERYBODY) -> UserRow:
+    """Return the user. Raises as `require` does, and UserNotFound for an inactive one in reach."""
+    # In this order, or a teacher would learn whether somebody out of reach is active.
+    if not require(user, reach).is_active:
+        raise errors.UserNotFound
+    return cast("UserRow", user)
+
+
+def reached(reach: Reach) -> list[ColumnElement[bool]]:
+    """Return the conditions for the users within a reach."""
+    roles = [role.value for role in reach.roles]
+    if not reach.teacher:
+        return [] if reach == EVERYBODY else [User.role.in_(roles)]
+    # Not EXISTS, for which SQLite would look at the groups of each user anew; and not the bare
+    # column, for which it would read all students by their index.
+    taught = select(_OTHER.user_id).join(_OWN, _OWN.group_id == _OTHER.group_id)
+    taught = taught.where(_OWN.user_id == reach.teacher)
+    return [(User.role + "").in_(roles), User.id.in_(taught)]
+
+
+def is_within(reach: Reach, user: UserRow) -> bool:
+    """Return whether a user is within a reach; of one whose row is locked, this stays so."""
+    if reach.teacher and user.role in reach.roles:
+        return bool(_is_reached(user.id, reach))
+    return user.role in reach.roles
+
+
+def require_reach(user_id: str, reach: Reach) -> None:
+    """Raise UserNotFound, or Forbidden for a user out of reach; the row is not locked."""
+    is_reached = _is_reached(user_id, reach)
+    if is_reached is None:
+        raise errors.UserNotFound
+    if not is_reached:
+        raise errors.Forbidden
+
+
+def _is_reached(user_id: str, reach: Reach) -> bool | None:
+    query = select(and_(*reached(reach))).where(User.id == user_id)
+    # A statement of its own after a lock: Postgres shows it what was committed during the wait.
+    if db.session().in_transaction():
+        return db.session.scalar(query)
+    with reading() as connection:
+        return connection.scalar(query)
 
 
 def has_way_in(user: User | UserRow) -> bool:
@@ -86,10 +133,14 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
 
     Return None if there is no such user or a condition does not hold. Raises IntegrityError.
     """
+    # Locked, because these are the values that the UPDATE replaces.
+    before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
     this = update_table(User).where(User.id == user_id).returning(User.__table__)
     row: UserRow | None = change_one(this.where(*conditions).values(**values))
     if row is None:
         return None
+    if before:
+        changes.compare(before, row)
     key = search_key(row.username, row.email, row.first_name, row.last_name)
     return row if row.search_key == key else change_one(this.values(search_key=key))
 

@@ -120,7 +120,8 @@ export async function show(who, id, isLate) {
   ]);
   if (isLate()) return;
   const linked = providers.find(({ issuer }) => issuer === found.provider);
-  account = { ...found, provider: linked?.label ?? found.provider };
+  const hasWayIn = found.hasPassword || found.provider !== "";
+  account = { ...found, hasWayIn, provider: linked?.label ?? found.provider };
   render(manages, learned, learning ? learning.courses : []);
   part.hidden = false;
   handout.replaceChildren();

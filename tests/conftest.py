@@ -222,7 +222,7 @@ def make_user(app):
             with transaction() as session:
                 user = User(**values)
                 session.add(user)
-            return SimpleNamespace(id=user.id, password=password, **values)
+            return SimpleNamespace(**{**values, "id": user.id, "password": password})
 
     return make
 

@@ -81,4 +81,4 @@ ENDPOINTS = _find()
 API = [endpoint for endpoint in ENDPOINTS if endpoint.rule.startswith("/api/")]
 WITH_BODY = [endpoint for endpoint in API if endpoint.operation.body]
 WITH_UPLOAD = [endpoint for endpoint in API if endpoint.operation.upload]
-GUARDED = [endpoint for endpoint in API if endpoint.operation.role]
+GUARDED = [endpoint for endpoint in ENDPOINTS if endpoint.operation.role]

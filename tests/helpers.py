@@ -192,19 +192,30 @@ def soon(condition, patience=60):
         time.sleep(0.02)
 
 
+def waiting_for_locks():
+    """Return how many statements wait for a lock, on Postgres."""
+    with reading() as connection:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return connection.scalar(text(waiting))
+
+
 def while_changing(app, user, values, act):
-    """Do this while another transaction changes an account; it must wait for the commit.
+    """Do this while another transaction changes an account, as `while_doing` does."""
+    change = update(User).where(User.id == user.id).values(**values)
+    return while_doing(app, lambda: db.session.execute(change), act)
+
+
+def while_doing(app, other, act):
+    """Do this while the transaction of another act is open; it must wait for the commit.
 
     On Postgres only: SQLite has one writer at a time.
     """
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     with ThreadPoolExecutor(1) as thread, app.app_context():
-        with transaction() as other:
-            other.execute(update(User).where(User.id == user.id).values(**values))
+        with transaction():
+            other()
             done = thread.submit(act)
-            with reading() as connection:
-                while not connection.scalar(waiting):
-                    assert not done.done(), "it did not wait"
+            while not waiting_for_locks():
+                assert not done.done(), "it did not wait"
         return done.result()
 
 

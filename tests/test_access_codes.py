@@ -189,17 +189,6 @@ def test_code_is_in_no_log_and_no_table(app, pupil, choose, caplog):
 
 
 @on_one_database
-def test_commands_print_link_and_code(client, run, make_user, choose):
-    names = ["--username=pupil", "--email=pupil@school.invalid", "--language=de"]
-    printed, _ = run("users", "create", *names, "--first-name=A", "--last-name=B", "--link")
-    link, code = [line for line in printed.splitlines() if " INFO " not in line]
-    assert "#token=" in link
-    success(choose("pupil", code))
-    printed, _ = run("users", "access-link", "pupil")
-    assert CODE.fullmatch(printed.splitlines()[-1])
-
-
-@on_one_database
 def test_account_for_which_nothing_is_delivered_gets_no_mail(client, admin, outbox, make_key):
     body = {"firstName": "First", "lastName": "Last", "deliver": "none"}
     for name, headers in (("one", admin), ("two", bearer(make_key("users:write")))):
@@ -269,14 +258,3 @@ def test_wrong_codes_and_passwords_are_counted_together_by_what_was_typed(limite
     failure(log_in_as(limited, "student", user.password), 429, "too_many_requests")
     # The address is counted apart.
     success(login(limited, user))
-
-
-def test_making_a_code_unlocks_the_account_by_both_names(limited, make_user, log_in):
-    user, admin = make_user(), log_in(make_user("head", role="admin")).headers
-    for _ in range(10):
-        log_in_as(limited, "student", "wrong")
-        log_in_as(limited, user.email, "wrong")
-    url = f"/api/users/{user.id}/access-link"
-    success(limited.post(url, json={"deliver": "link"}, headers=admin))
-    failure(log_in_as(limited, "student", "wrong"), 401, "invalid_credentials")
-    failure(log_in_as(limited, user.email, "wrong"), 401, "invalid_credentials")

@@ -102,7 +102,7 @@ def test_route_table_is_read():
         *("POST /api/auth/register", "POST /api/auth/login", "POST /api/auth/refresh"),
         "DELETE /api/auth/sessions/<uuid:session_id>",
     }
-    assert {e.path for e in ENDPOINTS if e not in API} == {"/healthz", "/readyz"}
+    assert {e.path for e in ENDPOINTS if e not in API} == {"/healthz", "/readyz", "/metrics"}
 
 
 @each_of_two

@@ -17,7 +17,8 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     log_in(auth.user)
     left = (UserSession, DeniedSession)
     spent = "sessions: {} removed\ndenylist: {} removed\ncounters: 0 removed\n"
-    spent += "pending_emails: 0 removed\nsecond_factors: 0 removed\n"
+    spent += "pending_emails: 0 removed\nsecond_factors: 0 removed\ndeletions: 0 removed\n"
+    spent += "events: 0 removed\n"
     spent += "second_factors: 0 sealed with the newest key\n"
     for time, removed in (({}, (0, 0)), ({"hours": 49}, (0, 1)), ({"days": 28}, (1, 0))):
         assert [len(rows(app, model)) for model in left] != [0, 0]

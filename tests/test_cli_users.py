@@ -281,16 +281,6 @@ def test_account_is_found_by_id_name_and_address(run, make_user):
         assert run("deactivate", account) == ("Error: There is no such user.\n", 1)
 
 
-def test_role_and_activity_are_changed(app, run, make_user):
-    user = make_user("Ada")
-    assert run("set-role", "ada", "instructor") == ("Ada has the role instructor.\n", 0)
-    assert stored(app, id=user.id).role == "instructor"
-    assert run("deactivate", "ada") == ("Ada is inactive.\n", 0)
-    assert not stored(app, id=user.id).is_active
-    assert run("activate", "ada") == ("Ada is active.\n", 0)
-    assert stored(app, id=user.id).is_active
-
-
 def test_accounts_are_read_from_the_input_line_by_line(app, client, run, make_user):
     for name in ("ada", "ben", "boss"):
         make_user(name, role="admin" if name == "boss" else "student")

@@ -293,11 +293,11 @@ def test_a_wrong_mail_url_is_refused(url):
 
 def test_counts_and_lifetimes_are_positive_whole_numbers():
     numbers = [row for row in ROWS if "whole number" in allowed(row)]
-    assert len(numbers) == 14
+    assert len(numbers) == 15
     for row in numbers:
         name = row.name.upper()
         low, high = map(int, re.findall(r"\d+", allowed(row)))
-        assert low >= (0 if name in ("TRUSTED_PROXIES", "SESSION_IDLE_DAYS") else 1)
+        assert low >= (0 if name in ("TRUSTED_PROXIES", "SESSION_IDLE_DAYS", "EVENT_DAYS") else 1)
         for value in (low, high):
             environ = {"SESSION_DAYS": "3650", name: str(value)}
             assert getattr(load(environ), row.name) == value
@@ -306,14 +306,17 @@ def test_counts_and_lifetimes_are_positive_whole_numbers():
 
 
 def test_a_misspelt_setting_is_a_warning_in_the_form_of_the_log(monkeypatch, tmp_path, capfd):
-    misspelt = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE")
+    misspelt = ("CORS_ORIGIN", "SECRETKEY", "LOGIN_PER_MINUTE", "OIDC_OTHER_LABEL")
     environ = dict.fromkeys((*misspelt, "PATH", "HOSTNAME", "PORTAL"), "x")
+    environ |= {"OIDC_PROVIDERS": "school", "OIDC_SCHOOL_ISSUER": "https://id.school.example"}
+    environ |= {"OIDC_SCHOOL_CLIENT_ID": "x", "OIDC_SCHOOL_CLIENT_SECRET": "x"}
     monkeypatch.setattr(config, "environment", lambda: {**environ, "LOG_FORMAT": "json"})
     create_app(instance_path=tmp_path)
     warnings = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     said = [
         "CORS_ORIGIN is no setting. Is CORS_ORIGINS meant?",
         "LOGIN_PER_MINUTE is no setting. Is LOGINS_PER_MINUTE meant?",
+        "OIDC_OTHER_LABEL is no setting of a provider in OIDC_PROVIDERS.",
         "SECRETKEY is no setting. Is SECRET_KEY meant?",
     ]
     assert [line["message"] for line in warnings if line["level"] == "WARNING"] == said

@@ -177,6 +177,15 @@ def test_command_runs_flask_as_the_unit_runs_the_service(unit, tmp_path):
     assert [flask, users, what, search, text, typed] == ["flask", *command[1:], "typed"]
 
 
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
+def test_prometheus_knows_each_line_of_the_examples(tmp_path):
+    for name in ("prometheus.yml", "alerts.yml"):
+        shutil.copy(ROOT / "deploy" / name, tmp_path)
+    (tmp_path / "accounts.key").touch()
+    # It checks the rules that the configuration names too.
+    subprocess.run(["promtool", "check", "config", "prometheus.yml"], cwd=tmp_path, check=True)
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_systemd_knows_each_line_of_the_unit(tmp_path):
     path = tmp_path / UNIT.name

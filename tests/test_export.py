@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from endpoints import UNKNOWN_ID
 from helpers import Log, bearer, picture, picture_form, success
 from PIL import Image
 
@@ -16,13 +17,14 @@ from schemas import camel_case
 # the columns below a path, ...
 EXPORTED = {
     "account": "users: id username email first_name last_name role is_active email_verified_at "
-    "identity bio location website",
+    "identity external_id bio location website",
     "settings": "users: theme language timezone email_notifications push_notifications",
     "settings.privacy": "users: profile_visible progress_visible",
     "sessions.0": "sessions: id created_at last_used_at expires_at user_agent ip_address",
     "courses.0": "courses: id name lessons",
     "courses.0.completedLessons.0": "lessons: course_id id completed_at minutes",
     "achievements.0": "achievements: id name earned_at",
+    "events.0": "events: id type ip_address details",
     "certificates.0": "certificates: id course_id course_name issued_at expires_at credential_url "
     "holder revoked_at",
 }
@@ -30,37 +32,43 @@ EXPORTED = {
 RENAMED = {
     "users.created_at": "account.joinDate",
     "users.last_login_at": "account.lastLogin",
+    "events.created_at": "events.0.at",
+    "events.by": "events.0.by",
     "users.second_factor_at": "secondFactor.since",
     "second_factors.confirmed_at": "secondFactor.since",
     "users.avatar_digest": "account.avatar",
     "pending_emails.new_email": "pendingEmail",
     "avatars.picture": "avatar.data",
     "certificates.share_code": "certificates.0.verifyUrl",
+    "groups.name": "groups.0",
 }
 # ... or why they are not in it.
 LEFT_OUT = {
+    "a random number": "groups.id memberships.group_id",
     "derived from others": "users.username_key users.search_key",
     "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
     "sessions.previous_token_id sessions.access_expires_at pending_emails.id",
-    "a counter that says nothing about the user": "users.password_version pending_emails.tries "
+    "a counter that says nothing about the user": "users.password_version users.changed "
+    "pending_emails.tries "
     "second_factors.wrong_codes second_factors.window_ends_at "
     "second_factors.last_step second_factors.generation",
     "in GET /api/auth/second-factor": "second_factors.unused",
     "another time of the factor": "second_factors.created_at",
     "in GET /api/users/email": "pending_emails.expires_at",
     "the account's id": "sessions.user_id second_factors.user_id pending_emails.user_id "
-    "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id",
+    "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id "
+    "memberships.user_id events.user_id",
 }
 # A waiting mail is gone within a day; the others name nobody.
-NO_USERS = {"outbox", "denylist", "counters", "service_keys"}
+NO_USERS = {"outbox", "denylist", "counters", "service_keys", "last_change", "deletions"}
 
 
 @pytest.fixture
 def pupil(app, client, make_user, make_key, log_in):
     """A user with something in every table, logged in."""
     user = make_user("pupil")
-    session, key = log_in(user), bearer(make_key("learning:write"))
+    session, key = log_in(user), bearer(make_key("learning:write", "groups:write"))
     for path, body in [
         ("courses/c", {"name": "Course", "lessons": 2}),
         ("courses/c/lessons/l", {"minutes": 7}),
@@ -70,6 +78,9 @@ def pupil(app, client, make_user, make_key, log_in):
         ("certificates/d", {"courseId": "c", "courseName": "Course"}),
     ]:
         success(client.put(f"/api/users/{user.id}/{path}", json=body, headers=key), 201)
+    group = f"/api/groups/{UNKNOWN_ID}"
+    success(client.put(group, json={"name": "7b"}, headers=key), 201)
+    success(client.put(f"{group}/members/{user.id}", headers=key))
     success(client.post("/api/users/avatar", data=picture_form(picture()), headers=session.headers))
     body = {"newEmail": "new@example.org", "password": user.password}
     success(client.post("/api/users/email", json=body, headers=session.headers))
@@ -108,7 +119,10 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     data = success(response)
     assert data["account"]["email"] == "pupil@example.org"
     profile = success(client.get("/api/users/profile", headers=pupil["headers"]))
-    assert data["account"] == {**profile, "emailVerifiedAt": None, "identity": None}
+    assert data["account"] == {
+        **profile,
+        **{"emailVerifiedAt": None, "identity": None, "externalId": ""},
+    }
     assert data["settings"] == success(client.get("/api/users/settings", headers=pupil["headers"]))
     avatar = Image.open(io.BytesIO(base64.b64decode(data["avatar"]["data"])))
     assert (data["avatar"]["mediaType"], avatar.format) == ("image/webp", "WEBP")
@@ -117,6 +131,7 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     assert courses == [("Course", 2), ("Other course", 1)]
     done = [[lesson["minutes"] for lesson in each["completedLessons"]] for each in data["courses"]]
     assert done == [[7], [9]]
+    assert data["groups"] == ["7b"]
     assert data["exportedAt"][:10] == rfc3339(clock.utcnow())[:10]
 
 
@@ -141,5 +156,6 @@ def test_command_prints_the_same(client, pupil, run):
     for content in (exported, data):
         del content["exportedAt"]
     data["sessions"][0]["current"] = False
+    assert data["events"].pop(0)["by"] == "machine"  # of the command itself
     assert exported == data
     assert run("users", "export", "nobody")[1] == 1

@@ -265,7 +265,8 @@ def test_a_proxy_that_nobody_has_set_is_a_warning_once(make_app):
 @pytest.fixture
 def routed(make_app):
     """A service behind a router that speaks https and http with browsers."""
-    return make_app(public_url="https://school.test/id", trusted_proxies=1).test_client()
+    settings = {"public_url": "https://school.test/id", "app_url": "https://app.example"}
+    return make_app(trusted_proxies=1, **settings).test_client()
 
 
 IN_CLEAR = {"X-Forwarded-Proto": "http", "X-Forwarded-For": "198.51.100.7"}
@@ -297,8 +298,11 @@ def test_an_error_of_a_url_that_a_browser_opens_is_a_page(routed, monkeypatch):
         assert (page.status_code, page.mimetype) == (404, "text/html")
         assert '<html lang="de">' in page.text
         assert 'href="/id/account"' in page.text
+        assert 'href="https://app.example"' in page.text
         assert routed.get(path).mimetype == "application/json"
         assert routed.post(path, headers=browser).mimetype == "application/json"
+    page = routed.get("/login", headers=browser | {"Host": "x" * 5000})
+    assert (page.status_code, page.mimetype) == (400, "text/html")
     for path in ("/api/nowhere", "/users/nowhere"):
         assert routed.get(path, headers=browser).mimetype == "application/json"
     lost = OperationalError(None, None, sqlite3.OperationalError("gone"))

@@ -164,16 +164,6 @@ def test_maker_of_an_account_may_vouch_for_its_address(create):
     assert success(create(emailVerified=True), 201)["user"]["emailVerified"] is True
 
 
-def test_taken_name_or_address_creates_nothing_and_sends_nothing(app, create, make_user, outbox):
-    make_user("pupil")
-    wrong = failure(create(email="other@example.org"), 409, "username_taken")
-    assert wrong.keys() == {"username"}
-    wrong = failure(create("other", email="Pupil@example.org"), 409, "email_taken")
-    assert wrong.keys() == {"email"}
-    assert len(rows(app, User)) == 2
-    assert outbox.waiting() == []
-
-
 @on_one_database
 def test_malformed_account_is_refused_by_name(create):
     for changes in ({"role": "root"}, {"deliver": "fax"}, {"username": "ab"}):
@@ -302,12 +292,6 @@ def test_password_that_somebody_knows_is_replaced_at_once(
     assert (state["email"], state["pendingEmail"]) == (user.email, "")
 
 
-def test_mail_for_an_account_with_a_password_is_a_reset_mail(make_user, ask_link, outbox):
-    user = make_user()
-    assert success(ask_link(user.id, "mail")) == {}
-    assert outbox.waiting() == [("password_reset", user.email)]
-
-
 def test_invitation_and_link_live_as_many_days_as_the_settings_say(
     make_app, create, outbox, clock, monkeypatch
 ):
@@ -350,20 +334,6 @@ def test_link_changes_nothing_if_the_address_changes_during_the_hash(
     during_the_hash(lambda: set_user(app, pupil, email="moved@example.org"), "hash")
     failure(choose(client, token), 400, "invalid_token")
     assert stored(app, pupil).password_hash.startswith("!")
-
-
-# Verified by an admin
-
-
-def test_admin_marks_an_address_as_verified(app, client, admin, make_user, clock):
-    user = make_user()
-    url = f"/api/users/{user.id}"
-    data = success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
-    assert data["emailVerified"] is True
-    moment = stored(app, user).email_verified_at
-    clock.move(minutes=1)
-    success(client.patch(url, json={"emailVerified": True}, headers=admin.headers))
-    assert stored(app, user).email_verified_at == moment
 
 
 # flask users

@@ -178,23 +178,6 @@ def test_record_is_created_once_replaced_and_removed(app, school, kind):
     assert put(kind.body, 201) == kind.answer
 
 
-@every_kind
-def test_one_record_is_changed_and_removed_and_no_other(app, school, make_user, kind):
-    other = make_user("other")
-    for of in (school.learner, other):
-        prepare(school, kind, of=of)
-        for record_id in ("a", "b"):
-            success(school.put(kind.named(record_id), kind.body, of=of), 201)
-    before = set(rows(app, kind.table))
-    success(school.put(kind.named("a"), kind.body | kind.change))
-    changed = before ^ set(rows(app, kind.table))
-    assert {(row.user_id, row.id) for row in changed} == {(school.learner.id, "a")}
-    before = set(rows(app, kind.table))
-    success(school.delete(kind.named("a")))
-    (removed,) = before - set(rows(app, kind.table))
-    assert (removed.user_id, removed.id) == (school.learner.id, "a")
-
-
 def test_course_takes_its_lessons_along_and_no_others(app, school, make_user):
     other = make_user("other")
     for of in (None, other):

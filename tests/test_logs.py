@@ -38,6 +38,7 @@ def test_request_is_one_line_without_its_query(client, auth):
     assert fields == {
         "method": "GET",
         "path": "/api/auth/verify",
+        "route": "/api/auth/verify",
         "status": "200",
         "user": auth.user.id,
         "address": "127.0.0.1",
@@ -50,13 +51,13 @@ def test_no_line_waits_for_a_lock(app):
     (handler,) = (h for h in root.handlers if h.get_name() == "accounts")
     handler.acquire()
     try:
-        thread = threading.Thread(target=root.warning, args=("written",), daemon=True)
+        thread = threading.Thread(target=root.warning, args=("",), daemon=True)
         thread.start()
         thread.join(10)
     finally:
         handler.release()
     assert not thread.is_alive()
-    assert "written" in log.text()
+    assert " WARNING root " in log.text()
 
 
 @on_one_database
@@ -80,6 +81,7 @@ def test_request_is_one_json_object_without_its_query(make_app):
     assert line.pop("ms") >= 0
     told = {"level": "INFO", "logger": "accounts.access", "message": "request", "method": "POST"}
     told |= {"path": "/api/auth/login", "status": 400, "user": "-", "address": "127.0.0.1"}
+    told |= {"route": "/api/auth/login"}
     assert line == told | {"request": response.headers["X-Request-ID"]}
 
 
@@ -98,12 +100,14 @@ def test_path_cannot_make_a_second_line_or_field(make_app):
         assert LINE.fullmatch(line)["logger"] == "accounts.access"
         unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "quoted", line)
         names = re.findall(r" (\w+)=", unquoted)
-        assert names == ["method", "path", "status", "ms", "user", "address", "request"], path
+        assert names == ["method", "path", "route", "status", "ms", "user", "address", "request"], (
+            path
+        )
     client = make_app(log_format="json").test_client()
     for path, line in lines_of(client):
         record = json.loads(line)
         assert record["path"] == path or not path.isprintable()
-        assert record["status"] == 404
+        assert (record["status"], record["route"]) == (404, "-")
 
 
 def lines_of(client):

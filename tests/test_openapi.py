@@ -55,7 +55,7 @@ def content_of(answer):
 def test_document_is_valid_openapi_3_1(client, document):
     response = client.get("/openapi.json")
     assert (response.status_code, response.mimetype) == (200, "application/json")
-    assert len(response.data) < 160_000
+    assert len(response.data) < 170_000
     assert document["openapi"].startswith("3.1.")
     validate(document, cls=OpenAPIV31SpecValidator)
     assert document["servers"] == [{"url": "/"}]
@@ -65,7 +65,8 @@ def test_document_is_valid_openapi_3_1(client, document):
 def test_document_has_every_endpoint_in_its_canonical_form_and_nothing_else(document):
     declared = {f"{endpoint.method} {endpoint.documented}" for endpoint in ENDPOINTS}
     assert {name for name, _ in operations(document)} == declared
-    assert all(path.startswith(("/api/", "/healthz", "/readyz")) for path in document["paths"])
+    beside = {path for path in document["paths"] if not path.startswith("/api/")}
+    assert beside == {"/healthz", "/readyz", "/metrics"}
 
 
 def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
@@ -165,7 +166,8 @@ def test_a_missing_second_factor_is_told_as_the_call_needs_it(document):
         told, declared = answer.get("description", ""), endpoint.operation
         takes_code = declared.body and "second_factor" in declared.body().fields
         assert (errors.SecondFactorRequired.message in told) == bool(takes_code), endpoint
-        for_role = declared.role not in (None, Role.STUDENT) or endpoint.name == "users.get_user"
+        of_both = endpoint.name in ("users.get_user", "admin.list_events")
+        for_role = declared.role not in (None, Role.STUDENT) or of_both
         assert (errors.RoleNeedsFactor.message in told) == for_role, endpoint
 
 
@@ -241,6 +243,9 @@ def test_success_answers_are_the_envelope(document):
         }
         for status in successes(endpoint.operation):
             answer = answers[str(status)]
+            if endpoint.name == "metrics.get_metrics":
+                assert answer["content"] == {"text/plain": {"schema": {"type": "string"}}}
+                continue
             assert content_of(answer).keys() == {"$ref"}
             schema = resolve(document, content_of(answer))
             assert {*schema["required"]} == {*schema["properties"]} == wanted

@@ -5,7 +5,7 @@ import re
 import pytest
 from test_config import refusal
 
-from config import load
+from config import ROOT, load, misspelt
 
 SCHOOL = {
     "OIDC_PROVIDERS": "school",
@@ -88,10 +88,22 @@ def test_other_settings_about_providers():
         assert f"OIDC_SCHOOL_{name} must " in refusal(**{**SCHOOL, f"OIDC_SCHOOL_{name}": value})
 
 
-def test_setting_of_nobody_is_a_warning(caplog):
-    load({**SCHOOL, "OIDC_SCHOOL_CLIENT": "x", "OIDC_OTHER_ISSUER": "x", "OIDC_PROVIDER": "x"})
-    assert [record.getMessage() for record in caplog.records] == [
+def test_setting_of_nobody_is_a_warning():
+    given = {**SCHOOL, "OIDC_SCHOOL_CLIENT": "x", "OIDC_OTHER_ISSUER": "x", "OIDC_PROVIDER": "x"}
+    assert [*misspelt(given, load(given).oidc_providers)] == [
         "OIDC_OTHER_ISSUER is no setting of a provider in OIDC_PROVIDERS.",
         "OIDC_PROVIDER is no setting. Is OIDC_PROVIDERS meant?",
         "OIDC_SCHOOL_CLIENT is no setting. Is OIDC_SCHOOL_CLIENT_ID meant?",
     ]
+
+
+def test_recipes_of_the_docs_are_taken():
+    text = (ROOT / "docs/providers.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+    assert len(blocks) == 5
+    for block in blocks:
+        shown = dict(line.split(" #")[0].strip().split("=", 1) for line in block.splitlines())
+        (name,) = {each.split("_")[1] for each in shown if each.endswith("ISSUER")} or {"SCHOOL"}
+        usual = {each.replace("SCHOOL", name): value for each, value in SCHOOL.items()}
+        given = {**usual, "OIDC_PROVIDERS": name.lower(), **shown}
+        assert [*misspelt(given, load(given).oidc_providers)] == []

@@ -145,13 +145,6 @@ def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, o
     assert outbox.waiting() == [("password_changed", auth.user.email)]
 
 
-def test_login_that_began_before_the_reset_opens_no_session(
-    app, client, auth, reset_token, during_the_hash
-):
-    during_the_hash(lambda: success(choose(app.test_client(), reset_token)))
-    failure(login(client, auth.user), 401, "invalid_credentials")
-
-
 @pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
 def test_account_that_an_admin_changed_during_the_hash_keeps_its_password(
     app, client, auth, reset_token, during_the_hash, changes
@@ -219,12 +212,6 @@ def test_verification_link_expires(client, make_user, outbox, clock):
     success(client.post("/api/auth/check-link", json={"token": token}))
     clock.move(hours=1)
     failure(confirm(client, token), 400, "invalid_token")
-
-
-def test_completed_reset_counts_as_verification(app, client, reset_token):
-    assert not is_verified(app)
-    success(choose(client, reset_token))
-    assert is_verified(app)
 
 
 def test_verified_user_gets_in_where_that_is_required(make_app, make_user, outbox):

@@ -9,7 +9,6 @@ from helpers import (
     failure,
     login,
     on_one_database,
-    race,
     refresh,
     rows,
     success,
@@ -18,7 +17,7 @@ from helpers import (
 )
 
 import errors
-from models import Counter, UserSession
+from models import Counter
 from services import sessions
 
 KEPT = {"X-Refresh-Cookie": "1"}
@@ -123,22 +122,6 @@ def test_each_refresh_rotates_the_cookie(client, access):
     failure(verify(client, access), 401, "token_revoked")
 
 
-def test_one_cookie_in_many_tabs_is_one_step(app, client, access):
-    token = client.get_cookie(NAME).value
-
-    def act(number):
-        tab = app.test_client()
-        tab.set_cookie(NAME, token)
-        return renew(tab)
-
-    answers = race(act)
-    assert all(success(answer)["refreshToken"] == "" for answer in answers)
-    (next_token,) = {cookie_of(answer)[0][1] for answer in answers}
-    (session,) = rows(app, UserSession)
-    assert session.refresh_token_id == claims_of(next_token)["jti"]
-    assert session.previous_token_id == claims_of(token)["jti"]
-
-
 @on_one_database
 def test_logout_clears_the_cookie_if_asked_to(client, user):
     access = success(log_in(client, user))["accessToken"]
@@ -166,14 +149,6 @@ def test_without_the_header_no_cookie_is_set_or_read(client, user, access):
     failed = refresh(client, "nonsense")
     failure(failed, 401, "token_invalid")
     assert all("Set-Cookie" not in each.headers for each in (answer, failed))
-
-
-@on_one_database
-def test_access_comes_by_no_cookie(client, access):
-    client.set_cookie("access_token_cookie", access)
-    client.set_cookie(NAME, access)
-    failure(client.get("/api/auth/verify", headers=KEPT), 401, "token_missing")
-    failure(renew(client), 401, "token_invalid")
 
 
 @on_one_database

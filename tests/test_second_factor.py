@@ -293,28 +293,3 @@ def test_events_tell_what_was_done_and_no_secret(make_app, client, auth, clock):
     ]
     for secret in (*phone.recovery_codes, *made, phone.wrong(), "otpauth", "<svg"):
         assert secret not in str(records)
-
-
-# Beside links
-
-
-def test_link_dies_with_every_change_of_the_factor(client, auth, outbox, clock):
-    def token():
-        outbox.deliver()
-        success(client.post("/api/auth/forgot-password", json={"email": auth.user.email}))
-        return outbox.deliver_token()
-
-    def is_dead(link):
-        body = {"token": link, "newPassword": "Purple-Lamp-Steel-77"}
-        failure(client.post("/api/auth/reset-password", json=body), 400, "invalid_token")
-
-    link = token()
-    phone = set_up(client, auth, auth.user, clock)
-    is_dead(link)
-    link = token()
-    success(new_codes(client, auth, phone.code()))
-    is_dead(link)
-    link = token()
-    clock.move(seconds=totp.STEP)
-    success(ask(client, auth, phone.code()))
-    is_dead(link)

@@ -221,21 +221,6 @@ def test_key_reads_while_its_use_cannot_be_written(client, make_key, monkeypatch
     assert list_users(client, key).status_code == (200 if unavailable else 500)
 
 
-@on_one_database
-def test_late_body_does_not_outlive_the_key(app, client, make_key, make_user, monkeypatch, run):
-    user, key = make_user(), make_key("users:write", name="Courses")
-
-    def arrive_late():
-        assert run("keys", "revoke", "Courses")[1] == 0
-        return {"role": "instructor"}
-
-    monkeypatch.setattr("web.api.STALE_AFTER", -1.0)  # all bodies are late
-    monkeypatch.setattr("web.api.bodies.json_object", arrive_late)
-    response = client.patch(f"/api/users/{user.id}", json={}, headers=bearer(key))
-    failure(response, 401, "token_invalid")
-    assert stored(app, user).role == "student"
-
-
 # What a key may see and change
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from authenticator import Authenticator
-from endpoints import API
+from endpoints import API, UNKNOWN_ID
 from helpers import (
     NEW_PASSWORD,
     PASSWORD,
@@ -23,13 +23,14 @@ from helpers import (
     rows,
     set_user,
 )
+from sqlalchemy import event
 from test_copies import contents
 
 import models
 from cli.users import users
 from core import codes, passwords, totp
 from database import transaction
-from extensions import components
+from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
 from services.second_factor import WARN_AT
@@ -126,6 +127,10 @@ ACTS = [
     Act("admin", "DELETE /api/users/{userId}/failed-logins"),
     Act("admin", "DELETE /api/users/{userId}/second-factor"),
     Act("admin", "DELETE /api/users/{userId}"),
+    Act("key", "PUT /api/groups/{groupId}", {"name": "New"}),
+    Act("admin", "DELETE /api/groups/{groupId}"),
+    Act("key", "PUT /api/groups/{groupId}/members/{userId}"),
+    Act("key", "DELETE /api/groups/{groupId}/members/{userId}"),
     Act("admin", "DELETE /api/service-keys/{keyId}"),
     Act("operator", "create --username=new --first-name=A --last-name=B --link --email=n@b.org"),
     Act("operator", "access-link one --replace-password"),
@@ -138,8 +143,57 @@ ACTS = [
     Act("operator", "delete one --yes"),
     Act("operator", "import - --links={file}"),
 ]
+# The events that acts which are not refused leave in the history, each of its own where several do
+# the same; all others leave none.
+LEAVES = """
+    POST /api/auth/register: registered
+    POST /api/auth/login: login / login recovery_code_used / login registered / \
+        identity_joined login / identity_linked login / login
+    POST /api/auth/reset-password: access_link_used / access_link_used / access_link_used
+    POST /api/auth/verify-email: email_verified
+    POST /api/auth/second-factor/confirm: second_factor_added
+    POST /api/auth/second-factor/recovery-codes: recovery_codes_replaced
+    DELETE /api/auth/second-factor: second_factor_removed
+    PUT /api/users/password: password_changed
+    POST /api/users/email/confirm: email_changed
+    PUT /api/users/username: username_changed
+    POST /api/users: account_created / account_created
+    POST /api/users/{userId}/access-link: access_link_made / access_link_made password_removed
+    PATCH /api/users/{userId}: username_changed / email_changed / role_changed / \
+        account_deactivated / email_verified
+    DELETE /api/users/{userId}/failed-logins: account_unlocked
+    DELETE /api/users/{userId}/second-factor: second_factor_reset
+    create --username=new --first-name=A --last-name=B --link --email=n@b.org: account_created
+    access-link one --replace-password: access_link_made password_removed
+    set-email one new@example.org --replace-password: email_changed password_removed
+    set-role one instructor: role_changed
+    deactivate one: account_deactivated
+    unlock one: account_unlocked
+    reset-second-factor one: second_factor_reset
+    import - --links={file}: access_link_made
+"""
+LEFT_BY = dict(line.strip().split(": ") for line in LEAVES.strip().splitlines())
+# All that a history holds beside ids, client IPs, times and the names of events.
+DETAILS = {"instructor", "link", "mail", "school"}
 # These read, or only add accounts of their own to the embedded database.
 OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
+
+
+def as_told(app):
+    """Return by id what other systems are told of each account."""
+    names = ("username", "email", "first_name", "last_name", "role", "is_active")
+    return {
+        user.id: [bool(user.email_verified_at), *(getattr(user, name) for name in names)]
+        for user in rows(app, models.User)
+    }
+
+
+def leaves(act):
+    """Return the events that an act leaves in the history, in the order of the alphabet."""
+    same = [each for each in ACTS if each.what == act.what and not each.refused]
+    if act.refused or act.what not in LEFT_BY:
+        return []
+    return LEFT_BY[act.what].split(" / ")[same.index(act)].split()
 
 
 def test_every_call_and_command_that_changes_something_is_an_act():
@@ -188,14 +242,21 @@ def make_everything(app, client, make_user, now):
             models.Certificate(**own, **course, id="same", credential_url="", share_code=name),
             models.UserSession(**own, **login, **until, refresh_token_id="same"),
             models.DeniedSession(session_id=f"of {name}", **until),
+            models.Event(**own, type="login", by="", ip_address="", details={}, created_at=now),
+            models.Deletion(id=f"of {name}", number=1, deleted_at=now),
             models.ServiceKey(name=name, digest=name, scopes="users:read"),
             models.PendingEmail(**own, **waits, **until),
             models.OutboxMail(**code, address=waits["new_email"]),
             *(models.OutboxMail(kind=kind.value, address=user.email) for kind in MailKind),
             *([] if factor == "none" else [models.SecondFactor(**own, **seed, **wrong)]),
         ]
+        # A group of the user's own, and one that all are in.
+        groups = [models.Group(id=each, name="Same") for each in (user.id, UNKNOWN_ID)]
         with app.app_context(), transaction() as session:
             session.add_all(added)
+            for group in groups:
+                session.merge(group)
+                session.add(models.Membership(**own, group_id=group.id))
         for guess in (user.email, name):
             body = {"email": guess, "password": "wrong"}
             client.post("/api/auth/login", json=body, environ_base={"REMOTE_ADDR": "192.0.2.1"})
@@ -216,6 +277,7 @@ def facts_about(app, one, now):
         proof = links.make(verifies, one.id, bound, expires_at=until)
     return {
         **{"userId": one.id, "email": one.email, "keyId": key.id, "sessionId": session.id},
+        "groupId": one.id,
         **dict.fromkeys(("courseId", "lessonId", "achievementId", "certificateId"), "same"),
         **{"digits": phone.code(), "wrong": phone.wrong(), "code": handed.code},
         **{"unused": totp.recovery_codes(SEED, 1)[5], "refresh": pair.refresh_token},
@@ -235,30 +297,54 @@ def come_from_provider(request, app, one, how):
     return request.getfixturevalue("visit")(email="x@example.org" if how == "new" else one.email)
 
 
+@pytest.fixture
+def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp_path):
+    """Make user `one` for an act; return this user, what fills the act, and the headers."""
+
+    def prepare(act):
+        one, proof = make_everything("one", act.factor), {}
+        if "provider" in f"{act.what} {act.body}":
+            how = act.body.get("provider", "new")
+            proof = {"provider": come_from_provider(request, app, one, how)}
+        facts = {**facts_about(app, one, now), **proof, "file": tmp_path / "links.csv"}
+        if "/members/" in act.what:
+            facts["groupId"] = UNKNOWN_ID
+        callers = {
+            "one": lambda: facts["access"],
+            "admin": lambda: log_in(make_user("head", role="admin")),
+            "teacher": lambda: log_in(make_user("teacher", role="instructor")),
+            "key": lambda: make_key("learning:write", "users:write", "groups:write"),
+        }
+        if act.what.startswith("import"):  # as a list of codes for those without a password
+            set_user(app, one, password_hash=passwords.unusable(), identity=None)
+        return one, facts, bearer(callers[act.by]()) if act.by in callers else {}
+
+    return prepare
+
+
+def call(client, act, facts, headers):
+    method, path = act.what.format(**facts).split()
+    body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
+    body |= {"provider": facts["provider"]} if "provider" in body else {}
+    sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
+    return client.open(path, method=method, headers=headers, **sent)
+
+
 @on_one_database  # the statements are the same on the other
 @pytest.mark.parametrize("act", ACTS, ids=[f"{act.by} {act.what}" for act in ACTS])
 def test_act_on_one_user_leaves_the_rows_of_the_others(
-    request, app, client, run, make_user, make_key, log_in, make_everything, now, tmp_path, act
+    app, client, run, prepare, make_everything, act
 ):
-    one, proof = make_everything("one", act.factor), {}
-    if "provider" in f"{act.what} {act.body}":
-        proof = {"provider": come_from_provider(request, app, one, act.body.get("provider", "new"))}
-    facts = {**facts_about(app, one, now), "file": tmp_path / "links.csv"}
-    callers = {
-        "one": lambda: facts["access"],
-        "admin": lambda: log_in(make_user("head", role="admin")),
-        "teacher": lambda: log_in(make_user("teacher", role="instructor")),
-        "key": lambda: make_key("learning:write", "users:write"),
-    }
-    if act.what.startswith("import"):  # as a list of codes for those without a password
-        set_user(app, one, password_hash=passwords.unusable())
-    headers = bearer(callers[act.by]()) if act.by in callers else {}
+    one, facts, headers = prepare(act)
     before = contents(app)
     make_everything("bystander")
     waiting = make_everything("onlooker", "waiting")
     set_user(app, waiting, password_hash=passwords.unusable(), identity=None)
     everything = contents(app)
     theirs = {name: {*found} - {*before[name]} for name, found in everything.items()}
+    del theirs["last_change"]  # which is nobody's
+    known, told = {event.id for event in rows(app, models.Event)}, as_told(app)
+    deleted = {row.id for row in rows(app, models.Deletion)}
     assert all(theirs.values()), {name for name, found in theirs.items() if not found}
 
     if act.by == "operator":
@@ -266,15 +352,45 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
         output, status = run("users", *act.what.format(**facts).split(), typed=line)
         assert status == 0, output
     else:
-        method, path = act.what.format(**facts).split()
-        body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
-        body |= proof if "provider" in body else {}
-        sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
-        response = client.open(path, method=method, headers=headers, **sent)
+        response = call(client, act, facts, headers)
         assert (response.status_code >= 400) is act.refused, response.text
+
+    left = [event for event in rows(app, models.Event) if event.id not in known]
+    assert sorted(event.type for event in left) == leaves(act)
+    assert {event.user_id for event in left}.isdisjoint(told.keys() - {one.id})
+    assert {word for event in left for word in event.details.values()} <= DETAILS
+
+    numbered, now_told = {user.id for user in rows(app, models.User) if user.changed}, as_told(app)
+    assert numbered == {id_ for id_, values in now_told.items() if values != told.get(id_)}
+    assert {row.id for row in rows(app, models.Deletion)} - deleted == told.keys() - now_told.keys()
 
     after = contents(app)
     lost = {name: gone for name, found in theirs.items() if (gone := found - {*after[name]})}
     assert lost == {}
     new = [row for name, found in after.items() for row in {*found} - {*everything[name]}]
     assert [row for row in new if "bystander" in row or "onlooker" in row] == []
+
+
+# The other calls that leave events are one statement each.
+IN_A_TRANSACTION = [
+    act for act in ACTS if leaves(act) and act.by != "operator" and "failed-logins" not in act.what
+]
+
+
+@on_one_database
+@pytest.mark.parametrize("act", IN_A_TRANSACTION, ids=lambda act: f"{act.by} {act.what}")
+def test_act_that_is_rolled_back_leaves_no_event_and_no_change(app, client, prepare, act):
+    _, facts, headers = prepare(act)
+    components(app).settings = replace(components(app).settings, ratelimit_enabled=False)
+    tables = (models.Event, models.LastChange)
+    before = [rows(app, table) for table in tables]
+
+    def fail(_session):
+        raise RuntimeError
+
+    event.listen(db.session, "before_commit", fail)
+    try:
+        assert call(client, act, facts, headers).status_code == 500
+    finally:
+        event.remove(db.session, "before_commit", fail)
+    assert [rows(app, table) for table in tables] == before

@@ -15,10 +15,10 @@ from models import User, UserSession
 PROFILE = {
     *("id", "username", "email", "firstName", "lastName", "avatar", "role", "joinDate"),
     *("lastLogin", "isActive", "bio", "location", "website", "emailVerified"),
-    *("hasPassword", "provider"),
+    *("hasPassword", "provider", "mayChangeAccount"),
 }
 PRIVATE = {"email", "lastLogin", "isActive", "emailVerified", "hasPassword", "provider"}
-PUBLIC = PROFILE - PRIVATE
+PUBLIC = PROFILE - PRIVATE - {"mayChangeAccount"}
 DEFAULTS = {"theme": "system", "language": "en", "timezone": "UTC"}
 DEFAULTS |= {"emailNotifications": True, "pushNotifications": True}
 DEFAULTS |= {"privacy": {"profileVisible": True, "progressVisible": False}}
@@ -144,7 +144,8 @@ def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_
             for secret in secrets:
                 assert secret not in response.text, (endpoint, role)
             allowed = {viewer.email}
-            if endpoint.name in ("admin.list_users", "admin.get_account") and role is Role.ADMIN:
+            of_accounts = {"admin.list_users", "admin.list_changes", "admin.get_account"}
+            if endpoint.name in of_accounts and role is Role.ADMIN:
                 allowed |= {user.email for user in (*viewers.values(), auth.user)}
             assert {*re.findall(r"[\w.+-]+@[\w.-]+", response.text)} <= allowed, endpoint
             if endpoint.name == "users.get_user":

@@ -22,6 +22,7 @@ from web.responses import Reply, json_response
 
 # Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
+JSON = "application/json"
 
 
 class AnyId(BaseConverter):
@@ -51,6 +52,8 @@ class Operation:
     upload: str | None = None
     response: type[Schema] | None = None
     status: int = 200
+    # What the view returns is the whole body where this is another one.
+    media_type: str = JSON
     # Whether the view may reply with 201 too.
     creates: bool = False
     message: str | None = None
@@ -69,7 +72,7 @@ class Operation:
     @property
     def least_role(self) -> Role:
         """The lowest role that may call it now."""
-        teachers = self.for_teachers and settings.instructor_rights == "students"
+        teachers = self.for_teachers and settings.instructor_rights != "records"
         return Role.INSTRUCTOR if teachers else self.role or Role.STUDENT
 
     def __call__(self, view: View) -> View:
@@ -129,7 +132,9 @@ def _load(schema: type[Schema], sent: Mapping[str, object]) -> Any:
         raise InvalidRequest(fields=fields) from None
 
 
-def _envelope(operation: Operation, result: object) -> Response:
+def _envelope(operation: Operation, result: Any) -> Response:
+    if operation.media_type != JSON:
+        return Response(result, content_type=operation.media_type)
     reply = result if isinstance(result, Reply) else Reply(result, operation.status)
     content: dict[str, object] = {"success": True}
     if operation.message:

@@ -8,10 +8,10 @@ from flask_jwt_extended import JWTManager, decode_token
 
 import errors
 from core import audit, clock
-from core.roles import BUT_ADMINS, EVERYBODY, STUDENTS, Role
+from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
-from extensions import Components, components
+from extensions import Components, components, settings
 from models import Caller, UserRow
 from web.error_handlers import render
 
@@ -90,11 +90,25 @@ def is_key() -> bool:
     return "accounts.key" in request.environ
 
 
-def reach() -> frozenset[Role]:
-    """Return the roles of the accounts that the caller may manage."""
+def reach(
+    *, admins: Reach = EVERYBODY, instructors: Reach = STUDENTS, role: str | None = None
+) -> Reach:
+    """Return whose accounts the caller may manage, by default in the role in effect.
+
+    `instructors` is what they reach where they need no group for it.
+    """
     if is_key():
         return BUT_ADMINS
-    return EVERYBODY if user().role == Role.ADMIN else STUDENTS
+    role = role or user().role
+    if role != Role.INSTRUCTOR:
+        return admins if role == Role.ADMIN else NOBODY
+    in_groups = settings.instructor_rights == "groups"
+    return STUDENTS._replace(teacher=user().id) if in_groups else instructors
+
+
+def member() -> str | None:
+    """Return the id of the user in whose groups the caller sees; None sees all groups."""
+    return None if is_key() or user().role == Role.ADMIN else user().id
 
 
 def caller_id() -> str:

@@ -146,10 +146,12 @@ def configure(settings: Settings) -> None:
 def log_request(environ: WSGIEnvironment, path: str, status: str, seconds: float) -> None:
     """Log a request, from WSGI's dict, because each access to Flask's `request` takes 1 µs."""
     if _access.isEnabledFor(logging.INFO):
+        rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
         fields = {
             "method": environ["REQUEST_METHOD"],
             # Without the query, which may hold a secret. Cut, so that the line stays whole.
             "path": path[:300].encode("latin-1").decode(errors="replace"),
+            "route": rule.rule if rule else "-",
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
             "user": environ.get("accounts.user_id", "-"),

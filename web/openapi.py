@@ -20,7 +20,7 @@ from core.roles import Role
 from extensions import settings
 from schemas import camel_case
 from web import refresh_cookie
-from web.api import Operation
+from web.api import JSON, Operation
 from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
 
@@ -47,8 +47,10 @@ TAGS = {
     "records": "Learning records of a user: reading, delivering, removing",
     "certificates": "Certificates that their holders share, for everybody who has the code",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
+    "groups": "Classes and teams: who teaches whom, and what a group has learned",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",
+    "metrics": "For monitoring",
 }
 
 ROW = {"type": "string", "pattern": f"^{ROW_ID}$", "format": "uuid"}
@@ -155,7 +157,9 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
     responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "content": _json(_ref(_envelope(spec, operation))),
+            "content": _json(_ref(_envelope(spec, operation)))
+            if operation.media_type == JSON
+            else {operation.media_type.partition(";")[0]: {"schema": {"type": "string"}}},
         }
         for status in successes(operation)
     }

@@ -62,15 +62,6 @@ def test_an_address_is_confirmed_before_the_first_sign_in(
     assert {kind for kind, _ in outbox.waiting()} == {"email_verification"}
 
 
-def test_where_nobody_can_register_the_page_says_who_makes_accounts(
-    page, base_url, change_settings
-):
-    change_settings(registration="closed")
-    page.goto(f"{base_url}/account#sign-up")
-    expect(page.locator("#sign-up")).to_contain_text("Accounts are made by the operators")
-    expect(page.locator("#sign-up form")).to_be_hidden()
-
-
 def test_too_many_attempts_are_told_how_long_to_wait(page, make_user, sign_in):
     answer = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
     page.route(
@@ -89,6 +80,9 @@ def test_nobody_is_led_to_a_closed_registration(page, base_url, change_settings)
             page.goto(f"{base_url}/{path}")
             expect(page.get_by_text("Forgot your password?").first).to_be_visible()
             expect(page.get_by_role("link", name="Create an account")).to_have_count(count)
+    page.goto(f"{base_url}/account#sign-up")
+    expect(page.get_by_text("Accounts are made by the operators")).to_be_visible()
+    expect(page.locator("#sign-up form")).to_be_hidden()
 
 
 def test_a_forgotten_password_is_asked_for_by_username(page, base_url, outbox, make_user):
@@ -117,7 +111,7 @@ def test_a_second_tab_learns_that_the_address_is_confirmed(page, base_url, outbo
     sign_up(page, base_url)
     note = page.get_by_text("Your e-mail address is not confirmed yet.")
     expect(note).to_be_visible()
-    page.get_by_role("link", name="Security").click()
+    page.get_by_role("link", name="Send the confirmation link again").click()
     expect(page.get_by_text("Not confirmed", exact=True)).to_be_visible()
     other = page.context.new_page()
     other.goto(f"{base_url}/verify-email#token={outbox.deliver_token()}")

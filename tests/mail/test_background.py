@@ -14,10 +14,13 @@ from sqlalchemy.exc import OperationalError
 
 from core import clock as core_clock
 from database import transaction
+from errors import Unavailable
 from extensions import components
 from models import (
     Counter,
+    Deletion,
     DeniedSession,
+    Event,
     OutboxMail,
     PendingEmail,
     SecondFactor,
@@ -86,7 +89,8 @@ def test_thread_survives_each_kind_of_failure_and_logs_it_once(
     app, server, monkeypatch, caplog, request
 ):
     gone = OperationalError("SELECT", {}, sqlite3.OperationalError("gone"))
-    failures = [gone, gone, TypeError("a mistake"), TypeError("a mistake")]
+    old_schema = Unavailable("The schema is old.")
+    failures = [gone, gone, TypeError("a mistake"), TypeError("a mistake"), old_schema]
     deliver_due = outbox.deliver_due
 
     def broken(stopping):
@@ -101,8 +105,9 @@ def test_thread_survives_each_kind_of_failure_and_logs_it_once(
         server.box.wait_for(1)
         soon(lambda: "continues" in caplog.text)
     said = [r for r in caplog.records if r.name == "accounts.background"]
-    assert [r.levelname for r in said] == ["WARNING", "ERROR", "INFO"]
+    assert [r.levelname for r in said] == ["WARNING", "ERROR", "WARNING", "INFO"]
     assert said[1].exc_info
+    assert said[2].getMessage() == "The schema is old."
 
 
 @pytest.mark.usefixtures("polls_at_once")
@@ -187,7 +192,10 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
 # Pruning
 
 
-PRUNED = (UserSession, DeniedSession, Counter, PendingEmail, SecondFactor)
+PRUNED = (
+    *(UserSession, DeniedSession, Counter, PendingEmail, SecondFactor),
+    *(Deletion, Event),
+)
 
 
 def expiring(user_id, owners, now, offset):
@@ -207,6 +215,9 @@ def expiring(user_id, owners, now, offset):
         yield Counter(key=owner, hits=1, expires_at=end)
         yield PendingEmail(id=owner, user_id=owner, new_email=STUDENT, expires_at=end, tries=0)
         yield SecondFactor(user_id=owner, sealed=b"", created_at=end - timedelta(minutes=15))
+        yield Deletion(id=owner, number=1, deleted_at=end - 90 * day)
+        event = {"user_id": user_id, "type": "login", "by": "", "ip_address": "", "details": {}}
+        yield Event(**event, created_at=end - 90 * day)
 
 
 def test_spent_rows_are_removed_in_batches_until_told_to_stop_and_live_ones_stay(

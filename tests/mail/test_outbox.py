@@ -171,18 +171,6 @@ def wait_of(row):
     return (row.due_at - core_clock.utcnow()).total_seconds()
 
 
-def test_mail_refused_for_now_is_tried_again(server, app, clock):
-    server.box.to_recipient.append("451 Try later")
-    queue()
-    assert deliver() == (0, 1)
-    (row,) = rows(app, OutboxMail)
-    assert 0 < wait_of(row) <= 30
-    assert deliver() == (0, 0)
-    clock.move(seconds=30)
-    assert deliver() == (1, 0)
-    assert rows(app, OutboxMail) == []
-
-
 def test_mail_that_the_server_broke_off_is_sent_again_as_the_same_message(server, app, clock):
     created = core_clock.utcnow()
     server.box.drops = 1

@@ -28,14 +28,6 @@ def fill(page, base_url):
     return fill
 
 
-def test_a_code_leads_to_a_password(page, fake_api, fill):
-    fill()
-    expect(page.get_by_role("heading", name="Your password is saved")).to_be_focused()
-    body = {"account": "newcomer", "code": "ABCD-EFGH-JKMN", "newPassword": PASSPHRASE}
-    assert fake_api.requests == [("reset-password", body)]
-    assert fake_api.password == PASSPHRASE
-
-
 def test_a_wrong_code_is_named_at_its_field_and_keeps_what_was_typed(page, fake_api, fill):
     fill(code="abcd efgh jkm")
     code = page.get_by_label("Code")

@@ -9,7 +9,6 @@ from config import ConfigError, Settings, load
 from core import clock
 from core.templates import Templates
 from extensions import components
-from services import links
 from services.letters import MailKind
 
 APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
@@ -112,13 +111,3 @@ def test_own_templates_of_an_earlier_release_go_on_working(tmp_path):
     own = Templates(settings.templates_dir, "en")
     mail = own.mail("invitation", "en", **FACTS, app_url=APP, imprint=IMPRINT)
     assert mail.text.endswith(f" by school.example.\n{APP}\n{IMPRINT}\n")
-
-
-@pytest.mark.parametrize("action", links.Action)
-def test_a_link_fits_into_two_lines_of_a_mail(site_app, action):
-    secrets = {"secret_key": "k" * 32, "public_url": "https://accounts.school.example"}
-    components(site_app).settings = Settings(**secrets)
-    one = "01234567-89ab-7cde-8f01-23456789abcd"
-    with site_app.app_context():
-        made = links.make(action, one, one, expires_at=clock.utcnow() + timedelta(days=30))
-    assert len(made.link) <= 2 * 78

@@ -1,0 +1,115 @@
+"""Groups: who is in them decides which teacher reaches which student (INSTRUCTOR_RIGHTS)."""
+
+import functools
+from datetime import date
+
+from flask import Blueprint
+
+import schemas
+from core import audit, clock
+from core.roles import EVERYBODY, STUDENTS, Reach, Role
+from core.scopes import Scope
+from database import transaction
+from errors import NotFound, UserNotFound
+from services import groups
+from web import bearer
+from web.api import endpoint
+from web.responses import Reply
+
+bp = Blueprint("groups", __name__)
+admin = functools.partial(endpoint, bp, role=Role.ADMIN)
+_MEMBER = "/<uuid:group_id>/members/<uuid:user_id>"
+
+
+@endpoint(bp, "GET", "", role=Role.STUDENT, scope=Scope.USERS_READ, response=schemas.Groups)
+def list_groups() -> dict[str, object]:
+    """List groups by name: all for admins and service keys, for others those that they are in.
+
+    `members` counts deactivated accounts too.
+    """
+    return {"groups": groups.list_groups(member=bearer.member())}
+
+
+@admin(
+    "PUT",
+    "/<uuid:group_id>",
+    scope=Scope.GROUPS_WRITE,
+    body=schemas.GroupChanges,
+    response=schemas.Group,
+    creates=True,
+    message="The group is saved.",
+)
+def save_group(group_id: str, body: dict[str, str]) -> Reply:
+    """Make or rename the group with this id, a UUID that you choose. Names need not be unique."""
+    with transaction():
+        saved = groups.save(group_id, **body)
+    if saved.is_changed:
+        audit.log("group_saved", group=group_id, by=bearer.caller_id())
+    return Reply(saved.group, 201 if saved.is_new else 200)
+
+
+@admin("DELETE", "/<uuid:group_id>", message="The group is removed.", errors=(NotFound,))
+def delete_group(group_id: str) -> None:
+    """Remove a group. The accounts in it stay."""
+    with transaction():
+        groups.remove(group_id)
+    audit.log("group_deleted", group=group_id, by=bearer.caller_id())
+
+
+@admin(
+    "PUT",
+    _MEMBER,
+    scope=Scope.GROUPS_WRITE,
+    message="The user is in the group.",
+    errors=(NotFound, UserNotFound),
+)
+def add_member(group_id: str, user_id: str) -> None:
+    """Put a user into a group; service keys put in students only.
+
+    Where `INSTRUCTOR_RIGHTS` is `groups`, instructors in it reach its students. A new role ends
+    all memberships of an account.
+    """
+    with transaction():
+        is_new = groups.join(group_id, user_id, _reach())
+    if is_new:
+        audit.log("group_joined", user_id, group=group_id, by=bearer.caller_id())
+
+
+@admin(
+    "DELETE",
+    _MEMBER,
+    scope=Scope.GROUPS_WRITE,
+    message="The user is not in the group.",
+    errors=(UserNotFound,),
+)
+def remove_member(group_id: str, user_id: str) -> None:
+    """Take a user out of a group; service keys take out students only."""
+    with transaction():
+        was_in = groups.leave(group_id, user_id, _reach())
+    if was_in:
+        audit.log("group_left", user_id, group=group_id, by=bearer.caller_id())
+
+
+def _reach() -> Reach:
+    return STUDENTS if bearer.is_key() else EVERYBODY
+
+
+@endpoint(
+    bp,
+    "GET",
+    "/<uuid:group_id>/days",
+    role=Role.INSTRUCTOR,
+    scope=Scope.LEARNING_READ,
+    query=schemas.GroupDaysQuery,
+    response=schemas.GroupDays,
+    errors=(NotFound,),
+)
+def list_group_days(group_id: str, query: dict[str, date]) -> dict[str, object]:
+    """List the days on which the active students of a group completed lessons, by date.
+
+    Each day is one of the student's own time zone. At most 31 days, by default the 8 to today in
+    UTC; with only one of `from` and `to` the 8 from or to it. Instructors read the groups that they
+    are in. A group with more than 1,000 active students is refused.
+    """
+    groups.require(group_id, member=bearer.member())
+    return groups.list_days(group_id, query, now=clock.utcnow())

@@ -1,0 +1,126 @@
+"""What changed: new accounts, new values and deletions, for systems that keep a copy.
+
+A transaction takes the number of its changes right before its commit, from a row that stays locked
+until then. So numbers follow the order of commits, and a reader who goes by them skips nothing.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from itsdangerous import BadData, URLSafeSerializer
+from sqlalchemy import Select, and_, cast, null, select, tuple_, union_all, update
+from sqlalchemy.event import listens_for
+from sqlalchemy.orm import Session, SessionTransaction
+
+import errors
+from core import clock
+from core.reasons import Reason
+from core.roles import Reach
+from database import insert_into, reading
+from extensions import db, settings
+from models import Deletion, LastChange, User, UserRow, UTCDateTime
+
+# How long deletions are kept, and how old a cursor may be.
+KEPT = timedelta(days=90)
+# The columns whose new value is a change; of a time, only whether it is set.
+WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", "external_id"}
+WATCHED |= {"email_verified_at"}
+_NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
+# The accounts that each open transaction has changed. Both go with its rollback.
+_noted: WeakKeyDictionary[SessionTransaction, set[str]] = WeakKeyDictionary()
+
+
+def note(user_ids: Iterable[str]) -> None:
+    """Say that the open transaction has added, changed or deleted these accounts."""
+    if transaction := db.session().get_transaction():
+        _noted.setdefault(transaction, set()).update(user_ids)
+
+
+def compare(before: UserRow, after: UserRow) -> None:
+    """Note an account whose row has a new value that others are told of."""
+
+    def told(row: UserRow, name: str) -> object:
+        value = getattr(row, name)
+        return value is None if name == "email_verified_at" else value
+
+    if any(told(before, name) != told(after, name) for name in WATCHED):
+        note([after.id])
+
+
+@listens_for(db.session, "before_commit")
+def _number(session: Session) -> None:
+    """Give what was noted its number."""
+    # SQLAlchemy also calls this when a savepoint is released.
+    transaction = None if session.in_nested_transaction() else session.get_transaction()
+    noted = _noted.pop(transaction, None) if transaction else None
+    if not noted:
+        return
+    session.flush()  # nothing may be locked after the number, or others could wait in a circle
+    row = insert_into(LastChange.__table__).values(id=1, number=len(noted))
+    more = {"number": LastChange.number + row.excluded.number}
+    taken = row.on_conflict_do_update(index_elements=["id"], set_=more)
+    number = session.scalar(taken.returning(LastChange.number))
+    numbered = update(User).where(User.id.in_(noted)).values(changed=number).returning(User.id)
+    bulk = {"synchronize_session": False}
+    if gone := noted.difference(session.scalars(numbered, execution_options=bulk)):
+        place = {"number": number, "deleted_at": clock.utcnow()}
+        # There is a row where an account with this id was imported after an earlier deletion.
+        insert = insert_into(Deletion.__table__)
+        insert = insert.on_conflict_do_update(index_elements=["id"], set_=place)
+        session.execute(insert, [{"id": user_id, **place} for user_id in gone])
+
+
+def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
+    """Return the changes after a cursor, or from the start, oldest first, and the next cursor.
+
+    Of a change, `account` is the row of an account within `reach` as it is now, or None after its
+    deletion. Raises InvalidRequest for a text that is no cursor, and CursorExpired.
+    """
+    now = int(clock.utcnow().timestamp())
+    number, row_id, given = _read(cursor) if cursor else (0, str(UUID(int=0)), now)
+    with reading() as connection:
+        last = connection.scalar(select(LastChange.number)) or 0
+        if now - given > KEPT.total_seconds() or number > last:
+            raise errors.CursorExpired
+        rows = connection.execute(_page((number, row_id), limit, reach)).all()
+    changes: list[dict[str, object]] = [
+        {"id": row.place, "account": None if row.deleted_at else row, "deleted_at": row.deleted_at}
+        for row in rows
+    ]
+    number, row_id = (rows[-1].number, rows[-1].place) if rows else (number, row_id)
+    return {"changes": changes, "next": _serializer().dumps([number, row_id, now])}
+
+
+def _page(place: tuple[int, str], limit: int, reach: Reach) -> Select[Any]:
+    def half(number: Any, row_id: Any, deleted_at: Any, *wanted: Any) -> Any:
+        columns = row_id.label("place"), number.label("number"), deleted_at.label("deleted_at")
+        later = select(*columns).where(tuple_(number, row_id) > place, *wanted)
+        return select(later.order_by(number, row_id).limit(limit).subquery())
+
+    living = half(User.changed, User.id, cast(null(), UTCDateTime), User.role.in_(reach.roles))
+    gone = half(Deletion.number, Deletion.id, Deletion.deleted_at)
+    # One statement sees both tables at one moment.
+    page = union_all(living, gone).order_by("number", "place").limit(limit).subquery()
+    of_living = and_(User.id == page.c.place, page.c.deleted_at.is_(None))
+    found = select(page, User.__table__).outerjoin(User.__table__, of_living)
+    return found.order_by(page.c.number, page.c.place)
+
+
+def _serializer() -> URLSafeSerializer:
+    # The newest key is the last one, and signs; the older ones still verify.
+    keys, signer = list(settings.secret_keys[::-1]), {"digest_method": hashlib.sha256}
+    return URLSafeSerializer(keys, salt="accounts:changes", signer_kwargs=signer)
+
+
+def _read(cursor: str) -> Any:
+    """Return what a cursor says: number, id, and when it was given. Raises InvalidRequest."""
+    try:
+        # itsdangerous ignores two bits of the last character, so others would pass for ours.
+        return _serializer().loads(cursor if re.search("[048AEIMQUYcgkosw]$", cursor) else "")
+    except BadData:
+        raise errors.InvalidRequest(fields={"after": [_NO_CURSOR]}) from None

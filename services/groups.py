@@ -1,0 +1,175 @@
+"""Groups: who is in them, and what their students have learned."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import NamedTuple, TypeAlias
+
+from sqlalchemy import Row, Select, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import aliased
+
+import errors
+from core import locales, streaks
+from core.addresses import fold
+from core.roles import Reach, Role
+from database import change, insert_into, lacks_parent, reading
+from extensions import db
+from models import Group, Lesson, Membership, User
+from services import learning, users
+from services.users import Condition
+
+# The days of a group that are read where no bound says more, and its students at most.
+DAYS = 8
+MOST_STUDENTS = 1000
+_NONE = "There is no such group."
+_TOO_MANY = f"This group has more than {MOST_STUDENTS} active students."
+
+
+_OWN = aliased(Membership)
+# Id, name and number of members.
+GroupRow: TypeAlias = Row[str, str, int]
+
+
+class Saved(NamedTuple):
+    """A group as it is now, with the number of its members."""
+
+    group: GroupRow
+    is_new: bool
+    is_changed: bool
+
+
+def members(group_id: str) -> Select[str]:
+    """Return the query for the ids of the users in a group."""
+    return select(_OWN.user_id).where(_OWN.group_id == group_id)
+
+
+def list_groups(*conditions: Condition, member: str | None = None) -> list[GroupRow]:
+    """Return groups with the numbers of their members, by name; with `member`, only those that
+    this user is in.
+    """
+    if member:
+        conditions += (_has(member),)
+    with reading() as connection:
+        found = connection.execute(_counted(*conditions)).all()
+    return sorted(found, key=lambda group: (fold(group.name), group.id))
+
+
+def of_user(user_id: str, *, member: str | None = None) -> list[GroupRow]:
+    """Return the groups of a user; with `member`, only those that this one is in too."""
+    return list_groups(_has(user_id), member=member)
+
+
+def require(group_id: str, *, member: str | None = None) -> None:
+    """Raise NotFound if there is no such group, with `member` also if this user is not in it."""
+    if not list_groups(Group.id == group_id, member=member):
+        raise errors.NotFound(_NONE)
+
+
+def _counted(*conditions: Condition) -> Select[str, str, int]:
+    counted = func.count(Membership.user_id).label("members")
+    query = select(Group.id, Group.name, counted).outerjoin(Membership).where(*conditions)
+    return query.group_by(Group.id)
+
+
+def _has(user_id: str) -> Condition:
+    return Group.id.in_(select(_OWN.group_id).where(_OWN.user_id == user_id))
+
+
+def save(group_id: str, name: str) -> Saved:
+    """Add a group, or rename the one with this id."""
+    values = {"id": group_id, "name": name}
+    insert = insert_into(Group.__table__).values(values).on_conflict_do_nothing()
+    present = select(Group.name).where(Group.id == group_id).with_for_update(key_share=True)
+    old = None
+    while old is None:  # a parallel call may remove it between the two statements
+        is_new = db.session.scalar(insert.returning(Group.id)) is not None
+        old = db.session.scalar(present)
+    if old != name:
+        change(update(Group).where(Group.id == group_id).values(name=name))
+    group = db.session.execute(_counted(Group.id == group_id)).one()
+    return Saved(group, is_new, is_changed=is_new or old != name)
+
+
+def remove(group_id: str) -> None:
+    """Remove a group; the accounts stay. Raises NotFound."""
+    if not change(delete(Group).where(Group.id == group_id)):
+        raise errors.NotFound(_NONE)
+
+
+def join(group_id: str, user_id: str, reach: Reach) -> bool:
+    """Put a user into a group; return False for one who is in it already.
+
+    Raises UserNotFound, Forbidden for one out of reach, and NotFound without the group.
+    """
+    # Locked, or the account could get another role meanwhile, and keep this membership.
+    users.require(users.lock(user_id, key_share=True), reach)
+    insert = insert_into(Membership.__table__).values(group_id=group_id, user_id=user_id)
+    try:
+        added = insert.on_conflict_do_nothing().returning(Membership.user_id)
+        return db.session.scalar(added) is not None
+    except IntegrityError as error:
+        if not lacks_parent(error):
+            raise
+        raise errors.NotFound(_NONE) from None
+
+
+def leave(group_id: str, user_id: str, reach: Reach) -> bool:
+    """Take a user out of a group; return False for one who is not in it.
+
+    Raises UserNotFound, and Forbidden for one out of reach.
+    """
+    users.require(users.lock(user_id, key_share=True), reach)
+    this = Membership.group_id == group_id, Membership.user_id == user_id
+    return change(delete(Membership).where(*this)) > 0
+
+
+def leave_all(user_id: str) -> Sequence[str]:
+    """End all memberships of a user whose row is locked; return the ids of the groups."""
+    ended = delete(Membership).where(Membership.user_id == user_id).returning(Membership.group_id)
+    return db.session.scalars(ended.execution_options(synchronize_session=False)).all()
+
+
+def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:
+    """Return the days on which active students of a group completed lessons, each in the student's
+    own time zone.
+
+    `bounds` may name the first day as `from_` and the last one as `to`, each included. Raises
+    InvalidRequest for more than MOST_STUDENTS.
+    """
+    first, last = streaks.span(bounds.get("from_"), bounds.get("to"), today=now.date(), count=DAYS)
+    days = [first + timedelta(days=count) for count in range((last - first).days + 1)]
+    learns = Membership.group_id == group_id, User.role == Role.STUDENT.value, User.is_active
+    learners = select(User.id, User.timezone).join(Membership).where(*learns)
+    with reading() as connection:
+        found = connection.execute(learners.limit(MOST_STUDENTS + 1)).all()
+        if len(found) > MOST_STUDENTS:
+            raise errors.InvalidRequest(_TOO_MANY)
+        edges = {name: _edges(days, name) for name in {row.timezone for row in found}}
+        ends = [moment for each in edges.values() for moment in (each[0], each[-1])] or [0]
+        between = learning.SECONDS.between(min(ends), max(ends))
+        lessons = select(Lesson.user_id, learning.SECONDS, Lesson.minutes)
+        lessons = lessons.where(Lesson.user_id.in_(members(group_id)), between)
+        # By student: the edges, then how many lessons and minutes fall before, between and after.
+        none = [0] * (len(days) + 2)
+        sums = {user_id: (edges[name], none[:], none[:]) for user_id, name in sorted(found)}
+        for user_id, moment, length in connection.execute(lessons).all():
+            if user_id in sums:
+                own_edges, count, minutes = sums[user_id]
+                day = bisect_right(own_edges, moment)
+                count[day] += 1
+                minutes[day] += length
+    table = [
+        (user_id, day, count[number], minutes[number])
+        for number, day in enumerate(days, 1)
+        for user_id, (_, count, minutes) in sums.items()
+        if count[number]
+    ]
+    return {"from_": first, "to": last, "days": table}
+
+
+def _edges(days: Sequence[date], zone_name: str) -> list[int]:
+    """Return the seconds at which these days begin in a time zone, and the last one is over."""
+    zone = locales.time_zone(zone_name)
+    bounds = [streaks.seconds(day, day, zone) for day in days]
+    return [*(start for start, _ in bounds), bounds[-1][1] + 1]

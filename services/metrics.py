@@ -1,0 +1,42 @@
+"""What the database knows about the state of the service, for monitoring."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, bindparam, func, select
+
+from database import reading
+from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession, UTCDateTime
+
+
+def _one(query: Select[Any], name: str) -> Any:
+    return query.scalar_subquery().label(name)
+
+
+_IS_OPEN = UserSession.expires_at > bindparam("now", type_=UTCDateTime)
+_FIGURES = select(
+    _one(select(func.count(OutboxMail.id)), "mails"),
+    # Ids are ordered by time.
+    _one(select(OutboxMail.created_at).order_by(OutboxMail.id).limit(1), "oldest_mail"),
+    _one(select(func.count(UserSession.id)).where(_IS_OPEN), "sessions"),
+    _one(select(LastChange.number), "changes"),
+    _one(select(func.min(Counter.expires_at)), "counter"),
+    _one(select(func.min(DeniedSession.expires_at)), "denial"),
+)
+
+
+def read(now: datetime) -> dict[str, int]:
+    """Return the figures by the names of their metrics; times are in seconds."""
+    with reading() as connection:
+        found = connection.execute(_FIGURES, {"now": now}).one()
+    return {
+        "mails_waiting": found.mails,
+        "mails_oldest_seconds": _age(now, found.oldest_mail),
+        "sessions": found.sessions,
+        "changes_total": found.changes or 0,
+        "pruning_late_seconds": max(_age(now, found.counter), _age(now, found.denial)),
+    }
+
+
+def _age(now: datetime, moment: datetime | None) -> int:
+    return max(0, int((now - moment).total_seconds())) if moment else 0

@@ -1,0 +1,202 @@
+"""The history of an account: what was done to it, told to its user and to admins."""
+
+import re
+from contextlib import suppress
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from helpers import (
+    Log,
+    bearer,
+    choose,
+    execute,
+    failure,
+    forgot,
+    login,
+    on_one_database,
+    rows,
+    set_user,
+    stored,
+    success,
+)
+from real_service import ROOT
+from sqlalchemy import MetaData, delete, insert
+from test_two_users import LEFT_BY
+
+from core import audit, ids
+from core import clock as core_clock
+from database import transaction
+from models import Event, User
+from services import events, pruning, users
+
+
+def history(client, user, token):
+    response = client.get(f"/api/users/{user.id}/activity", headers=bearer(token))
+    return success(response)["events"]
+
+
+def types(app):
+    found = sorted(rows(app, Event), key=lambda event: event.created_at)
+    return [event.type for event in found]
+
+
+# The events that no act of test_two_users.py leaves, and what does.
+
+
+def exported(app, client, auth, **_):
+    success(client.get("/api/users/export", headers=auth.headers))
+
+
+def reset(app, client, auth, outbox, **_):
+    success(forgot(client, auth.user.email))
+    success(choose(client, outbox.deliver_token()))
+
+
+def activated(app, client, auth, run, **_):
+    set_user(app, auth.user, is_active=False)
+    assert run("users", "activate", auth.user.id)[1] == 0
+
+
+def imported(app, client, auth, run, **_):
+    dumped, _ = run("users", "dump")
+    execute(app, delete(User))
+    assert run("users", "import", "-", typed=dumped)[1] == 0
+
+
+OTHERS = {"data_exported": exported, "password_reset": reset}
+OTHERS |= {"account_activated": activated, "account_imported": imported}
+
+
+@on_one_database
+@pytest.mark.parametrize("event", OTHERS)
+def test_event_is_kept(app, client, auth, outbox, run, event):
+    execute(app, delete(Event))
+    OTHERS[event](app=app, client=client, auth=auth, outbox=outbox, run=run)
+    assert types(app) == [event]
+
+
+def test_list_in_the_docs_is_that_of_the_code_and_each_event_is_left():
+    table = re.findall(
+        r"^\| (`.+?`) \| .+? \| (.*?) ?\|$", (ROOT / "docs/events.md").read_text(), re.M
+    )
+    told = {
+        name: tuple(re.findall(r"^`(\w+)`", details))
+        for names, details in table
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert told == events.KEPT
+    acts = {event for left in LEFT_BY.values() for event in re.findall(r"\w+", left)}
+    assert told.keys() == acts | OTHERS.keys()
+
+
+def test_users_and_admins_see_who_did_what_and_nobody_sees_where_an_admin_was(
+    app, client, admin, make_user, make_key, log_in, run
+):
+    user = make_user("pupil")
+    path, elsewhere = f"/api/users/{user.id}", {"environ_base": {"REMOTE_ADDR": "192.0.2.77"}}
+    as_admin = {"headers": admin.headers, **elsewhere}
+    success(client.patch(path, json={"role": "instructor"}, **as_admin))
+    success(client.patch(path, json={"isActive": False}, headers=bearer(make_key("users:write"))))
+    assert run("users", "activate", user.id)[1] == 0
+    token = log_in(user, environ_base={"REMOTE_ADDR": "2001:db8::1"}).access
+    own, seen = history(client, user, token), history(client, user, admin)
+    kinds = [(each["type"], each["by"], each["ipAddress"], each["details"]) for each in own]
+    assert kinds == [
+        ("login", "user", "2001:db8::/64", {}),
+        ("account_activated", "machine", "", {}),
+        ("account_deactivated", "service", "", {}),
+        ("role_changed", "staff", "", {"role": "instructor"}),
+    ]
+    assert {each["byId"] for each in own} == {""}
+    export = client.get("/api/users/export", headers=bearer(token))
+    assert success(export)["events"] == own
+    ids = [each.pop("byId") for each in seen]
+    assert (ids[0], ids[1], ids[2][:4], ids[3]) == ("", "", "key:", admin.id)
+    assert [{**each, "byId": ""} for each in seen] == own
+    assert "192.0.2.77" not in export.text + str(rows(app, Event))
+
+    success(client.patch(f"/api/users/{admin.id}", json={"username": "new"}, **as_admin))
+    changed, _login = history(client, admin, admin)
+    assert (changed["by"], changed["ipAddress"]) == ("user", "192.0.2.77")
+
+
+@on_one_database
+def test_history_is_for_the_user_and_for_admins(
+    client, admin, make_app, make_user, make_key, log_in
+):
+    user, nobody = make_user(), SimpleNamespace(id="01234567-89ab-7cde-8f01-23456789abcd")
+    teacher = make_user("teacher", role="instructor")
+    paths = [f"/api/users/{target.id}/activity" for target in (user, nobody)]
+    for token in (log_in(teacher), log_in(make_user("other")), make_key("users:read")):
+        for path in paths:
+            failure(client.get(path, headers=bearer(token)), 403, "forbidden")
+    failure(client.get(paths[1], headers=admin.headers), 404, "user_not_found")
+    strict = make_app(require_second_factor="admin").test_client()
+    failure(strict.get(paths[0], headers=admin.headers), 403, "second_factor_required")
+    assert history(strict, admin, admin)
+
+
+def test_only_the_first_login_from_a_client_is_kept(app, client, make_user):
+    user, addresses = make_user(), ["192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8::2"]
+    for address in (*addresses, "2001:db8:0:1::1"):
+        body = {"email": user.email, "password": user.password}
+        client.post("/api/auth/login", json=body, environ_base={"REMOTE_ADDR": address})
+    known = sorted(event.ip_address for event in rows(app, Event))
+    assert known == ["192.0.2.1", "2001:db8:0:1::/64", "2001:db8::/64"]
+    with app.app_context():
+        assert pruning.prune(core_clock.utcnow() + timedelta(days=89))["events"] == 0
+        assert pruning.prune(core_clock.utcnow() + timedelta(days=90))["events"] == 3
+    success(login(client, user))
+    assert types(app) == ["login"]
+
+
+def test_the_latest_two_hundred_are_told_and_all_are_exported(app, client, auth):
+    start = core_clock.utcnow() - timedelta(days=9)
+    row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}
+    added = [
+        {**row, "id": ids.new_row_id(), "details": {}, "created_at": start + timedelta(minutes=n)}
+        for n in range(250)
+    ]
+    execute(app, insert(Event).values(added))
+    told = history(client, auth.user, auth)
+    times = [each["at"] for each in told]
+    assert (len(told), told[0]["type"]) == (200, "login")
+    assert times == sorted(times, reverse=True)
+    data = success(client.get("/api/users/export", headers=auth.headers))
+    assert len(data["events"]) == 251
+
+
+@on_one_database
+def test_history_needs_no_log_and_is_kept_as_long_as_the_setting_says(make_app, make_user):
+    app = make_app(log_level="CRITICAL", event_days=0)
+    success(login(app.test_client(), make_user()))
+    assert types(app) == ["login"]
+    with app.app_context():
+        assert pruning.prune(core_clock.utcnow())["events"] == 1
+
+
+def test_failure_is_a_warning_and_changes_no_answer(app, client, make_user, monkeypatch):
+    monkeypatch.setattr(events, "_EVENTS", events._EVENTS.to_metadata(MetaData(), name="gone"))
+    log, user = Log(), make_user()
+    success(login(client, user))
+    assert log.text().count(" WARNING accounts.events ") == 1
+    with app.app_context(), transaction():  # of which it is a part
+        users.update(user.id, bio="kept")
+        audit.log("email_verified", user.id)
+    assert log.text().count(" WARNING accounts.events ") == 1
+    assert stored(app, user).bio == "kept"
+    assert types(app) == []
+
+
+def test_event_of_an_open_transaction_goes_with_it(app, make_user):
+    user = make_user()
+    with app.app_context():
+        with suppress(RuntimeError), transaction():
+            audit.log("email_verified", user.id)
+            raise RuntimeError
+        assert types(app) == []
+        with transaction():
+            audit.log("email_verified", user.id)
+        audit.log("email_verified", "of nobody")
+    assert types(app) == ["email_verified"]

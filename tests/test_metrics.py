@@ -1,0 +1,95 @@
+"""What monitoring reads at /metrics."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import yaml
+from helpers import (
+    Log,
+    bearer,
+    execute,
+    failure,
+    forgot,
+    login,
+    on_one_database,
+    register,
+    statements_of,
+    success,
+)
+from real_service import ROOT
+from sqlalchemy import delete, insert
+
+from core import clock as core_clock
+from database import SCHEMA_REVISION
+from models import Counter, DeniedSession
+from web.openapi import VERSION
+
+
+@pytest.fixture
+def scrape(client, make_key):
+    """Read the metrics as Prometheus does; return the values by name."""
+    key = make_key("metrics:read")
+
+    def scrape():
+        response = client.get("/metrics", headers=bearer(key))
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        form = r"# TYPE (accounts_\w+) (gauge|counter)\n(accounts_\w+)({.+})? (\d+)\n"
+        assert re.fullmatch(f"({form})+", response.text)
+        found = re.findall(form, response.text)
+        assert all(kind == ("counter" if "_total" in name else "gauge") for name, kind, *_ in found)
+        assert all(name == same for name, _, same, *_ in found)
+        info = f'{{version="{VERSION}",schema="{SCHEMA_REVISION}"}}'
+        assert [labels for *_, labels, _ in found] == [info, *[""] * 5]
+        return {name.removeprefix("accounts_"): int(value) for name, *_, value in found[1:]}
+
+    return scrape
+
+
+def test_figures_are_what_the_database_knows(app, client, scrape, make_user, clock):
+    nothing = {"mails_waiting": 0, "mails_oldest_seconds": 0, "sessions": 0, "changes_total": 0}
+    nothing |= {"pruning_late_seconds": 0}
+    assert scrape() == nothing
+    user = make_user()
+    success(login(client, user))
+    success(forgot(client, user.email))
+    clock.move(seconds=90)
+    success(register(client), 201)
+    figures = {"mails_waiting": 2, "mails_oldest_seconds": 90, "sessions": 1, "changes_total": 1}
+    with statements_of(app) as sent:
+        assert scrape() == nothing | figures
+    assert len([each for each in sent if "SELECT" in each]) == 3  # with the guard's
+    now = core_clock.utcnow()
+    for model, key in ((Counter, "key"), (DeniedSession, "session_id")):
+        late = {key: "late", "expires_at": now - timedelta(seconds=601)}
+        rows = [late, {key: "live", "expires_at": now + timedelta(days=9)}]
+        hits = {"hits": 1} if model is Counter else {}
+        execute(app, insert(model).values([row | hits for row in rows]))
+        assert scrape()["pruning_late_seconds"] in (601, 602)
+        execute(app, delete(model))
+    clock.move(days=31)
+    assert scrape()["sessions"] == 0
+
+
+@on_one_database
+def test_errors_are_json_also_for_a_browser(client, auth):
+    for headers, status, code in (({}, 401, "token_missing"), (auth.headers, 403, "forbidden")):
+        response = client.get("/metrics", headers={**headers, "Accept": "text/html"})
+        failure(response, status, code)
+
+
+@on_one_database
+def test_examples_name_what_there_is(client, scrape):
+    rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
+    named = {name for rule in rules for name in re.findall(r"accounts_(\w+)", rule["expr"])}
+    assert named & scrape().keys() == named == {"mails_oldest_seconds", "pruning_late_seconds"}
+    (pattern,) = re.findall(r"^/(.+)/ {$", (ROOT / "deploy/accounts.mtail").read_text(), re.M)
+    for path, route in (
+        ("/api/certificates/x", "/api/certificates/<id:code>"),
+        ("/own.css", """"/<any('own.css', 'logo.svg'):name>\""""),
+        ("/x route=/y status=200 ms=1 user=z", "-"),
+    ):
+        log = Log()
+        status = client.get(path).status_code
+        (found,) = [found for line in log.lines() if (found := re.search(pattern, line))]
+        assert found.group("method", "route", "status") == ("GET", route, str(status))
