@@ -167,10 +167,10 @@ class FakeProvider:
         """Let an answer come as it should not."""
         if how == "silence":
             self.released.wait(60)
-        if how == "drip":
-            for byte in content:
-                yield bytes([byte])
-                self.released.wait(0.2)
+        while how == "drip" and content:
+            yield content[:1]
+            content = content[1:]
+            self.released.wait(0.02)
         while how == "endless" and self.sent < EVERYTHING:
             self.sent += 65536
             yield b" " * 65536
