@@ -6,7 +6,7 @@ import pytest
 from endpoints import API, UNKNOWN_ID
 from helpers import execute, failure, on_one_database, set_user, statements_of, success
 from sqlalchemy import delete, event, insert
-from test_roles import LEAST, name_of
+from test_roles import LEAST, OWN, name_of
 
 from extensions import db
 from models import Group, Membership
@@ -33,6 +33,10 @@ RULES = {
     ),
     "POST /api/users/*/access-link": ("forbidden", {"gone": NONE}),
     "GET /api/users/*/account": ("forbidden", {}),
+    "GET /api/users/*/activity": (
+        "forbidden",
+        {**dict.fromkeys(("mine", "gone", "unknown"), "forbidden"), ITSELF: "ok"},
+    ),
     "instructor": ("forbidden", {}),
 }
 
@@ -71,7 +75,7 @@ def test_a_teacher_reaches_students_of_the_own_groups_and_nobody_else(
     rule = RULES.get(name) or RULES.get(LEAST[name])
     assert rule or LEAST[name] == "admin", "a new kind of operation needs a row"
     out_of_reach, others = rule or ("forbidden", {})
-    as_student = others if LEAST[name] == "student" else {}
+    as_student = others if LEAST[name] == "student" or name in OWN else {}
     nobody = {**dict.fromkeys(people, out_of_reach), "unknown": NONE, **as_student}
     reached = {**dict.fromkeys(REACHED, "ok"), **others}
     if not rule:
