@@ -190,6 +190,7 @@ class Provider:
             raise jwt.InvalidAlgorithmError
         key = self._find_key(keys_url, header["kid"], algorithm)
         options: Any = {f"verify_{name}": False for name in ("aud", "exp", "iat", "nbf", "sub")}
+        options["enforce_minimum_key_length"] = True  # RFC 7518, section 3.3: RSA with 2048 bits
         issuer, now = self.issuer, clock.utcnow().timestamp()
         claims: Json = jwt.decode(token, key, [algorithm], issuer=issuer, options=options)
         # The times are compared here, with the clock that tests can set.

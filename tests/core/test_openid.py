@@ -6,8 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fake_provider import (
+    ALGORITHMS,
     CLIENT_ID,
     CLIENT_SECRET,
     DISCOVERY,
@@ -126,6 +128,13 @@ def test_header_or_signature_that_is_wrong_is_refused(provider, sign_in, header,
     refused(sign_in)
     provider.header, provider.secret = {}, None
     assert sign_in()
+
+
+def test_short_key_is_refused(provider, sign_in):
+    provider.secret = rsa.generate_private_key(65537, 1024)
+    short = ALGORITHMS["RS256"].to_jwk(provider.secret.public_key(), as_dict=True)
+    provider.published = [{**short, "kid": "first"}]
+    assert refused(sign_in) == "InvalidKeyError"
 
 
 def test_answer_belongs_to_one_request_of_one_client(provider, sign_in, connect):
