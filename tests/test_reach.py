@@ -31,6 +31,10 @@ RULES = {
         "profile_private",
         {**dict.fromkeys(("gone", "other gone"), NONE), ITSELF: "ok"},
     ),
+    "GET /api/users/*/activity": (
+        "forbidden",
+        {**dict.fromkeys((*REACHED, "unknown"), "forbidden"), ITSELF: "ok"},
+    ),
     "POST /api/users/*/access-link": ("forbidden", {"gone": NONE}),
     "GET /api/users/*/account": ("forbidden", {}),
     "instructor": ("forbidden", {}),
