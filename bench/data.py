@@ -117,7 +117,7 @@ class Data:
         user |= {"first_name": "First", "last_name": "Last", "password_hash": password_hash}
         # Not the default language, in which mails to addresses without an account are written.
         user |= {"language": "de-AT"}
-        user |= {"created_at": self._now, "search_key": name + "\n" + address + "\nfirst last"}
+        user |= {"created_at": self._now, "search_key": "last\nfirst\n" + name + "\n" + address}
 
         def session(kind: int, moment: datetime) -> dict[str, Any]:
             ids = {"id": _row_id(kind, n), "user_id": _row_id(USER, n % self.users)}

@@ -86,9 +86,7 @@ def reached(reach: Reach) -> list[ColumnElement[bool]]:
 
 def is_within(reach: Reach, user: UserRow) -> bool:
     """Return whether a user is within a reach; of one whose row is locked, this stays so."""
-    if reach.teacher and user.role in reach.roles:
-        return bool(_is_reached(user.id, reach))
-    return user.role in reach.roles
+    return bool(_is_reached(user.id, reach)) if reach.teacher else user.role in reach.roles
 
 
 def require_reach(user_id: str, reach: Reach) -> None:

@@ -1,11 +1,13 @@
 """Groups: made, filled and removed; their days of learning; and who was first in a race."""
 
-import itertools
+import functools
+import re
 from datetime import datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
+    Log,
     alter,
     bearer,
     execute,
@@ -49,55 +51,44 @@ def filled(app):
     return filled
 
 
-@pytest.fixture
-def events(caplog):
-    """Return what was logged about groups since the last call."""
-    caplog.set_level("INFO", logger="accounts.security")
+def group_events(log):
+    """Return what was logged about groups since the last call, and of whom and by whom."""
+    return re.findall(r"(group_\w+) user=(\S+) group=(\S+) by=(\S+)", log.text())
 
-    def events():
-        found = [each for each in caplog.records if each.getMessage().startswith("group_")]
-        fields = ("user", "group", "by")
-        said = [(each.getMessage(), *map(each.fields.get, fields)) for each in found]
-        caplog.clear()
-        return said
 
-    return events
+def save(call, name="7b", **options):
+    return call("PUT", body={"name": name}, **options)
 
 
 def members(app):
     return {(row.group_id, row.user_id) for row in rows(app, Membership)}
 
 
-def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user, events):
-    pupil = make_user(is_active=False)
+def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user):
+    pupil, log = make_user(is_active=False), Log()
     member = f"/members/{pupil.id}"
     failure(call("PUT", member), 404, "not_found")
-    made = call("PUT", body={"name": " 7b "})
-    assert success(made, 201) == {"id": GROUP, "name": "7b", "members": 0}
-    assert success(call("PUT", body={"name": "7b"}))["name"] == "7b"
-    assert events() == [("group_saved", "-", GROUP, admin.id)]
-    for method, event in (("PUT", "group_joined"), ("DELETE", "group_left"), ("PUT", None)):
+    assert success(save(call), 201) == {"id": GROUP, "name": "7b", "members": 0}
+    assert success(save(call, " 7b "))["name"] == "7b"
+    assert group_events(log) == [("group_saved", "-", GROUP, admin.id)]
+    for method, event in (
+        ("PUT", "group_joined"),
+        ("DELETE", "group_left"),
+        ("PUT", "group_joined"),
+    ):
         for _ in range(2):  # the second one changes nothing
             assert success(call(method, member)) == {}
-        assert not event or events() == [(event, pupil.id, GROUP, admin.id)]
+        assert group_events(log) == [(event, pupil.id, GROUP, admin.id)]
         assert members(app) == ({(GROUP, pupil.id)} if method == "PUT" else set())
-    failure(call("PUT", f"/members/{UNKNOWN_ID}"), 404, "user_not_found")
-    failure(call("DELETE", f"/members/{UNKNOWN_ID}"), 404, "user_not_found")
-    events()
-    assert success(call("PUT", body={"name": "8b"})) == {"id": GROUP, "name": "8b", "members": 1}
+    for method in ("PUT", "DELETE"):
+        failure(call(method, f"/members/{UNKNOWN_ID}"), 404, "user_not_found")
+    assert success(save(call, "8b")) == {"id": GROUP, "name": "8b", "members": 1}
     assert success(call("DELETE")) == {}
-    assert [event[0] for event in events()] == ["group_saved", "group_deleted"]
+    assert [event[0] for event in group_events(log)] == ["group_saved", "group_deleted"]
     assert (members(app), rows(app, Group), len(rows(app, User))) == (set(), [], 2)
     failure(call("DELETE"), 404, "not_found")
-    success(call("DELETE", member))  # it is in no group, this one neither
-    assert events() == []
-
-
-@on_one_database
-def test_names_of_groups_are_names_and_nothing_else(client, call):
-    for name in ("", "x" * 65, "\u2800", 7, None):
-        assert words(call("PUT", body={"name": name})).keys() == {"name"}
-    assert client.put("/api/groups/7b", json={"name": "7b"}).status_code == 404
+    success(call("DELETE", member))  # in no group, so in this one neither
+    assert group_events(log) == []
 
 
 def test_groups_are_in_the_order_of_their_folded_names(app, client, admin, filled):
@@ -108,37 +99,35 @@ def test_groups_are_in_the_order_of_their_folded_names(app, client, admin, fille
     assert [group["name"] for group in found] == ["10a", "arzt", "Ärzte", "BIO", "zoo"]
 
 
-def test_a_key_puts_students_in_and_out_and_nobody_else(app, call, make_user, make_key, events):
-    key = bearer(make_key("groups:write"))
-    assert success(call("PUT", body={"name": "7b"}, headers=key), 201)["members"] == 0
-    for role, method in itertools.product(("student", "instructor", "admin"), ("PUT", "DELETE")):
-        user = make_user(f"{role}-{method}".lower(), role=role)
-        response = call(method, f"/members/{user.id}", headers=key)
-        if role == "student":
-            success(response)
-        else:
-            failure(response, 403, "forbidden")
-        success(call("PUT", f"/members/{user.id}"))  # an admin may
+def test_a_key_puts_students_in_and_out_and_nobody_else(call, make_user, make_key):
+    key, log = bearer(make_key("groups:write")), Log()
+    assert success(save(call, headers=key), 201)["members"] == 0
     failure(call("DELETE", headers=key), 403, "forbidden")
-    assert events()[0][3].startswith("key:")
+    for role in ("student", "instructor", "admin"):
+        member = f"/members/{make_user(f'the-{role}', role=role).id}"
+        for method in ("PUT", "DELETE"):
+            answer = call(method, member, headers=key)
+            assert answer.status_code == (200 if role == "student" else 403)
+            success(call("PUT", member))  # an admin may
+    assert group_events(log)[0][3].startswith("key:")
 
 
 def test_a_new_role_ends_all_memberships_and_nothing_else_does(
-    app, client, admin, make_user, filled, events
+    app, client, admin, make_user, filled
 ):
-    user, other = make_user(), make_user("other")
-    filled(user, other)
-    filled(user, other, group=OTHER)
+    (user, other), log = (make_user(), make_user("other")), Log()
+    for group in (GROUP, OTHER):
+        filled(user, other, group=group)
+    url = f"/api/users/{user.id}"
     for body in ({"role": "student"}, {"isActive": False}, {"firstName": "A"}):
-        success(client.patch(f"/api/users/{user.id}", json=body, headers=admin.headers))
-    assert len(members(app)) == 4
-    body = {"role": "instructor"}
-    success(client.patch(f"/api/users/{user.id}", json=body, headers=admin.headers))
+        success(client.patch(url, json=body, headers=admin.headers))
+    assert (len(members(app)), group_events(log)) == (4, [])
+    success(client.patch(url, json={"role": "instructor"}, headers=admin.headers))
     assert members(app) == {(GROUP, other.id), (OTHER, other.id)}
     left = {("group_left", user.id, group, admin.id) for group in (GROUP, OTHER)}
-    assert set(events()) == left
+    assert {*group_events(log)} == left
     success(client.delete(f"/api/users/{other.id}", headers=admin.headers))
-    assert (members(app), events()) == (set(), [])
+    assert (members(app), group_events(log)) == (set(), [])
 
 
 # The days
@@ -231,15 +220,11 @@ def test_groups_with_too_many_students_have_no_days(monkeypatch, call, filled, m
 # Races
 
 
-@pytest.fixture
-def school(make_app):
-    return make_app(instructor_rights="groups").test_client()
-
-
 @on_postgres
 def test_a_link_waits_for_a_removal_and_a_join_for_a_new_role(
-    app, school, client, filled, make_user, make_key, log_in
+    app, make_app, call, filled, make_user, make_key, log_in
 ):
+    school = make_app(instructor_rights="groups").test_client()
     pupil, teacher = make_user(), make_user("teacher", role="instructor")
     filled(pupil, teacher)
     headers, key = log_in(teacher).headers, bearer(make_key("groups:write"))
@@ -248,55 +233,70 @@ def test_a_link_waits_for_a_removal_and_a_join_for_a_new_role(
         url = f"/api/users/{pupil.id}/access-link"
         return school.post(url, json={"deliver": "link"}, headers=headers)
 
-    def join():
-        return client.put(f"{URL}/members/{pupil.id}", headers=key)
-
     success(ask())
-    removal = lambda: groups.leave(GROUP, pupil.id, EVERYBODY)  # noqa: E731
-    failure(while_doing(app, removal, ask), 403, "forbidden")
-    new_role = lambda: administration.alter(pupil.id, role="instructor")  # noqa: E731
-    failure(while_doing(app, new_role, join), 403, "forbidden")
+    removed = while_doing(app, lambda: groups.leave(GROUP, pupil.id, EVERYBODY), ask)
+    failure(removed, 403, "forbidden")
+    promote = functools.partial(administration.alter, pupil.id, role="instructor")
+    join = functools.partial(call, "PUT", f"/members/{pupil.id}", headers=key)
+    failure(while_doing(app, promote, join), 403, "forbidden")
     assert members(app) == {(GROUP, teacher.id)}
 
 
-def test_whoever_is_first_no_membership_outlives_a_new_role(
-    app, client, filled, make_user, make_key
-):
+def test_a_removal_and_a_link_at_once_both_end(app, make_app, call, filled, make_user, log_in):
+    school = make_app(instructor_rights="groups")
+    pupil, teacher = make_user(), make_user("teacher", role="instructor")
+    filled(pupil, teacher)
+    headers, url = log_in(teacher).headers, f"/api/users/{pupil.id}/access-link"
+
+    def act(number):
+        if number:
+            return call("DELETE", f"/members/{pupil.id}").status_code
+        client = school.test_client()
+        return client.post(url, json={"deliver": "link"}, headers=headers).status_code
+
+    for _ in range(4):
+        link, removal = race(act, 2)
+        assert (link in (200, 403), removal, act(0)) == (True, 200, 403)
+        success(call("PUT", f"/members/{pupil.id}"))
+
+
+def test_whoever_is_first_no_membership_outlives_a_new_role(app, call, filled, make_user, make_key):
     filled()
     key = bearer(make_key("groups:write"))
+
+    def act(number, user):
+        if number:
+            return alter(app, user, {"role": "instructor"})
+        return call("PUT", f"/members/{user.id}", headers=key).status_code
+
     for number in range(6):
         user = make_user(f"user{number}")
-        join = lambda: client.put(f"{URL}/members/{user.id}", headers=key)  # noqa: B023, E731
-        promote = lambda: alter(app, user, {"role": "instructor"})  # noqa: B023, E731
-        joined, _ = race(lambda n: (join, promote)[n](), 2)  # noqa: B023
-        assert joined.status_code in (200, 403)
+        assert race(lambda n, user=user: act(n, user), 2)[0] in (200, 403)
     assert members(app) == set()
 
 
 def test_a_group_that_is_removed_meanwhile_is_there_or_not_found(
-    app, call, admin, school, filled, make_user, log_in
+    app, call, admin, make_user, log_in
 ):
     teacher = make_user("teacher", role="instructor")
-    headers = log_in(teacher).headers
-    paths = [f"{URL}/days", f"/api/users?groupId={GROUP}", "/api/groups"]
-    paths.append(f"/api/users/{teacher.id}/account")
+    paths = [f"/api/users?groupId={GROUP}", "/api/groups", f"/api/users/{teacher.id}/account"]
+    callers = {f"{URL}/days": log_in(teacher).headers, **dict.fromkeys(paths, admin.headers)}
 
-    def read(path, headers):
-        response = app.test_client().get(path, headers=headers)
+    def read(path):
+        response = app.test_client().get(path, headers=callers[path])
         if response.status_code != 200:
             failure(response, 404, "not_found")
 
-    reads = [lambda path=path: read(path, admin.headers) for path in paths]
-    with meanwhile([*reads, lambda: read(paths[0], headers)]):
+    with meanwhile([lambda path=path: read(path) for path in callers]):
         for _ in range(5):
-            success(call("PUT", body={"name": "7b"}), 201)
+            success(save(call), 201)
             success(call("PUT", f"/members/{teacher.id}"))
             success(call("DELETE"))
 
 
 def test_a_group_is_made_once_and_removed_while_it_is_saved(app, call):
-    saved = race(lambda n: call("PUT", body={"name": f"{n}"}).status_code, 8)
+    saved = race(lambda n: save(call, f"{n}").status_code, 8)
     assert sorted(saved) == [200] * 7 + [201]
-    acts = [lambda: call("DELETE"), lambda: call("PUT", body={"name": "7b"})]
+    acts = [lambda: call("DELETE"), lambda: save(call)]
     for _ in range(4):
         assert {each.status_code for each in race(lambda n: acts[n % 2](), 6)} <= {200, 201, 404}

@@ -6,7 +6,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from real_service import SECRET
-from sqlalchemy import CheckConstraint, create_engine, insert, inspect, select, text
+from sqlalchemy import (
+    CheckConstraint,
+    column,
+    create_engine,
+    insert,
+    inspect,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.exc import DataError, IntegrityError
 
 import database
@@ -14,7 +23,17 @@ from app import create_app
 from config import Settings
 from core import clock
 from extensions import Base, db
-from models import Achievement, Avatar, Certificate, Course, Lesson, User, UserSession
+from models import (
+    Achievement,
+    Avatar,
+    Certificate,
+    Course,
+    Group,
+    Lesson,
+    Membership,
+    User,
+    UserSession,
+)
 
 USER = {
     "username": "Student",
@@ -53,8 +72,9 @@ def test_migrations_make_what_the_models_say(app, engine):
     with engine.connect() as connection:
         assert differences(connection) == []
         found = inspect(connection)
-        (key,) = (c["type"] for c in found.get_columns("counters") if c["name"] == "key")
-        assert key.collation == ("C" if engine.dialect.name == "postgresql" else None)
+        for place, name in (("counters", "key"), ("users", "search_key")):
+            (key,) = (c["type"] for c in found.get_columns(place) if c["name"] == name)
+            assert key.collation == ("C" if engine.dialect.name == "postgresql" else None)
         # Alembic does not compare these.
         checks = {
             (table, str(check["name"]))
@@ -112,6 +132,20 @@ def test_upgrade_gives_each_certificate_the_name_of_its_user(app, engine):
         }
 
 
+def test_upgrade_lets_searches_find_names_without_accents_and_the_last_one_first(app, engine):
+    upgrade_to(app, "0011")
+    with engine.begin() as connection:
+        names = {"first_name": "Zoë", "last_name": "Ångström", "search_key": "as before"}
+        row = USER | names | {"id": "zoe", "role": "student", "is_active": True}
+        row |= {"password_version": 1, "theme": "dark", "created_at": clock.utcnow()}
+        old = table("users", *(column(name) for name in row))
+        connection.execute(insert(old).values(row))
+    database.upgrade(app)
+    with engine.connect() as connection:
+        key = connection.scalar(select(User.search_key))
+        assert key == "angstrom\nzoe\nstudent\nstudent@example.org"
+
+
 def test_processes_of_version_1_0_deny_sessions_for_long_enough_during_an_upgrade(app, engine):
     upgrade_to(app, "0005")
     now = clock.utcnow()
@@ -148,6 +182,10 @@ BAD_ROWS = [
     (User, {"location": "l" * 101}, "ck_users_location_length|character varying"),
     (User, {"website": "w" * 201}, "ck_users_website_length|character varying"),
     (User, {"theme": "blue"}, "ck_users_theme"),
+    (User, {"external_id": ""}, "ck_users_external_id_length"),
+    (Group, {"name": ""}, "ck_groups_name_length"),
+    (Membership, {"user_id": "nobody"}, "(?i)foreign key"),
+    (Membership, {"group_id": "none"}, "(?i)foreign key"),
     (Course, {"lessons": 0}, "ck_courses_lessons"),
     (Course, {"lessons": 10_001}, "ck_courses_lessons"),
     (Course, {"name": ""}, "ck_courses_name_length"),
@@ -170,6 +208,8 @@ def test_database_refuses_a_bad_row(app):
     moment = clock.utcnow()
     good = {
         User: USER | {"id": "u"},
+        Group: {"id": "g", "name": "G"},
+        Membership: {"group_id": "g", "user_id": "u"},
         Course: {"id": "c", "user_id": "u", "name": "C", "lessons": 1},
         Lesson: {"id": "l", "user_id": "u", "course_id": "c", "completed_at": moment, "minutes": 0},
         Achievement: {"id": "a", "user_id": "u", "name": "A", "earned_at": moment},

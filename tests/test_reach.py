@@ -31,6 +31,10 @@ RULES = {
         "profile_private",
         {**dict.fromkeys(("gone", "other gone"), NONE), ITSELF: "ok"},
     ),
+    "GET /api/users/*/activity": (
+        "forbidden",
+        {**dict.fromkeys((*REACHED, "unknown"), "forbidden"), ITSELF: "ok"},
+    ),
     "POST /api/users/*/access-link": ("forbidden", {"gone": NONE}),
     "GET /api/users/*/account": ("forbidden", {}),
     "GET /api/users/*/activity": (
@@ -177,15 +181,19 @@ def test_reach_is_judged_after_a_slow_body(app, school, people, log_in, monkeypa
         ("POST", "/access-link", {"deliver": "mail", "replacePassword": True}),
     ],
 )
-def test_reach_costs_one_query_more(make_app, people, log_in, method, path, body):
-    headers, sent = log_in(people[ITSELF]).headers, {}
+def test_reach_costs_one_query_more_and_no_connection(make_app, people, log_in, method, path, body):
+    headers, sent, held = log_in(people[ITSELF]).headers, {}, set()
     for rights in ("groups", "students", "groups"):  # a record that is there costs more
         app = make_app(instructor_rights=rights)
+        with app.app_context():
+            pool = db.engine.pool
+        event.listen(pool, "checkout", lambda *_, pool=pool: held.add(pool.checkedout()))
         url = f"/api/users/{people['mine'].id}{path}"
         with statements_of(app) as sent[rights]:
             response = app.test_client().open(url, method=method, json=body, headers=headers)
         assert response.status_code < 300, response.text
     assert len(sent["groups"]) == len(sent["students"]) + 1
+    assert held == {1}  # calls that wait for a second one would wait for each other
 
 
 @pytest.mark.parametrize("path", [f"groups/{OURS}/days", "users?sort=name"])
