@@ -99,7 +99,9 @@ def _page(place: tuple[int, str], limit: int, reach: Reach) -> Select[Any]:
         later = select(*columns).where(tuple_(number, row_id) > place, *wanted)
         return select(later.order_by(number, row_id).limit(limit).subquery())
 
-    living = half(User.changed, User.id, cast(null(), UTCDateTime), User.role.in_(reach.roles))
+    # Not the bare column: SQLite would read and sort all accounts by its index.
+    within = (User.role + "").in_(reach.roles)
+    living = half(User.changed, User.id, cast(null(), UTCDateTime), within)
     gone = half(Deletion.number, Deletion.id, Deletion.deleted_at)
     # One statement sees both tables at one moment.
     page = union_all(living, gone).order_by("number", "place").limit(limit).subquery()
