@@ -13,7 +13,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from itsdangerous import BadData, URLSafeSerializer
-from sqlalchemy import Select, and_, cast, null, select, tuple_, union_all, update
+from sqlalchemy import Select, cast, null, select, tuple_, union_all, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session, SessionTransaction
 
@@ -27,10 +27,11 @@ from models import Deletion, LastChange, User, UserRow, UTCDateTime
 
 # How long deletions are kept, and how old a cursor may be.
 KEPT = timedelta(days=90)
-# The columns whose new value is a change; of a time, only whether it is set.
+# The columns whose new value is a change.
 WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", "external_id"}
 WATCHED |= {"email_verified_at"}
 _NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
+_LAST = LastChange.__table__
 # The accounts that each open transaction has changed. Both go with its rollback.
 _noted: WeakKeyDictionary[SessionTransaction, set[str]] = WeakKeyDictionary()
 
@@ -43,12 +44,7 @@ def note(user_ids: Iterable[str]) -> None:
 
 def compare(before: UserRow, after: UserRow) -> None:
     """Note an account whose row has a new value that others are told of."""
-
-    def told(row: UserRow, name: str) -> object:
-        value = getattr(row, name)
-        return value is None if name == "email_verified_at" else value
-
-    if any(told(before, name) != told(after, name) for name in WATCHED):
+    if any(getattr(before, name) != getattr(after, name) for name in WATCHED):
         note([after.id])
 
 
@@ -60,11 +56,12 @@ def _number(session: Session) -> None:
     noted = _noted.pop(transaction, None) if transaction else None
     if not noted:
         return
-    session.flush()  # nothing may be locked after the number, or others could wait in a circle
-    row = insert_into(LastChange.__table__).values(id=1, number=len(noted))
-    more = {"number": LastChange.number + row.excluded.number}
+    # The session writes what it still holds before this statement. Nothing may be locked after the
+    # number, or others could wait in a circle.
+    row = insert_into(_LAST).values(id=1, number=len(noted))
+    more = {"number": _LAST.c.number + row.excluded.number}
     taken = row.on_conflict_do_update(index_elements=["id"], set_=more)
-    number = session.scalar(taken.returning(LastChange.number))
+    number = session.scalar(taken.returning(_LAST.c.number))
     numbered = update(User).where(User.id.in_(noted)).values(changed=number).returning(User.id)
     bulk = {"synchronize_session": False}
     if gone := noted.difference(session.scalars(numbered, execution_options=bulk)):
@@ -102,12 +99,13 @@ def _page(place: tuple[int, str], limit: int, reach: Reach) -> Select[Any]:
         later = select(*columns).where(tuple_(number, row_id) > place, *wanted)
         return select(later.order_by(number, row_id).limit(limit).subquery())
 
-    living = half(User.changed, User.id, cast(null(), UTCDateTime), User.role.in_(reach.roles))
+    # Not the bare column: SQLite would read and sort all accounts by its index.
+    within = (User.role + "").in_(reach.roles)
+    living = half(User.changed, User.id, cast(null(), UTCDateTime), within)
     gone = half(Deletion.number, Deletion.id, Deletion.deleted_at)
     # One statement sees both tables at one moment.
     page = union_all(living, gone).order_by("number", "place").limit(limit).subquery()
-    of_living = and_(User.id == page.c.place, page.c.deleted_at.is_(None))
-    found = select(page, User.__table__).outerjoin(User.__table__, of_living)
+    found = select(page, User.__table__).outerjoin(User.__table__, User.id == page.c.place)
     return found.order_by(page.c.number, page.c.place)
 
 
