@@ -70,12 +70,3 @@ def test_other_settings_about_providers_are_checked():
         assert "SIGN_IN_RETURN_URLS must " in refusal(SIGN_IN_RETURN_URLS=f"{pages[0]},{wrong}")
     for name, value in {"PROMPT": "consent", "DOMAINS": "a b", "LABEL": "x" * 65}.items():
         assert f"OIDC_SCHOOL_{name} must " in refusal(**{**SCHOOL, f"OIDC_SCHOOL_{name}": value})
-
-
-def test_setting_of_a_provider_that_is_not_listed_is_a_warning(caplog):
-    load({**SCHOOL, "OIDC_SCHOOL_CLIENT": "x", "OIDC_OTHER_ISSUER": "x", "OIDC_PROVIDER": "x"})
-    assert [record.getMessage() for record in caplog.records] == [
-        "OIDC_OTHER_ISSUER is no setting of a provider in OIDC_PROVIDERS.",
-        "OIDC_PROVIDER is no setting. Is OIDC_PROVIDERS meant?",
-        "OIDC_SCHOOL_CLIENT is no setting. Is OIDC_SCHOOL_CLIENT_ID meant?",
-    ]

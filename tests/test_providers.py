@@ -32,7 +32,7 @@ from sqlalchemy import delete
 from test_copies import contents
 
 from core import passwords
-from models import Counter, SecondFactor, User, UserSession
+from models import Counter, Event, SecondFactor, User, UserSession
 from services import providers
 
 VERIFIER = "a-verifier.of~the_front-end" * 2
@@ -577,7 +577,7 @@ def test_sign_ins_are_limited_by_client_ip_and_never_by_failed_logins(
 
 
 @on_one_database
-def test_log_tells_who_and_how_and_no_secret(client, connect, visit, make_user, invited):
+def test_log_tells_who_and_how_and_no_secret(app, client, connect, visit, make_user, invited):
     connect(LOG_FORMAT="json")
     log, user = Log(), make_user("ada")
     proofs = [visit(sub=f"secret-{number}") for number in range(2)]
@@ -589,6 +589,11 @@ def test_log_tells_who_and_how_and_no_secret(client, connect, visit, make_user, 
     told = re.findall(r'"message":"(\w+)"[^}]*"provider":"school"', text)
     assert sorted(told) == ["login", "login", "login", "registered"]
     assert re.findall(r'"identity_\w+"', text) == ['"identity_linked"', '"identity_joined"']
+    kept = [(row.type, row.details) for row in rows(app, Event)]
+    assert [each for each in kept if "identity" in each[0]] == [
+        ("identity_linked", {}),
+        ("identity_joined", {}),
+    ]
     secrets = [each[name] for each in proofs for name in each]
     for secret in (*secrets, "secret-", ".example", "state=", "code="):
         assert secret not in text
