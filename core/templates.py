@@ -112,14 +112,14 @@ class Templates:
         """Return a page, and the language that it is in. A datetime is written as a day in words.
 
         `root` is the way up from the page's URL to that of the service. A page may have a file of
-        words beside `pages.txt`, such as `account.txt`. Its scripts say the `texts`.
+        words, such as `account.txt`; then it has `app.txt` too. Its scripts say the `texts`.
         """
         words: dict[str, object] = {}
         tag = language
-        for file in (f"{name}.txt", "pages.txt"):
-            if f"{ENGLISH}/{file}" in self._sources:
-                tag, template = self._look_up(file, tag)
-                words = vars(template.make_module(facts)) | words
+        has_own = f"{ENGLISH}/{name}.txt" in self._sources
+        for file in [f"{name}.txt", "app.txt", "pages.txt"] if has_own else ["pages.txt"]:
+            tag, template = self._look_up(file, tag)
+            words = vars(template.make_module(facts)) | words
         dates: Any = self._look_up("words.txt", tag)[1].make_module(facts)
         shown = {
             key: str(dates.day(value)).strip() if isinstance(value, datetime) else value

@@ -99,6 +99,13 @@ paste.addEventListener("drop", (event) => {
 
 // Making the accounts
 
+/** Put somebody into the group with this id, if any; return its name, for the slip. */
+export async function join({ id }, group) {
+  if (!group) return "";
+  await call("PUT", `groups/${group}/members/${id}`);
+  return [...options.elements.groupId.options].find(({ value }) => value === group).text;
+}
+
 async function makeLine(line, chosen) {
   const isAgain = sent?.line === line;
   sent = isAgain ? sent : { line, body: bodyOf(line, chosen) };
@@ -109,9 +116,10 @@ async function makeLine(line, chosen) {
     if (problem.status && problem.status < 500) sent = null; // refused
     throw problem;
   }
+  const group = await join(data.user, chosen.groupId);
   sent = null;
   lines = lines.filter((other) => other !== line);
-  if (data.code) sheet.add(data);
+  if (data.code) sheet.add({ ...data, group });
 }
 
 // Returns what the lost answer of a call that made an account said, or would have said.

@@ -1,10 +1,10 @@
-// What somebody has learned: figures, a picture of the days, courses, achievements, certificates.
+// What somebody has learned: figures, a picture of the days, courses; and the section "learning".
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
 import { copy, date, fill, moment, number, say, written } from "./words.js";
 
-const DAY = 86_400_000; // milliseconds
+export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
 const SIZE = 14;
 const LEFT = 36; // of the names of the weekdays
@@ -13,19 +13,26 @@ const STEPS = [15, 30, 60]; // minutes from which a day has a stronger colour
 const MOVES = { ArrowLeft: -7, ArrowRight: 7, ArrowUp: -1, ArrowDown: 1 };
 
 let zone; // of the user, in which the days begin
+let path; // of the user's records
 
 // Writes a day of the API, such as 2026-11-20, whatever the zone.
-const day = (value, options = { dateStyle: "long" }) =>
+export const day = (value, options = { dateStyle: "long" }) =>
   written(value, { ...options, timeZone: "UTC" });
+/** Write a time in milliseconds as such a day. */
+export const iso = (time) => new Date(time).toISOString().slice(0, 10);
+/** Return the day that it is in a zone, by default the device's. */
+export const today = (timeZone) =>
+  // The one language that writes a date as the API does.
+  new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
 const part = (name) => document.getElementById(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
 const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
-const time = (minutes) =>
+export const time = (minutes) =>
   minutes < 60 ? unit(minutes, "minute") : unit(hoursOf(minutes), "hour");
-const doneText = (lessons = 0, minutes = 0) =>
+export const doneText = (lessons = 0, minutes = 0) =>
   `${say("say_learning_lessons", { count: lessons })} · ${time(minutes)}`;
-const lineOf = (name, facts) => copy("learning-line", { name, facts });
+export const lineOf = (name, facts) => copy("learning-line", { name, facts });
 
 // The picture: a column for each week, as on a wall calendar; the days of the API by their dates.
 
@@ -33,34 +40,42 @@ let days = new Map();
 let cells = [];
 let chosen = -1; // which of the cells is described below the picture
 
+/** Add an element to a picture. */
+export function add(svg, name, attributes, text = "") {
+  const element = document.createElementNS(svg.namespaceURI, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.textContent = text;
+  svg.append(element);
+  return element;
+}
+
+/** Add the cell of a day, whose colour says how much was done. */
+export function addDay(svg, place, minutes, look = "") {
+  const step = minutes === undefined ? 0 : 1 + STEPS.filter((least) => minutes >= least).length;
+  const box = { width: SIZE, height: SIZE, rx: 3, class: `step-${step}${look}` };
+  return add(svg, "rect", { ...place, ...box });
+}
+
 function draw(now) {
   const svg = part("days").querySelector("svg");
   svg.replaceChildren();
-  const add = (name, attributes, text = "") => {
-    const element = document.createElementNS(svg.namespaceURI, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.textContent = text;
-    svg.append(element);
-    return element;
-  };
   const last = Date.parse(now); // a date alone is taken for UTC, in which no day is shorter
   const weekday = (new Date(last).getUTCDay() + 6) % 7; // Monday is 0
   const monday = last - (52 * 7 + weekday) * DAY;
-  const iso = (row) => new Date(monday + row * DAY).toISOString().slice(0, 10);
+  const nameOf = (row) => iso(monday + row * DAY);
   for (const row of [0, 2, 4]) {
-    add("text", { x: 0, y: TOP + row * STEP + 11 }, day(iso(row), { weekday: "short" }));
+    add(svg, "text", { x: 0, y: TOP + row * STEP + 11 }, day(nameOf(row), { weekday: "short" }));
   }
   cells = [];
   const end = 52 * 7 + weekday;
   for (let n = Math.max(0, end - 365); n <= end; n++) {
-    const name = iso(n);
+    const name = nameOf(n);
     const place = { x: LEFT + Math.floor(n / 7) * STEP, y: TOP + (n % 7) * STEP };
-    if (name.endsWith("-01")) add("text", { x: place.x, y: 12 }, day(name, { month: "short" }));
-    const { minutes } = days.get(name) ?? {};
-    const step = minutes === undefined ? 0 : 1 + STEPS.filter((least) => minutes >= least).length;
-    const look = `step-${step}${n === end ? " today" : ""}`;
-    const box = { width: SIZE, height: SIZE, rx: 3, class: look, "data-date": name };
-    cells.push(add("rect", { ...place, ...box }));
+    const isFirst = name.endsWith("-01");
+    if (isFirst) add(svg, "text", { x: place.x, y: 12 }, day(name, { month: "short" }));
+    const cell = addDay(svg, place, days.get(name)?.minutes, n === end ? " today" : "");
+    cell.dataset.date = name;
+    cells.push(cell);
   }
   choose(cells.length - 1);
   part("days").scrollLeft = part("days").scrollWidth;
@@ -90,7 +105,8 @@ function yearText(list, { currentStreak }, now) {
   const sum = (name) => list.reduce((all, one) => all + one[name], 0);
   const values = { count: list.length, done: doneText(sum("lessons"), sum("minutes")) };
   const text = say("say_learning_year", values);
-  return currentStreak && !days.has(now) ? `${text} ${say("say_learning_go_on")}` : text;
+  const goesOn = currentStreak && !days.has(now) && path === "users"; // the own
+  return goesOn ? `${text} ${say("say_learning_go_on")}` : text;
 }
 
 // The facts that are there, one after the other: each a key of a text and a time of the API.
@@ -116,7 +132,7 @@ async function openCourse(more, id) {
   const status = more.querySelector("[role=status]");
   status.textContent = say("say_wait");
   try {
-    const { completed } = await call("GET", `users/courses/${encodeURIComponent(id)}`);
+    const { completed } = await call("GET", `${path}/courses/${encodeURIComponent(id)}`);
     const facts = (lesson) => `${moment(lesson.completedAt, zone)} · ${time(lesson.minutes)}`;
     const lines = completed.map((lesson) => lineOf(lesson.id, facts(lesson)));
     more.querySelector(".lines").replaceChildren(...lines);
@@ -162,7 +178,7 @@ function certificateItem(certificate) {
 }
 
 let stopping = null; // the certificate that the dialog is about
-part("stop").addEventListener("done", ({ detail }) => {
+part("stop")?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
@@ -176,21 +192,25 @@ function knows(timeZone) {
   }
 }
 
-async function show(section) {
-  const paths = ["progress", "progress/days", "courses", "certificates"];
-  const answers = paths.map((path) => call("GET", `users/${path}`));
-  const [progress, { timezone, days: list }, { courses }, { certificates }] =
-    await Promise.all(answers);
+/** Load what a user has learned; `at` is the path of the user's records. */
+export async function load(at) {
+  const names = ["progress", "progress/days", "courses"];
+  const answers = await Promise.all(names.map((name) => call("GET", `${at}/${name}`)));
+  return { at, ...Object.assign({}, ...answers) };
+}
+
+/** Show it in the markup of learning.html below an element, with `more` values filled in there. */
+export function render(root, { at, timezone, days: list, courses, ...progress }, more = {}) {
+  path = at;
   zone = knows(timezone) ? timezone : undefined;
-  // The one language that writes a date as the API does.
-  const now = new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone: zone }).format();
+  const now = today(zone);
   days = new Map(list.map((one) => [one.date, one]));
-  const { achievements, currentStreak, totalLessons, totalCourses } = progress;
+  const { currentStreak, totalLessons, totalCourses } = progress;
   const totalHours = hoursOf(courses.reduce((sum, { minutes }) => sum + minutes, 0));
-  fill(section, {
+  fill(root, {
     ...progress,
     totalHours,
-    any: courses.length + certificates.length + achievements.length,
+    any: courses.length,
     streak: say("say_learning_streak", { count: currentStreak }),
     hours: say("say_learning_hours", { count: totalHours }),
     ofLessons: say("say_learning_of_lessons", { count: totalLessons }),
@@ -198,12 +218,20 @@ async function show(section) {
     sum: yearText(list, progress, now),
     timezone,
     courses,
-    certificates,
+    ...more,
   });
   draw(now);
   const dayLine = (one) => lineOf(day(one.date), doneText(one.lessons, one.minutes));
   part("list").querySelector("ul").replaceChildren(...list.map(dayLine).reverse());
   part("courses").replaceChildren(...courses.map(courseItem));
+}
+
+async function show(section) {
+  const own = [load("users"), call("GET", "users/certificates")];
+  const [learned, { certificates }] = await Promise.all(own);
+  const { achievements, courses } = learned;
+  const any = courses.length + certificates.length + achievements.length;
+  render(section, learned, { any, achievements, certificates, settings: "#settings" });
   part("certificates").replaceChildren(...certificates.map(certificateItem));
   const earned = ({ name, earnedAt }) => lineOf(name, date(earnedAt, zone));
   part("achievements").replaceChildren(...achievements.map(earned));

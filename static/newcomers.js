@@ -1,14 +1,15 @@
 // The section "newcomers": makes the account of one person. class-list.js makes those of many.
 
-import { holderOf } from "./class-list.js";
-import { read, setBusy } from "./forms.js";
+import { holderOf, join } from "./class-list.js";
+import { read, setBusy, showProblem } from "./forms.js";
+import { listGroups } from "./lists.js";
 import { bodyOf, COLUMNS, suggest } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
 import { fill, languageName, say } from "./words.js";
 
 const one = document.getElementById("newcomer");
 const options = document.getElementById("options"); // of both
-const { role, deliver, language } = options.elements;
+const { role, deliver, language, groupId } = options.elements;
 const [, ...languages] = language.options; // the first is the service's own
 for (const option of languages) option.text = languageName(option.value);
 
@@ -37,15 +38,21 @@ one.addEventListener("prepare", ({ detail }) => {
 one.addEventListener("failed", async ({ detail: problem }) => {
   fill(one, { holder: await holderOf(problem, bodyOf(read(one), read(options))) });
 });
-one.addEventListener("done", (event) => {
+one.addEventListener("done", async (event) => {
   event.preventDefault();
   const { data } = event.detail;
   for (const name of COLUMNS) one.elements[name].value = "";
   isNamed = false;
   setBusy(one, false, say("say_newcomers_one_made", { name: data.user.username }));
+  const group = await join(data.user, groupId.value).catch((problem) => showProblem(one, problem));
   if (!data.code) return;
-  sheet.add(data);
+  sheet.add({ ...data, group });
   sheet.heading.focus();
 });
 
-export const sections = { newcomers: () => {} };
+function show(section) {
+  sheet.place(section.querySelector(".card:not(#sheet)"));
+  return listGroups(groupId);
+}
+
+export const sections = { newcomers: show };

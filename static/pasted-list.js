@@ -3,7 +3,7 @@
 import { language } from "./words.js";
 
 export const COLUMNS = ["firstName", "lastName", "username", "email"];
-const MOST_LINES = 1000; // accounts that an admin may make in an hour
+const MOST_LINES = 1000;
 // How lists in four languages head these columns, as `key` writes it. What is only "name" is the one
 // of first and last name that has no other column.
 const HEADINGS = Object.entries({
@@ -154,6 +154,7 @@ const addressOf = (username) =>
 export function bodyOf(person, options) {
   const body = { ...options };
   for (const name of COLUMNS) body[name] = person[name];
+  delete body.groupId; // it is joined afterwards
   if (!body.language) delete body.language;
   if (!body.email) {
     // Nobody can prove such an address, so a service that asks for that would let nobody in.

@@ -1,48 +1,80 @@
 // The list of people. What is searched for stands in the URL, #people/search=…&page=2; one account
-// is at #people/<id>.
+// is at #people/<id>, and at #people/<id>/learning what this person has learned.
 
-import { call, loadModule } from "./api.js";
+import { call, loadModule, userId } from "./api.js";
+import { saveTable } from "./files.js";
 import { read, setBusy, showProblem } from "./forms.js";
+import { labelOf, listGroups, loadAll, perPage } from "./lists.js";
 import { addressOf, copy, date, fill, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
-const list = document.getElementById("people-list");
-const back = document.getElementById("people-back");
-const form = document.getElementById("people-form");
+const MOST_SAVED = 2000; // people in a file
+const byId = (id) => document.getElementById(id);
+const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
+const all = byId("people-all"); // the box for all on the page
+const chosen = new Map(); // whose boxes are ticked, by their ids
 let waiting = 0;
 let person = null; // the module, from the first account that is opened
+let many = null; // the module, from the first act for those chosen
 let asked = 0; // an answer that comes after a newer question is dropped
+let shown = {}; // the query of the list
 
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
+const boxes = () => [...list.querySelectorAll("tbody input:enabled")];
+
+function showChosen() {
+  const count = chosen.size;
+  fill(acts, { some: count > 0, chosen: count ? say("say_people_chosen", { count }) : "" });
+  all.checked = count > 0 && count === boxes().length;
+}
 
 function rowOf(user) {
-  return copy("people-row", {
+  const name = `${user.firstName} ${user.lastName}`;
+  const row = copy("people-row", {
     ...user,
+    name,
     email: addressOf(user).email,
     href: `#people/${user.id}`,
-    name: `${user.firstName} ${user.lastName}`,
     roleName: say(`say_role_${user.role}`),
     isWell: user.isActive && user.hasPassword,
     lastSeen: user.lastLogin ? date(user.lastLogin) : say("say_people_never"),
+    chosen: chosen.has(user.id),
   });
+  const box = row.querySelector("input");
+  box.value = user.id;
+  box.ariaLabel = say("say_people_choose", { name });
+  box.disabled = user.id === userId(); // nobody shuts themselves out with all others
+  box.addEventListener("change", () => {
+    if (box.checked) chosen.set(user.id, user);
+    else chosen.delete(user.id);
+    showChosen();
+  });
+  return row;
 }
 
-async function load(query) {
+// Nobody is chosen then, or of those who are there, the same as before.
+async function load(query, keeps = false) {
   const mine = ++asked;
   let text = "";
+  shown = query;
   back.firstElementChild.href = hashOf(query);
   showProblem(form, null);
   setBusy(form, true);
   try {
-    const { users, page, perPage, total } = await call("GET", "users", query);
+    const { users, page, total } = await call("GET", "users", { ...query, perPage });
     if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
-    if (page > last && last) return load({ ...query, page: last });
+    if (page > last && last) return load({ ...query, page: last }, keeps);
+    const before = keeps ? [...chosen.keys()] : [];
+    chosen.clear();
+    for (const user of users) if (before.includes(user.id)) chosen.set(user.id, user);
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
     list.querySelector("tbody").replaceChildren(...users.map(rowOf));
-    list.querySelector("table").hidden = !total;
+    list.querySelector("table").hidden = all.parentElement.hidden = !total;
     list.querySelector(".empty").hidden = total > 0;
+    byId("people-failures").replaceChildren();
+    showChosen();
     const from = (page - 1) * perPage + 1;
     const numbers = { from, to: from + users.length - 1, count: total };
     text = total ? say("say_people_range", numbers) : say("say_people_none");
@@ -51,45 +83,82 @@ async function load(query) {
   }
 }
 
-async function search() {
+// Runs what the user asks the list for; the form says what hinders it.
+const run = (work) => async (event) => {
+  try {
+    await work(event);
+  } catch (problem) {
+    if (!problem.code) throw problem; // a mistake of ours
+    if (problem.status !== 401) showProblem(form, problem);
+  }
+};
+
+// Saves what the filters show, on all pages.
+async function saveList() {
+  const { page, ...query } = shown;
+  fill(acts, { chosen: say("say_wait") });
+  const people = await loadAll(query, MOST_SAVED).finally(showChosen);
+  const names = ["lastName", "firstName", "username", "email", "externalId"];
+  const [, , , ...others] = [...list.querySelectorAll("th")].map((head) => head.textContent);
+  const { role, isActive } = form.elements;
+  const textOf = (select, value) => select.querySelector(`[value="${value}"]`).text;
+  const lines = people.map((user) => [
+    ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
+    ...[textOf(role, user.role), textOf(isActive, user.isActive), user.lastLogin ?? ""],
+  ]);
+  const title = list.querySelector("caption").textContent;
+  saveTable(title, [[...names.map(labelOf), ...others], ...lines]);
+}
+
+function search() {
   clearTimeout(waiting);
   if (form.offsetParent === null) return; // the user has gone on
   const entries = Object.entries(read(form)).filter(([, value]) => value.trim());
   const query = Object.fromEntries(entries);
   history.replaceState(null, "", hashOf(query));
-  try {
-    await load(query);
-  } catch (problem) {
-    if (!problem.code) throw problem; // a mistake of ours
-    if (problem.status !== 401) showProblem(form, problem);
-  }
+  return load(query);
+}
+
+async function ask({ target }) {
+  if (!target.matches("[value]")) return;
+  many ??= await loadModule("many");
+  many.ask(target, [...chosen.values()], form.elements.groupId, run(() => load(shown, true)));
 }
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  search();
+  run(search)();
 });
 form.addEventListener("input", ({ target }) => {
   clearTimeout(waiting);
-  waiting = setTimeout(search, target.type === "search" ? PAUSE : 0);
+  waiting = setTimeout(run(search), target.type === "search" ? PAUSE : 0);
 });
+all.addEventListener("change", () => {
+  const { checked } = all; // each box changes it
+  for (const box of boxes()) if (box.checked !== checked) box.click();
+});
+acts.addEventListener("click", run(ask));
+byId("people-save").addEventListener("click", run(saveList));
 
-async function show(section, me, rest = "") {
+async function show(section, me, rest = "", part = "") {
   clearTimeout(waiting);
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
   back.hidden = !isPerson;
   section.querySelector("h1").classList.toggle("visually-hidden", isPerson); // the name leads
-  form.elements.role.closest(".field").hidden = me.profile.role !== "admin"; // teachers see one only
+  const manages = me.profile.role === "admin";
+  form.elements.role.closest(".field").hidden = !manages; // teachers see one only
+  const mine = ++asked;
   if (isPerson) {
-    const mine = ++asked;
     person ??= await loadModule("person");
-    await person.show(me, rest, () => mine !== asked);
-    return;
+    return person.show(me, rest, part, () => mine !== asked);
   }
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));
-  fill(form, { search: "", role: "", isActive: "", ...query });
+  await listGroups(form.elements.groupId, query.groupId);
+  if (mine !== asked) return;
+  fill(form, { search: "", role: "", isActive: "", sort: "", ...query });
+  fill(acts, { manages });
   await load(query);
 }
 

@@ -2,8 +2,9 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
+import * as learning from "./learning.js";
 import { slipOf } from "./sheet.js";
-import { addressOf, copy, fill, languageName, moment, number, say } from "./words.js";
+import { addressOf, copy, fill, languageName, moment, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
 const part = document.getElementById("person");
@@ -37,7 +38,7 @@ function refill(form) {
   showProblem(form, null);
 }
 
-function render(manages, learned, courses) {
+function render(manages) {
   const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
   const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
@@ -59,13 +60,9 @@ function render(manages, learned, courses) {
     joined: moment(joinDate),
     lastSeen: lastLogin ? moment(lastLogin) : say("say_people_never"),
     locked: lockedUntil ? moment(lockedUntil) : say("say_people_not_locked"),
-    learned: learned && {
-      courses: say("say_people_of", { done: learned.completedCourses, all: learned.totalCourses }),
-      lessons: say("say_people_of", { done: learned.completedLessons, all: learned.totalLessons }),
-      hours: number(learned.totalHours),
-      streak: learned.currentStreak,
-    },
   });
+  const wayTo = ({ id, name }) => copy("person-group", { name, href: `#groups/${id}` });
+  document.getElementById("person-groups").replaceChildren(...account.groups.map(wayTo));
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);
@@ -74,15 +71,11 @@ function render(manages, learned, courses) {
   const refused = part.querySelectorAll("[aria-describedby=person-only-there]");
   for (const button of refused) button.disabled = isAdmin;
   document.getElementById("person-access").disabled = isAdmin || !account.isActive;
-  const items = courses.map(({ name, completedLessons, lessons }) => {
-    const facts = say("say_people_of", { done: completedLessons, all: lessons });
-    return copy("person-course", { name, facts });
-  });
-  document.getElementById("person-courses").replaceChildren(...items);
 }
 
 function showHandout(made) {
-  const slip = slipOf({ ...made, user: account });
+  const group = account.groups.map(({ name }) => name).join(", ");
+  const slip = slipOf({ ...made, user: account, group });
   slip.querySelector("[name=link]").id = "person-link";
   handout.replaceChildren(copy("person-handed"), slip);
 }
@@ -105,38 +98,39 @@ export function hide() {
   done = null;
 }
 
-/** Load and show an account; `isLate` says whether the user has gone on meanwhile. */
-export async function show(who, id, isLate) {
+/**
+ * Load and show an account; return what gets the focus: its name, or what the `place` says.
+ * `isLate` says whether the user has gone on meanwhile.
+ */
+export async function show(who, id, place, isLate) {
   me = who;
   const manages = me.profile.role === "admin";
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, { providers }, learned, learning] = await Promise.all([
+  const [found, { providers }, learned] = await Promise.all([
     call("GET", `${path}/account`),
     call("GET", "auth/options"),
-    manages && call("GET", `${path}/progress`),
-    manages && call("GET", `${path}/courses`),
+    learning.load(path),
   ]);
   if (isLate()) return;
   const linked = providers.find(({ issuer }) => issuer === found.provider);
   const hasWayIn = found.hasPassword || found.provider !== "";
   account = { ...found, hasWayIn, provider: linked?.label ?? found.provider };
-  render(manages, learned, learning ? learning.courses : []);
+  render(manages);
   part.hidden = false;
+  const learnt = document.getElementById("person-learning");
+  learning.render(learnt, learned);
   handout.replaceChildren();
   const heading = part.querySelector(".card h2");
   document.title = `${heading.textContent} · ${document.title}`;
   const made = done?.id === id ? done.made : null;
   if (made?.link) showHandout(made);
-  if (done?.id === id) showNews(done.text);
-  else {
-    showNews("");
-    heading.focus();
-  }
-  const isOwn = done?.id === id && id === me.profile.id;
+  const isNews = done?.id === id;
+  showNews(isNews ? done.text : "");
   done = null;
-  if (isOwn) await me.reload();
+  if (isNews && id === me.profile.id) await me.reload();
+  return isNews ? news : place ? learnt.querySelector("h2") : heading;
 }
 
 part.addEventListener("prepare", (event) => {

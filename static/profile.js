@@ -41,6 +41,10 @@ function present() {
 async function show(_, user) {
   me = user;
   if (!section.dataset.shown) fill(form, me.profile); // once: something may be typed later
+  for (const name of ["firstName", "lastName"]) {
+    const field = form.elements[name];
+    field.disabled = field.closest(".field").hidden = !me.profile.mayChangeAccount;
+  }
   countBio();
   record = await call("GET", `users/${me.profile.id}`);
   present();

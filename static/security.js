@@ -1,6 +1,7 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, forget } from "./api.js";
+import { save } from "./files.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
@@ -70,7 +71,8 @@ async function load() {
   const { provider } = me.profile;
   session = sessions.find(({ current }) => current).id;
   const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
-  fill(section, { account: me.profile, email: me.profile.email, linked });
+  const mine = me.profile.mayChangeAccount;
+  fill(section, { account: me.profile, email: me.profile.email, linked, mine });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -104,13 +106,6 @@ function showCodes({ recoveryCodes }) {
   showStage("codes");
 }
 
-/** Offer a text for saving as a file. */
-function save(name, text, type = "application/json") {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  Object.assign(document.createElement("a"), { href: url, download: name }).click();
-  URL.revokeObjectURL(url);
-}
-
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
 
 async function copyCodes() {
@@ -138,7 +133,7 @@ const AFTER = {
   "security-new-codes": showCodes,
   "security-export": (data) => {
     const name = `account-${me.profile.username}-${data.exportedAt.slice(0, 10)}.json`;
-    save(name, JSON.stringify(data, null, 2));
+    save(name, JSON.stringify(data, null, 2), "application/json");
   },
   "security-delete-form": () => forget("#goodbye"),
   // The one before; if it stays, the list shows it.

@@ -1,4 +1,4 @@
-// The sheet to print: a slip for each account that was just made with a link and a code.
+// The sheet to print: a slip for each link and code that was just made.
 
 import { copy, date, moment, pictureOf } from "./words.js";
 
@@ -12,11 +12,14 @@ export const heading = sheet.querySelector("h2");
 /** Whether codes are on the screen, which cannot be shown again. */
 export const hasCodes = () => slips.childElementCount > 0;
 
-/** Return the slip of an account, from the answer of the API. */
-export function slipOf({ user, link, code, qrCode, expiresAt }) {
+/** Put the sheet before an element, where the codes are made. */
+export const place = (next) => next.before(sheet);
+
+/** Return the slip of an account, from the answer of the API and the name of a group, if any. */
+export function slipOf({ user, group = "", link, code, qrCode, expiresAt }) {
   const { host, pathname: path } = new URL(link);
   return copy("newcomers-slip", {
-    ...{ host, path, link, code, username: user.username, picture: pictureOf(qrCode) },
+    ...{ host, path, link, code, group, username: user.username, picture: pictureOf(qrCode) },
     name: `${user.firstName} ${user.lastName}`,
     day: date(Date.now()),
     until: moment(expiresAt),
@@ -39,7 +42,7 @@ forget.addEventListener("submit", (event) => {
   event.preventDefault();
   clear();
   forget.closest("dialog").close();
-  document.querySelector("#newcomers h1").focus();
+  sheet.closest("section").querySelector("h1").focus();
 });
 forget.addEventListener("reset", clear); // the frame's, before another user's turn
 addEventListener("beforeunload", (event) => slips.childElementCount && event.preventDefault());

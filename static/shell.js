@@ -60,7 +60,7 @@ async function reload() {
 }
 
 // Returns the section that the URL names, among those that are open to the user; else the one that
-// learners come for, or the first.
+// the user comes for, or the first.
 function find(id) {
   const isIn = userId() !== null;
   const closed = new Set(
@@ -69,7 +69,7 @@ function find(id) {
   const open = all.filter(
     (section) => "signedOut" in section.dataset !== isIn && !closed.has(section.id),
   );
-  const names = [id, me.profile?.role === "student" ? "learning" : ""];
+  const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 

@@ -12,7 +12,9 @@ from helpers import PASSWORD
 from playwright.sync_api import expect
 from real_service import serving
 
+from database import transaction
 from extensions import components
+from models import Group, Membership
 
 
 @pytest.fixture(params=["sqlite"])
@@ -67,3 +69,19 @@ def change_settings(app, base_url):
         parts.settings = replace(parts.settings, **settings)
 
     return change
+
+
+@pytest.fixture
+def make_group(app):
+    """Make a group with these members; return its id."""
+    made = []
+
+    def make(name, *members):
+        made.append(f"{len(made):08x}-0000-4000-8000-000000000000")
+        with app.app_context(), transaction() as session:
+            session.add(Group(id=made[-1], name=name))
+            session.flush()
+            session.add_all(Membership(group_id=made[-1], user_id=user.id) for user in members)
+        return made[-1]
+
+    return make

@@ -115,13 +115,36 @@ def test_an_account_with_everything_in_it(look, make_user, sign_in, client, make
     check("certificate")
 
 
+def test_a_teacher(look, make_user, make_group, make_key, sign_in, client, change_settings):
+    change_settings(instructor_rights="groups")
+    page, check = look
+    kim, mia = make_user("kim", role="instructor", theme="system"), make_user("mia")
+    group, headers = make_group("7b", kim, mia), bearer(make_key("learning:write"))
+    for path, body in (("", {"name": "SQL", "lessons": 4}), ("/lessons/one", {"minutes": 20})):
+        url = f"/api/users/{mia.id}/courses/sql{path}"
+        success(client.put(url, json=body, headers=headers), 201)
+    sign_in(page, kim, "admin")
+    expect(page.locator("#groups-list li")).to_have_count(1)
+    check("groups")
+    page.evaluate(f"location.hash = 'groups/{group}'")
+    expect(page.locator("#groups-week tbody tr")).to_have_count(1)
+    check("week")
+    page.get_by_role("link", name="First Last").click()
+    expect(page.get_by_role("heading", name="Learning")).to_be_focused()
+    check("learning")
+
+
 def test_an_admin(look, make_user, make_key, sign_in):
     page, check = look
     make_key("learning:read")
     lee = make_user("lee", is_active=False, password_hash="!")
     sign_in(page, make_user("head", role="admin", theme="system"), "admin")
     expect(page.locator("#people-list tbody tr")).to_have_count(2)
+    page.get_by_label("All on this page").check()
     check("people")
+    page.locator("#people-acts").get_by_role("button", name="Put into a group").click()
+    check("dialog for many")
+    page.locator("#many [data-closes]").click()
     page.evaluate(f"location.hash = 'people/{lee.id}'")
     expect(page.locator("#person h2").first).to_be_focused()
     check("person")

@@ -15,8 +15,9 @@ def phone(page):
 
 def expect_large_text_to_fit(page, *ids):
     page.evaluate("void (document.documentElement.style.fontSize = '200%')")
-    for id in ids:
-        page.evaluate(f"location.hash = '{id}'")
+    for hash in ids:
+        page.evaluate(f"location.hash = '{hash}'")
+        id = hash.split("/")[0]
         expect(page.locator(f"#{id} :focus")).to_have_count(1)
         expect(page.locator(f"#{id}[aria-busy=true]")).to_have_count(0)
         widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
@@ -33,6 +34,13 @@ def test_large_text_fits_a_small_screen_for_users(phone, make_user, sign_in):
     sign_in(phone, user, "account?language=de")
     expect(phone.locator("#menu")).to_be_visible()
     expect_large_text_to_fit(phone, "learning", "settings", "security", "profile")
+
+
+def test_large_text_fits_a_small_screen_for_admins(phone, make_user, make_group, sign_in):
+    group = make_group("c" * 64, make_user("a" * 32, first_name="b" * 64))
+    sign_in(phone, make_user("head", role="admin", language="de"), "admin?language=de")
+    expect(phone.locator("#menu")).to_be_visible()
+    expect_large_text_to_fit(phone, "groups", f"groups/{group}", "people/sort=name", "newcomers")
 
 
 def test_paper_shows_the_section_alone_in_black_on_white(signed_in):

@@ -92,7 +92,7 @@ def test_every_mail_has_the_same_placeholders_in_every_language(kind, language):
 
 
 @every_language
-@pytest.mark.parametrize("name", ["words.txt", "pages.txt", "account.txt", "admin.txt"])
+@pytest.mark.parametrize("name", ["words.txt", "pages.txt", "app.txt", "account.txt", "admin.txt"])
 def test_every_word_is_there_in_every_language(name, language):
     word = re.compile(r"^{% (?:set|macro) (\w+)", re.M)
     assert word.findall(source(language, name)) == word.findall(source("en", name))

@@ -1,0 +1,335 @@
+"""Teachers see the weeks of their groups at /admin; admins make groups, and act for many people."""
+
+import csv
+import io
+import re
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from helpers import NEW_PASSWORD, bearer, rows, success
+from playwright.sync_api import expect
+
+from models import Group, Membership, User
+
+pytestmark = pytest.mark.browser
+LIMITED = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
+
+
+@pytest.fixture
+def deliver(client, make_key):
+    """Deliver a lesson of so many minutes, so many days ago."""
+    headers = bearer(make_key("learning:write"))
+
+    def deliver(user, days, minutes):
+        at = (datetime.now(UTC) - timedelta(days=days)).isoformat()
+        url = f"/api/users/{user.id}/courses/sql"
+        client.put(url, json={"name": "SQL", "lessons": 9}, headers=headers)
+        body = {"minutes": minutes, "completedAt": at}
+        success(client.put(f"{url}/lessons/{days}", json=body, headers=headers), 201)
+
+    return deliver
+
+
+@pytest.fixture
+def school(make_user, make_group, change_settings):
+    """Kim teaches 7b, in which Mia and Ben learn; Ann, who is elsewhere, is out of reach."""
+    change_settings(instructor_rights="groups")
+    kim = make_user("kim", role="instructor")
+    mia = make_user("mia", first_name="Mia", last_name="Okoro", password_hash="!")
+    ben = make_user("ben", first_name="Ben", last_name='=Young "B"')
+    gone = make_user("gone", first_name="Gone", is_active=False)
+    ann = make_user("ann", first_name="Ann")
+    group = make_group("7b", kim, mia, ben, gone)
+    return SimpleNamespace(kim=kim, mia=mia, ben=ben, ann=ann, group=group, other=make_group("8c", ann))
+
+
+def table_in(download):
+    """Return the cells of a CSV file; each must be quoted."""
+    with open(download.path(), encoding="utf-8-sig", newline="") as file:
+        text = file.read()
+    assert re.fullmatch(r'("([^"]|"")*"(,|\r\n))+', text)
+    return list(csv.reader(io.StringIO(text)))
+
+
+def cells(row):
+    return row.locator("rect").evaluate_all("each => each.map((cell) => cell.classList[0])")
+
+
+# Groups
+
+
+def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
+    page, sign_in, school, deliver
+):
+    for days, minutes in ((0, 5), (3, 20), (6, 90), (7, 300)):
+        deliver(school.mia, days, minutes)
+    sign_in(page, school.kim, "admin")
+    expect(page.locator("nav a:visible")).to_have_text(["Groups", "People"])
+    expect(page.locator("#groups-list li")).to_have_text("7b 4 members")
+    expect(page.get_by_role("button", name="Create the group")).to_be_hidden()
+    page.get_by_role("link", name="7b").click()
+    expect(page.get_by_role("heading", name="7b")).to_be_focused()
+    lines = page.locator("#groups-week tbody tr")
+    expect(lines.locator("a")).to_have_text(['Ben =Young "B"', "Mia Okoro"])  # by last names
+    ben, mia = lines.all()
+    assert cells(mia) == ["step-4", *["step-0"] * 2, "step-2", *["step-0"] * 2, "step-1"]
+    assert cells(ben) == ["step-0"] * 7
+    expect(mia.locator(".whole")).to_have_text(["3", "115"])
+    expect(mia.get_by_role("img", name="1 lesson · 20 minutes; ")).to_be_visible()
+    expect(page.get_by_role("link", name="A week on")).to_be_hidden()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    table = table_in(saved.value)
+    assert table[0][:3] == ["Last name", "First name", "Username"]
+    assert table[2] == ["Okoro", "Mia", "mia", "90", "0", "0", "20", "0", "0", "5", "3", "115"]
+    assert table[1][0] == '\'=Young "B"'
+    page.emulate_media(media="print")
+    expect(page.locator("header, #groups button:visible, #groups .button:visible")).to_be_hidden()
+    page.emulate_media(media="screen")
+    for way, minutes in (("A week back", "300"), ("A week on", "115")):
+        page.get_by_role("link", name=way).click()
+        expect(mia.get_by_role("cell").last).to_have_text(minutes)
+
+    page.get_by_role("link", name="Mia Okoro").click()
+    expect(page.get_by_role("heading", name="Learning")).to_be_focused()
+    expect(page.locator("#person-learning")).to_contain_text("4 of 9 lessons completed")
+    expect(page.locator("#learning-days rect:not(.step-0)")).to_have_count(4)
+    expect(page.locator("#learning-sum")).to_contain_text("Learned on 4 days: 4 lessons · 6.9")
+    page.get_by_text("Completed lessons").click()
+    expect(page.locator("#learning-courses ol li")).to_have_count(4)
+    page.locator("#person-groups").get_by_role("link", name="7b").click()
+    page.get_by_role("link", name='Ben =Young "B"').click()
+    expect(page.get_by_text("No courses yet.")).to_be_visible()
+    page.goto(f"{page.url.split('#')[0]}#people/{school.ann.id}")
+    expect(page.locator("#trouble")).to_contain_text("You may not do this.")
+
+
+def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app):
+    page.add_init_script("delete Crypto.prototype.randomUUID")  # as on plain http
+    sign_in(page, make_user("head", role="admin"), "admin#groups")
+    expect(page.get_by_text("There are no groups here yet.")).to_be_visible()
+    field, said = page.get_by_label("Name of a new group"), page.locator("#groups .said")
+    for name in ("7b", "7a"):
+        field.fill(name)
+        field.press("Enter")
+        expect(said).to_have_text(f"The group {name} is saved.")
+        expect(field).to_be_focused()
+    expect(page.locator("#groups-list li a")).to_have_text(["7a", "7b"])
+    page.get_by_role("link", name="7b").click()
+    expect(page.get_by_text("This group has no active students.")).to_be_visible()
+    page.get_by_role("button", name="Rename the group").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name")).to_have_value("7b")
+    dialog.get_by_label("Name").fill("8b")
+    dialog.get_by_label("Name").press("Enter")
+    expect(page.get_by_role("heading", name="8b")).to_be_focused()
+    page.get_by_role("button", name="Delete the group").click()
+    dialog.get_by_role("button", name="Delete the group").click()
+    expect(said).to_have_text("The group 8b is deleted.")
+    expect(page.locator("#groups-list li a")).to_have_text(["7a"])
+    assert [group.name for group in rows(app, Group)] == ["7a"]
+
+
+# Acts for many
+
+
+@pytest.fixture
+def people(page, sign_in, make_user, school):
+    """The list as an admin, by name."""
+    sign_in(page, make_user("head", role="admin", last_name="Zz"), "admin#people/sort=name")
+    expect(page.locator("#people-list tbody tr")).to_have_count(6)
+    return page
+
+
+def begin(page, act):
+    page.locator("#people-acts").get_by_role("button", name=act).click()
+    return page.get_by_role("dialog")
+
+
+def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school, app):
+    page = people
+    answers = iter(["limit", "gone"])
+
+    def answer(route):
+        what = next(answers, "")
+        if what == "limit":
+            return route.fulfill(status=429, headers={"Retry-After": "1"}, json=LIMITED)
+        error = {"success": False, "message": "", "error": {"code": "user_not_found"}}
+        return route.fulfill(status=404, json=error) if what else route.continue_()
+
+    page.route("**/members/**", answer)
+    expect(page.get_by_label("Choose First Zz")).to_be_disabled()  # the own account
+    page.get_by_label("All on this page").check()
+    page.get_by_label("Choose First Last").first.uncheck()
+    expect(page.get_by_label("All on this page")).not_to_be_checked()
+    expect(page.locator("#people-chosen")).to_have_text("4 people chosen")
+    dialog = begin(page, "Put into a group")
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(dialog.get_by_label("Group")).to_have_accessible_description("Fill in this field.")
+    dialog.get_by_label("Group").select_option("8c")
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(dialog.get_by_role("status")).to_have_text("Too many at once. It goes on in 1 second.")
+    expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 4.")
+    expect(page.locator("#people-chosen")).to_be_focused()
+    failed = page.locator("#people-failures li")
+    expect(failed).to_contain_text("This account is not there any more.")
+    expect(page.locator("#people-list tbody input:checked")).to_have_count(1)
+    assert len(rows(app, Membership, group_id=school.other)) == 3
+    page.locator("#people-groupId").select_option("8c")
+    expect(page.locator("#people-list tbody tr")).to_have_count(3)
+    expect(failed).to_have_count(0)
+    page.reload()
+    expect(page.locator("#people-list tbody tr")).to_have_count(3)
+    page.get_by_label("All on this page").check()
+    dialog = begin(page, "Take out of a group")
+    expect(dialog.get_by_label("Group")).to_have_value(school.other)
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(page.get_by_text("Nobody matches.")).to_be_visible()
+    expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 3.")
+    expect(page.locator("#people-chosen")).to_be_focused()
+    assert rows(app, Membership, group_id=school.other) == []
+
+
+def test_an_act_can_be_stopped_and_goes_on_after_a_lost_answer(people, app):
+    page, held = people, []
+    page.route("**/api/users/*", lambda route: held.append(route))
+    page.get_by_label("All on this page").check()
+    dialog = begin(page, "Deactivate")
+    expect(dialog).to_contain_text("nobody can sign in")
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(dialog.get_by_role("status")).to_have_text("0 of 5")
+    held.pop().abort()
+    expect(dialog.get_by_role("alert")).to_contain_text("did not respond")
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(dialog.get_by_role("alert")).to_be_empty()
+    held.pop().continue_()
+    expect(dialog.get_by_role("status")).to_have_text("1 of 5")
+    dialog.get_by_role("button", name="Cancel").click()
+    held.pop().continue_()
+    expect(page.locator("#people-chosen")).to_have_text("Done: 2 of 5.")
+    expect(page.locator("#people-list tbody input:checked")).to_have_count(3)
+    assert len([user for user in rows(app, User) if not user.is_active]) == 2 + 1  # and Gone
+
+
+def test_a_teacher_prints_slips_for_those_without_a_password(page, sign_in, school, client):
+    sign_in(page, school.kim, f"admin#groups/{school.group}")
+    page.get_by_role("link", name="All members").click()
+    expect(page.locator("#people-list tbody tr")).to_have_count(3)
+    page.get_by_label("All on this page").check()
+    expect(page.locator("#people-acts button:visible")).to_have_text(["Slips with codes"])
+    dialog = begin(page, "Slips with codes")
+    expect(dialog).to_contain_text("1 person chosen")
+    dialog.get_by_role("button", name="Go ahead").click()
+    expect(page.get_by_role("heading", name="Codes to hand over")).to_be_focused()
+    slip = page.locator(".slip")
+    expect(slip).to_contain_text(re.compile(r"· 7b\s+Mia Okoro.*/reset-password", re.S))
+    page.emulate_media(media="print")
+    expect(page.locator("#people .card:visible")).to_have_count(1)
+    page.emulate_media(media="screen")
+    code = slip.locator(".code").inner_text()
+    body = {"account": "mia", "code": code, "newPassword": NEW_PASSWORD}
+    success(client.post("/api/auth/reset-password", json=body))
+    page.get_by_role("button", name="Remove the codes").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove the codes").click()
+    expect(page.get_by_role("heading", name="People")).to_be_focused()
+
+
+def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):
+    page = people
+    by_name = ['Ben =Young "B"', "Ann Last", "First Last", "Gone Last", "Mia Okoro", "First Zz"]
+    expect(page.locator("#people-list tbody a")).to_have_text(by_name)
+    page.get_by_label("Sort by").select_option("Newest first")
+    expect(page.locator("#people-list tbody a").first).to_have_text("First Zz")
+    page.locator("#people-groupId").select_option("7b")
+    expect(page.locator("#people-list tbody tr")).to_have_count(4)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    assert saved.value.suggested_filename == "People.csv"
+    head, *lines = table_in(saved.value)
+    assert head[4:] == ["Number in another system", "Role", "Status", "Last sign-in"]
+    assert ["Okoro", "Mia", "mia", "mia@example.org", "", "Student", "Active", ""] in lines
+    assert len(lines) == 4
+
+    def many(route):
+        answer = route.fetch().json()
+        answer["data"]["total"] = 2001
+        route.fulfill(json=answer)
+
+    page.route("**/api/users?*", many)
+    page.get_by_role("button", name="Save as CSV").click()
+    expect(page.locator("#people-form [role=alert]")).to_contain_text("These are too many people")
+
+
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠")
+def test_a_cell_is_no_formula(people, sign):
+    """As `flask users import --links` writes it."""
+    with people.expect_download() as saved:
+        people.evaluate(
+            "async (sign) => (await import('./static/files.js')).saveTable('x', [[sign, `a${sign}`]])", sign
+        )
+    assert table_in(saved.value) == [[f"'{sign}", f"a{sign}"]]
+
+
+# What else there is for a school
+
+
+def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
+    signed_in, make_group, app
+):
+    """The first answer of the group is lost."""
+    group = make_group("7b")
+    page = signed_in("admin#newcomers", role="admin").page
+    page.get_by_role("radio", name="A link and a code").check()
+    page.locator("#options-groupId").select_option("7b")
+    page.route("**/members/**", lambda route: route.abort(), times=1)
+    page.locator("#paste-list").fill("Mia;Okoro\nBen;Young")
+    page.get_by_role("button", name="Check the list").click()
+    page.get_by_role("button", name="Create 2 accounts").click()
+    expect(page.locator("#make [role=alert]")).to_contain_text("did not respond")
+    page.get_by_role("button", name="Create 2 accounts").click()
+    slips = page.locator(".slip")
+    expect(slips).to_have_text([re.compile(f"· 7b.*{name}", re.S) for name in ("Mia", "Ben")])
+    form = page.locator("#newcomer")
+    for label, value in {"First name": "Ann", "Last name": "Lee"}.items():
+        form.get_by_label(label).fill(value)
+    form.get_by_label("Has no e-mail address").check()
+    form.get_by_role("button", name="Create the account").click()
+    expect(slips.last).to_contain_text(re.compile("· 7b.*Ann", re.S))
+    assert len(rows(app, Membership, group_id=group)) == 3
+    page.once("dialog", lambda dialog: dialog.accept())
+
+
+def test_what_students_may_not_change_is_not_offered(signed_in, change_settings, app):
+    change_settings(student_rights="profile")
+    page = signed_in().page
+    expect(page.get_by_label("Location")).to_be_visible()
+    expect(page.locator("#profile-firstName, #profile-lastName")).to_have_count(2)
+    expect(page.get_by_label(re.compile("(First|Last) name")).filter(visible=True)).to_have_count(0)
+    page.get_by_label("Location").fill("Lima")
+    page.get_by_role("button", name="Save the profile").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    page.get_by_role("link", name="Security").click()
+    expect(page.locator("#security summary:visible")).to_have_text(
+        ["Change the password", "Set up"]
+    )
+    expect(page.get_by_role("button", name="Delete my account")).to_be_hidden()
+    change_settings(student_rights="all")
+    page.reload()
+    expect(page.locator("#security summary:visible")).to_have_count(4)
+    expect(page.get_by_role("button", name="Delete my account")).to_be_visible()
+
+
+def test_an_admin_sets_the_number_of_another_system(people, school, make_user, app):
+    make_user("other", external_id="S-1")
+    people.get_by_role("link", name="Mia Okoro").click()
+    person = people.locator("#person")
+    person.get_by_role("button", name="Names, username").click()
+    field = people.get_by_label("Number in another system")
+    field.fill("S-1")
+    field.press("Enter")
+    expect(field).to_have_accessible_description(re.compile("Another account has this number."))
+    field.fill("S-2")
+    field.press("Enter")
+    expect(person.locator("dd").filter(has_text="S-2")).to_be_visible()
+    assert rows(app, User, id=school.mia.id)[0].external_id == "S-2"
