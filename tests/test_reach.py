@@ -139,6 +139,8 @@ def test_nobody_is_told_of_a_group_of_others(app, client, school, people, log_in
         assert {group["id"] for group in account["groups"]} == seen
         groups = success(school.get("/api/groups", headers=headers))["groups"]
         assert {group["id"] for group in groups} == seen
+    there = success(school.get(f"/api/users?groupId={THEIRS}", headers=headers))["users"]
+    assert {user["username"] for user in there} == {"mine", "other", "other-gone"}
     headers = log_in(people["other"]).headers
     (group,) = success(client.get("/api/groups", headers=headers))["groups"]
     assert group == {"id": THEIRS, "name": "7b", "members": 3}
