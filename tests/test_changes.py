@@ -94,7 +94,7 @@ def test_first_copy_and_every_later_one_are_the_same_loop(app, client, admin, re
 
     patch(first, role="instructor")
     success(client.delete(f"/api/users/{second}", headers=admin.headers))
-    patch(third, lastName="Other")
+    patch(third, externalId="7")
     patch(first, isActive=False)
     same = {"firstName": admin.first_name, "bio": "no change"}
     success(client.put("/api/users/profile", json=same, headers=admin.headers))

@@ -181,7 +181,7 @@ OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
 
 def as_told(app):
     """Return by id what other systems are told of each account."""
-    names = ("username", "email", "first_name", "last_name", "role", "is_active")
+    names = ["username", "email", "first_name", "last_name", "role", "is_active", "external_id"]
     return {
         user.id: [bool(user.email_verified_at), *(getattr(user, name) for name in names)]
         for user in rows(app, models.User)
