@@ -2,21 +2,19 @@
 // today, #groups/<id>/2026-11-20 that to this day.
 
 import { Problem, call } from "./api.js";
-import { saveTable } from "./files.js";
 import { DAY, add, addDay, day, doneText, iso, today } from "./learning.js";
-import { labelOf, loadAll } from "./lists.js";
+import { labelOf, loadAll, saveTable } from "./lists.js";
 import { copy, fill, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
-const WIDTH = 22; // from one day of a picture to the next
+const STEP = 22; // from one day of a picture to the next
 const section = document.getElementById("groups");
 const [list, week] = ["list", "week"].map((name) => document.getElementById(`groups-${name}`));
-const [make] = list.getElementsByTagName("form");
+const make = list.querySelector("form");
 const table = week.querySelector("table");
-let asked = 0; // what comes after a newer question is dropped
 let me;
-let news = ""; // what a form has done
-let shown = null; // {name, dates, students}: the week, and each student's days by their dates
+let asked = 0; // what comes after a newer question is dropped
+let shown; // {name, dates, students}: the week, with the days of each student by their dates
 
 // A new id, also on plain http, where browsers have no randomUUID.
 function newId() {
@@ -28,88 +26,79 @@ function newId() {
 function showList(groups) {
   make.dataset.id = newId();
   fill(list, { none: !groups.length });
-  const item = ({ id, name, members }) => {
-    const count = say("say_groups_members", { count: members });
-    return copy("groups-item", { name, count, href: `#groups/${id}` });
-  };
+  const item = ({ id, name, members: count }) =>
+    copy("groups-item", { name, href: `#groups/${id}`, count: say("say_groups_members", { count }) });
   list.querySelector("ul").replaceChildren(...groups.map(item));
 }
 
-async function load({ id, name }, last) {
+async function loadWeek({ id, name }, last) {
   const end = Date.parse(last) || Date.parse(today());
-  const dates = Array.from({ length: 7 }, (_, n) => iso(end - (6 - n) * DAY));
+  const dates = [6, 5, 4, 3, 2, 1, 0].map((ago) => iso(end - ago * DAY));
   const query = { groupId: id, role: "student", isActive: true, sort: "name" };
   const [found, { days }] = await Promise.all([
     loadAll(query, MOST),
     call("GET", `groups/${id}/days`, { from: dates[0], to: dates[6] }),
   ]);
-  const students = new Map(found.map((student) => [student.id, { ...student, days: new Map() }]));
-  for (const one of days) students.get(one.userId)?.days.set(one.date, one);
-  return { id, name, dates, students: [...students.values()] };
+  const students = found.map((student) => {
+    const own = days.filter(({ userId }) => userId === student.id);
+    const sum = (name) => own.reduce((all, one) => all + one[name], 0);
+    const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
+    return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };
+  });
+  return { id, name, dates, students };
 }
 
-const sum = (days, name) => [...days.values()].reduce((all, one) => all + one[name], 0);
-
-function rowOf({ id, firstName, lastName, days }) {
-  const row = copy("groups-row", {
-    name: `${firstName} ${lastName}`,
-    href: `#people/${id}/learning`,
-    lessons: sum(days, "lessons"),
-    minutes: sum(days, "minutes"),
-  });
+function rowOf(student) {
+  const { id, firstName, lastName, days } = student;
+  const name = `${firstName} ${lastName}`;
+  const row = copy("groups-row", { ...student, name, href: `#people/${id}/learning` });
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
     const values = { day: day(date, { dateStyle: "full" }), done: doneText(lessons, minutes) };
     const text = say(lessons ? "say_learning_day" : "say_learning_no_lesson", values);
-    add(addDay(picture, { x: n * WIDTH + 4, y: 1 }, minutes), "title", {}, text);
+    add(addDay(picture, { x: n * STEP, y: 1 }, minutes), "title", {}, text);
     return lessons ? text : "";
   });
   picture.ariaLabel = texts.filter(Boolean).join("; ") || "0";
   return row;
 }
 
-function showWeek({ id, name, dates, students }) {
+function showWeek() {
+  const { id, name, dates, students } = shown;
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(to) + days * DAY)}`;
   fill(week, {
-    ...{ name, none: !students.length },
+    ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     span: `${day(from, { day: "numeric", month: "long" })} – ${day(to)}`,
-    before: weekFrom(-7),
     after: to < today() ? weekFrom(7) : "",
     members: `#people/groupId=${id}&sort=name`,
   });
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;
-  const head = table.tHead.querySelector("svg");
+  const head = table.querySelector("svg");
   head.replaceChildren();
   for (const [n, date] of dates.entries()) {
-    add(head, "text", { x: n * WIDTH + 11, y: 12 }, day(date, { weekday: "narrow" }));
+    add(head, "text", { x: n * STEP + 2, y: 12 }, day(date, { weekday: "narrow" }));
   }
   table.tBodies[0].replaceChildren(...students.map(rowOf));
   table.hidden = !students.length;
-  const heading = week.querySelector("h2");
   document.title = `${name} · ${document.title}`;
-  return heading;
+  return week.querySelector("h2");
 }
 
-function saveWeek() {
+document.getElementById("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
   const names = ["lastName", "firstName", "username"];
-  const [lessons, minutes] = [...table.querySelectorAll("th")].slice(2);
-  const heads = [...names.map(labelOf), ...dates, lessons.textContent, minutes.textContent];
+  const [, , ...sums] = [...table.querySelectorAll("th")].map((head) => head.textContent);
   const lines = students.map((student) => [
-    ...names.map((each) => student[each]),
+    ...names.map((field) => student[field]),
     ...dates.map((date) => student.days.get(date)?.minutes ?? 0),
-    ...["lessons", "minutes"].map((each) => sum(student.days, each)),
+    ...[student.lessons, student.minutes],
   ]);
-  saveTable(`${name} ${dates[6]}`, [heads, ...lines]);
-}
-
-document.getElementById("groups-save").addEventListener("click", saveWeek);
-section.addEventListener("done", ({ target: form, detail: { data } }) => {
-  news = say(form.dataset.done, { name: data.name ?? shown.name });
-  me.go(form.dataset.next ?? location.hash.slice(1));
+  saveTable(`${name} ${dates[6]}`, [[...names.map(labelOf), ...dates, ...sums], ...lines]);
 });
+make.addEventListener("done", async () => showList((await call("GET", "groups")).groups));
+week.addEventListener("done", () => me.go(location.hash.slice(1)));
 
 async function show(_, who, id = "", last = "") {
   const mine = ++asked;
@@ -117,21 +106,13 @@ async function show(_, who, id = "", last = "") {
   const { groups } = await call("GET", "groups");
   const group = groups.find((each) => each.id === id);
   if (id && !group) throw new Problem("not_found");
-  const found = group && (await load(group, last));
+  const found = group && (await loadWeek(group, last));
   if (mine !== asked) return;
   list.hidden = Boolean(group);
   week.hidden = !group;
-  section.querySelector("h1").classList.toggle("visually-hidden", Boolean(group));
   fill(section, { manages: me.profile.role === "admin" });
-  const isNew = news !== "";
-  section.querySelector(".said").textContent = news;
-  news = "";
-  if (!group) {
-    showList(groups);
-    return isNew ? make.elements.name : null;
-  }
   shown = found;
-  return showWeek(found);
+  return group ? showWeek() : showList(groups);
 }
 
 export const sections = { groups: show };

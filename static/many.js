@@ -2,20 +2,19 @@
 
 import { call } from "./api.js";
 import { explain, setBusy, showProblem } from "./forms.js";
-import { lineOf } from "./learning.js";
+import { chosen, reload } from "./people.js";
 import * as sheet from "./sheet.js";
-import { fill, say, when } from "./words.js";
+import { copy, fill, say, when } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const dialog = byId("many");
 const form = dialog.querySelector("form");
+const filter = byId("people-groupId");
 const { groupId } = form.elements;
-const status = form.querySelector("[role=status]");
-let act, reload;
-let group = ""; // the name of the one that the list is of
-let people = []; // those for whom it is not done yet
-let others = []; // those chosen whom it is not for
-let all = 0;
+const [button, status] = ["button", "[role=status]"].map((part) => form.querySelector(part));
+let act = "";
+let people = []; // those whom it is for
+let done = 0;
 let failed = []; // the lines that say why
 let running = null;
 
@@ -25,69 +24,58 @@ const ACTS = {
   deactivate: ({ id }) => call("PATCH", `users/${id}`, { isActive: false }),
   slip: async (user) => {
     const made = await call("POST", `users/${user.id}/access-link`, { deliver: "link" });
-    sheet.add({ ...made, user, group });
+    sheet.add({ ...made, user, group: filter.value && filter.selectedOptions[0].text });
   },
 };
 
-/**
- * Ask whether a button's act is meant for those chosen. `filter` is the control for the group of
- * their list, which `again` loads once more.
- */
-export function ask(button, chosen, filter, again) {
-  [act, reload, running] = [button.value, again, null];
+/** Ask whether the act of a button of the list is meant. */
+export function ask(opener) {
+  [act, done, running] = [opener.value, 0, null];
   const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
   const isFor = ({ hasPassword, isActive }) => !isSlip || (isActive && !hasPassword);
-  [people, others] = [true, false].map((wanted) => chosen.filter((user) => isFor(user) === wanted));
-  all = people.length;
-  group = filter.value && filter.selectedOptions[0].text;
+  people = [...chosen.values()].filter(isFor);
   groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
   groupId.value = act === "leave" ? filter.value : "";
-  const isGroup = !isSlip && !isDeactivation;
-  groupId.disabled = !isGroup;
-  const whom = say("say_people_chosen", { count: all });
-  fill(dialog, { act: button.textContent, whom, isGroup, isSlip, isDeactivation });
-  form.querySelector("button").disabled = !all;
+  groupId.disabled = isSlip || isDeactivation;
+  const whom = say("say_people_chosen", { count: people.length });
+  const text = opener.textContent;
+  fill(dialog, { text, whom, isSlip, isDeactivation, isGroup: !groupId.disabled });
+  Object.assign(button, { textContent: text, disabled: !people.length });
   showProblem(form, null);
   dialog.showModal();
 }
 
-// A box of the list that is not ticked stays so, whatever happens next.
-const untick = ({ id }) => byId("people-list").querySelector(`input[value="${id}"]`)?.click();
-
 async function doFor(user) {
   try {
     await ACTS[act](user);
-    people = people.filter((other) => other !== user);
-    untick(user);
+    chosen.delete(user.id);
+    done++;
   } catch (problem) {
-    if (problem.status === 429) {
-      await pause(problem.retryAfter || 1);
+    const { status: number, retryAfter } = problem;
+    if (number === 429) {
+      status.textContent = say("say_people_pause", { when: when(retryAfter || 1) });
+      await new Promise((over) => {
+        setTimeout(over, (retryAfter || 1) * 1000);
+        dialog.addEventListener("close", over, { once: true });
+      });
       if (dialog.open) await doFor(user);
-    } else if ([403, 404, 409].includes(problem.status)) {
-      failed.push(lineOf(`${user.firstName} ${user.lastName}`, explain(problem)));
+    } else if ([403, 404, 409].includes(number)) {
+      const name = `${user.firstName} ${user.lastName}`;
+      failed.push(copy("learning-line", { name, facts: explain(problem) }));
     } else throw problem;
   }
 }
 
-// Waits, but not longer than the dialog is open.
-function pause(seconds) {
-  status.textContent = say("say_people_pause", { when: when(seconds) });
-  return new Promise((done) => {
-    setTimeout(done, seconds * 1000);
-    dialog.addEventListener("close", done, { once: true });
-  });
-}
-
 async function run() {
+  const all = people.length;
   failed = [];
-  for (const user of others.splice(0)) untick(user);
   showProblem(form, null);
   setBusy(form, true);
   if (act === "slip") sheet.place(byId("people-form"));
   try {
-    for (const user of people) {
+    for (const user of people.filter(({ id }) => chosen.has(id))) {
       if (!dialog.open) break;
-      status.textContent = say("say_people_of", { done: all - people.length, all });
+      status.textContent = say("say_people_of", { done, all });
       await doFor(user);
     }
     dialog.close();
@@ -107,8 +95,8 @@ dialog.addEventListener("close", async () => {
   if (!running) return;
   await running;
   await reload();
-  const chosen = byId("people-chosen");
-  chosen.textContent = say("say_people_done", { done: all - people.length, all });
+  const news = byId("people-chosen");
+  news.textContent = say("say_people_done", { done, all: people.length });
   byId("people-failures").replaceChildren(...failed);
-  (act === "slip" && sheet.hasCodes() ? sheet.heading : chosen).focus();
+  (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
 });

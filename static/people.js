@@ -2,9 +2,8 @@
 // is at #people/<id>, and at #people/<id>/learning what this person has learned.
 
 import { call, loadModule, userId } from "./api.js";
-import { saveTable } from "./files.js";
 import { read, setBusy, showProblem } from "./forms.js";
-import { labelOf, listGroups, loadAll, perPage } from "./lists.js";
+import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
 import { addressOf, copy, date, fill, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
@@ -12,7 +11,7 @@ const MOST_SAVED = 2000; // people in a file
 const byId = (id) => document.getElementById(id);
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const all = byId("people-all"); // the box for all on the page
-const chosen = new Map(); // whose boxes are ticked, by their ids
+export const chosen = new Map(); // whose boxes are ticked, by their ids
 let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let many = null; // the module, from the first act for those chosen
@@ -41,7 +40,6 @@ function rowOf(user) {
     chosen: chosen.has(user.id),
   });
   const box = row.querySelector("input");
-  box.value = user.id;
   box.ariaLabel = say("say_people_choose", { name });
   box.disabled = user.id === userId(); // nobody shuts themselves out with all others
   box.addEventListener("change", () => {
@@ -65,9 +63,8 @@ async function load(query, keeps = false) {
     if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last }, keeps);
-    const before = keeps ? [...chosen.keys()] : [];
-    chosen.clear();
-    for (const user of users) if (before.includes(user.id)) chosen.set(user.id, user);
+    const stays = (id) => keeps && users.some((user) => user.id === id);
+    for (const id of chosen.keys()) if (!stays(id)) chosen.delete(id);
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
     list.querySelector("tbody").replaceChildren(...users.map(rowOf));
@@ -92,6 +89,9 @@ const run = (work) => async (event) => {
     if (problem.status !== 401) showProblem(form, problem);
   }
 };
+
+/** Load the list again after an act; who is still chosen stays so. */
+export const reload = run(() => load(shown, true));
 
 // Saves what the filters show, on all pages.
 async function saveList() {
@@ -122,7 +122,7 @@ function search() {
 async function ask({ target }) {
   if (!target.matches("[value]")) return;
   many ??= await loadModule("many");
-  many.ask(target, [...chosen.values()], form.elements.groupId, run(() => load(shown, true)));
+  many.ask(target);
 }
 
 form.addEventListener("submit", (event) => {

@@ -1,7 +1,7 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, forget } from "./api.js";
-import { save } from "./files.js";
+import { save } from "./lists.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 

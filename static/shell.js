@@ -59,8 +59,8 @@ async function reload() {
   }
 }
 
-// Returns the section that the URL names, among those that are open to the user; else the one that
-// the user comes for, or the first.
+// Returns the section that the URL names, of those that are open to the user; else the one of the
+// role, or the first.
 function find(id) {
   const isIn = userId() !== null;
   const closed = new Set(
