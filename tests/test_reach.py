@@ -37,10 +37,6 @@ RULES = {
     ),
     "POST /api/users/*/access-link": ("forbidden", {"gone": NONE}),
     "GET /api/users/*/account": ("forbidden", {}),
-    "GET /api/users/*/activity": (
-        "forbidden",
-        {**dict.fromkeys(("mine", "gone", "unknown"), "forbidden"), ITSELF: "ok"},
-    ),
     "instructor": ("forbidden", {}),
 }
 
