@@ -38,6 +38,7 @@ def list_groups() -> dict[str, object]:
     response=schemas.Group,
     creates=True,
     message="The group is saved.",
+    errors=(NotFound,),  # for what is no UUID
 )
 def save_group(group_id: str, body: dict[str, str]) -> Reply:
     """Make or rename the group with this id, a UUID that you choose. Names need not be unique."""

@@ -91,7 +91,7 @@ def alter(
     if shuts_out:
         values["password_version"] = User.password_version + 1
     # Asked before the changes, so that the error names all; the constraints decide.
-    if "username" in values or email or values.get("external_id"):
+    if "username" in values or email:
         names = changes.get("username", ""), email or "", changes.get("external_id")
         if error := accounts.taken(*names, but=user_id):
             raise error

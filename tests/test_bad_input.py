@@ -232,6 +232,8 @@ def test_odd_host_header_is_answered_in_json(client):
 def test_odd_path_parameter_is_refused(endpoint, client, admin):
     odd = ["%00", "a%00b", "not-a-uuid", "%F0%9F%98%80", "%ff", "%20", "..%5c", "%27--", "%25s"]
     odd += ["x" * 3000, UNKNOWN_ID.upper(), f"%7B{UNKNOWN_ID}%7D", UNKNOWN_ID + "%0a", "%e2%80%ae"]
+    if endpoint.name == "groups.save_group":  # whose id the caller chooses
+        odd.remove(UNKNOWN_ID.upper())
     for value in odd:
         response = client.open(
             endpoint.path.replace(UNKNOWN_ID, value),

@@ -66,7 +66,7 @@ def members(app):
 
 def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user, filled):
     pupil, log = make_user(is_active=False), Log()
-    filled(group=OTHER)
+    filled(pupil, group=OTHER)
     member = f"/members/{pupil.id}"
     failure(call("PUT", member), 404, "not_found")
     assert success(save(call), 201) == {"id": GROUP, "name": "7b", "members": 0}
@@ -80,7 +80,8 @@ def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user,
         for _ in range(2):  # the second one changes nothing
             assert success(call(method, member)) == {}
         assert group_events(log) == [(event, pupil.id, GROUP, admin.id)]
-        assert members(app) == ({(GROUP, pupil.id)} if method == "PUT" else set())
+        there = {(GROUP, pupil.id)} if method == "PUT" else set()
+        assert members(app) == there | {(OTHER, pupil.id)}
     for method in ("PUT", "DELETE"):
         failure(call(method, f"/members/{UNKNOWN_ID}"), 404, "user_not_found")
     for _ in range(2):
@@ -88,9 +89,9 @@ def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user,
     assert success(call("DELETE")) == {}
     assert [event[0] for event in group_events(log)] == ["group_saved", "group_deleted"]
     assert [group.id for group in rows(app, Group)] == [OTHER]
-    assert (members(app), len(rows(app, User))) == (set(), 2)
+    assert (members(app), len(rows(app, User))) == ({(OTHER, pupil.id)}, 2)
     failure(call("DELETE"), 404, "not_found")
-    success(call("DELETE", member))  # in no group, so in this one neither
+    success(call("DELETE", member))
     assert group_events(log) == []
 
 
@@ -215,6 +216,7 @@ def test_groups_with_too_many_students_have_no_days(monkeypatch, call, filled, m
     monkeypatch.setattr("services.groups.MOST_STUDENTS", 2)
     pupils = [make_user(name) for name in ("ada", "ben")]
     filled(*pupils, make_user("gone", is_active=False), make_user("kim", role="instructor"))
+    filled(make_user("far"), group=OTHER)
     assert success(call("GET", "/days"))["days"] == []
     success(call("PUT", f"/members/{make_user('cyd').id}"))
     failure(call("GET", "/days"), 400, "invalid_request")

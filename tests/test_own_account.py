@@ -25,7 +25,7 @@ from core import clock
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import db
-from models import Avatar, Course, SecondFactor, User, UserSession
+from models import Avatar, Course, Group, Membership, SecondFactor, User, UserSession
 from services import sessions
 
 
@@ -173,6 +173,9 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
     with app.app_context(), transaction() as session:
         session.add(Avatar(user_id=user.id, picture=user.id.encode()))
         session.add(SecondFactor(user_id=user.id, sealed=b"", created_at=clock.utcnow()))
+        session.add(Group(id="7b", name="7b"))
+        session.flush()  # a membership refers to it
+        session.add(Membership(user_id=user.id, group_id="7b"))
     body = {"newEmail": "new-vanishing@example.org", "password": user.password}
     success(client.post("/api/users/email", json=body, headers=tokens.headers))
     client.put("/api/users/password", json={}, headers=tokens.headers)
@@ -181,7 +184,7 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
     client.post("/api/auth/logout", headers=log_in(user).headers)
     filled = {column.partition(".")[0] for column in traces(app, user)}
     # These never name a user, and one no user that is there.
-    nobodys = {"denylist", "counters", "service_keys", "last_change", "deletions"}
+    nobodys = {"groups", "denylist", "counters", "service_keys", "last_change", "deletions"}
     assert filled == {table.name for table in db.metadata.sorted_tables} - nobodys
     success(delete_account(client, tokens))
     assert traces(app, user) == {"outbox.address", "deletions.id"}
