@@ -32,15 +32,20 @@ function showList(groups) {
 }
 
 async function loadWeek({ id, name }, last) {
-  const end = Date.parse(last) || Date.parse(today());
-  const dates = [6, 5, 4, 3, 2, 1, 0].map((ago) => iso(end - ago * DAY));
+  const named = Date.parse(last);
+  const now = named || Date.parse(today());
   const query = { groupId: id, role: "student", isActive: true, sort: "name" };
+  const bounds = { from: iso(now - 6 * DAY), to: iso(named || now + DAY) };
   const [found, { days }] = await Promise.all([
     loadAll(query, MOST),
-    call("GET", `groups/${id}/days`, { from: dates[0], to: dates[6] }),
+    call("GET", `groups/${id}/days`, bounds),
   ]);
+  // Where students are, it may be tomorrow already.
+  const end = Math.max(now, Date.parse(days.at(-1)?.date) || 0);
+  const dates = [6, 5, 4, 3, 2, 1, 0].map((ago) => iso(end - ago * DAY));
   const students = found.map((student) => {
-    const own = days.filter(({ userId }) => userId === student.id);
+    const isOwn = ({ userId, date }) => userId === student.id && dates.includes(date);
+    const own = days.filter(isOwn);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
     return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };

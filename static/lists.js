@@ -9,8 +9,9 @@ export const perPage = 100; // the most that the API gives at once
 export const labelOf = (name) => document.getElementById(`person-${name}`).labels[0].textContent;
 
 /** List the groups that the user sees in a select, below its first option. */
-export async function listGroups(select, value = select.value) {
+export async function listGroups(select) {
   const { groups } = await call("GET", "groups");
+  const { value } = select;
   select.length = 1;
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
 }

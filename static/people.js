@@ -148,18 +148,18 @@ async function show(section, me, rest = "", part = "") {
   section.querySelector("h1").classList.toggle("visually-hidden", isPerson); // the name leads
   const manages = me.profile.role === "admin";
   form.elements.role.closest(".field").hidden = !manages; // teachers see one only
-  const mine = ++asked;
   if (isPerson) {
+    const mine = ++asked;
     person ??= await loadModule("person");
     return person.show(me, rest, part, () => mine !== asked);
   }
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));
-  await listGroups(form.elements.groupId, query.groupId);
-  if (mine !== asked) return;
-  fill(form, { search: "", role: "", isActive: "", sort: "", ...query });
+  const { groupId } = form.elements;
+  if (query.groupId) groupId.add(new Option("", query.groupId)); // until the groups are listed
+  fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
   fill(acts, { manages });
-  await load(query);
+  await Promise.all([load(query), listGroups(groupId)]);
 }
 
 export const sections = { people: show };

@@ -107,6 +107,22 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     expect(page.locator("#trouble")).to_contain_text("You may not do this.")
 
 
+def test_a_week_ends_with_the_day_that_it_is_where_students_are(
+    browser, sign_in, make_user, make_group, deliver, change_settings
+):
+    """Kiritimati is 24 hours ahead of Honolulu."""
+    change_settings(instructor_rights="groups")
+    kim, mia = make_user("kim", role="instructor"), make_user("mia", timezone="Pacific/Kiritimati")
+    group = make_group("7b", kim, mia)
+    deliver(mia, 0, 5)
+    context = browser.new_context(timezone_id="Pacific/Honolulu")
+    page = sign_in(context.new_page(), kim, f"admin#groups/{group}")
+    expect(page.locator("#groups-week tbody rect").last).to_have_class("step-1")
+    page.get_by_role("link", name="A week back").click()
+    expect(page.locator("#groups-week tbody rect:not(.step-0)")).to_have_count(0)
+    context.close()
+
+
 def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app):
     page.add_init_script("delete Crypto.prototype.randomUUID")  # as on plain http
     sign_in(page, make_user("head", role="admin"), "admin#groups")
