@@ -90,9 +90,9 @@ def test_reader_who_is_killed_at_random_has_a_whole_copy(busy, app, tmp_path):
             reader.kill()
             assert reader.wait() in (0, -9)
         is_over.result()
-    output, _ = load.communicate(timeout=PATIENCE)
+    output, _ = load.communicate(timeout=4 * PATIENCE)
     assert (load.returncode, f"made: {LINES}\n" in output) == (0, True), output
-    assert read().wait(PATIENCE) == 0
+    assert read().wait(4 * PATIENCE) == 0
     with closing(sqlite3.connect(tmp_path / "people.db")) as database:
         copy = dict(database.execute("SELECT id, role FROM people"))
     with reading() as connection:
