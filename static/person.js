@@ -2,6 +2,7 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
+import { showEvents } from "./happened.js";
 import * as learning from "./learning.js";
 import { slipOf } from "./sheet.js";
 import { addressOf, copy, fill, languageName, moment, say } from "./words.js";
@@ -108,16 +109,18 @@ export async function show(who, id, place, isLate) {
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, { providers }, learned] = await Promise.all([
+  const [found, { providers }, learned, { events }] = await Promise.all([
     call("GET", `${path}/account`),
     call("GET", "auth/options"),
     learning.load(path),
+    manages ? call("GET", `${path}/activity`) : { events: [] },
   ]);
   if (isLate()) return;
   const linked = providers.find(({ issuer }) => issuer === found.provider);
   const hasWayIn = found.hasPassword || found.provider !== "";
   account = { ...found, hasWayIn, provider: linked?.label ?? found.provider };
   render(manages);
+  showEvents(document.getElementById("person-happened"), events);
   part.hidden = false;
   const learnt = document.getElementById("person-learning");
   learning.render(learnt, learned);

@@ -1,8 +1,9 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, forget } from "./api.js";
-import { save } from "./lists.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
+import { showEvents } from "./happened.js";
+import { save } from "./lists.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
 const part = (id) => document.getElementById(`security-${id}`);
@@ -62,11 +63,12 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const [email, state, { sessions }, { providers }] = await Promise.all([
+  const [email, state, { sessions }, { providers }, { events }] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
     call("GET", "auth/options"),
+    call("GET", `users/${me.profile.id}/activity`),
   ]);
   const { provider } = me.profile;
   session = sessions.find(({ current }) => current).id;
@@ -89,6 +91,7 @@ async function load() {
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
   part("sessions").replaceChildren(...sessions.map(rowOf));
   part("others").hidden = sessions.length < 2;
+  showEvents(part("happened"), events);
 }
 
 function showKey({ secret, uri, qrCode }) {

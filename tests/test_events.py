@@ -88,6 +88,9 @@ def test_list_in_the_docs_is_that_of_the_code_and_each_event_is_left():
     assert told == events.KEPT
     acts = {event for left in LEFT_BY.values() for event in re.findall(r"\w+", left)}
     assert told.keys() == acts | OTHERS.keys()
+    for words in (ROOT / "templates").glob("*/app.txt"):
+        said = set(re.findall(r"say_event_(?!by_)(\w+)", words.read_text()))
+        assert said == told.keys(), words
 
 
 def test_users_and_admins_see_who_did_what_and_nobody_sees_where_an_admin_was(

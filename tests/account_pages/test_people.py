@@ -6,6 +6,8 @@ import pytest
 from helpers import PASSWORD, bearer, crowd, login, success
 from playwright.sync_api import expect
 
+from services import events
+
 pytestmark = pytest.mark.browser
 
 
@@ -163,6 +165,27 @@ def test_all_that_hinders_a_sign_in_is_said_once(people, make_user, words, state
     people.route("**/account", answer)
     people.goto(f"{people.url.split('#')[0]}#people/{make_user('lee').id}")
     expect(people.locator("#person-state")).to_have_text(re.compile(f"^{state}$"))
+
+
+def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_user, app):
+    lee, head = make_user("lee"), make_user("head", role="admin")
+    with app.app_context():
+        for _ in range(21):
+            events.keep("account_unlocked", lee.id, {"by": "key:1"}, client="192.0.2.7")
+        events.keep("account_deactivated", lee.id, {"by": head.id}, client="192.0.2.7")
+    page = signed_in(f"admin#people/{lee.id}", username="kim", role="admin").page
+    card = page.locator("#person-happened")
+    rows = card.get_by_role("listitem")
+    expect(rows).to_have_count(20)
+    expect(rows.first).to_contain_text("Account deactivated by an admin or a teacher")
+    expect(rows.nth(1).get_by_role("link", name="by another system")).to_be_visible()
+    card.get_by_role("button", name="Show all").click()
+    expect(rows).to_have_count(22)
+    expect(rows.nth(20)).to_be_focused()
+    expect(card.get_by_role("button")).to_be_hidden()
+    rows.first.get_by_role("link").click()
+    expect(page.locator("#person")).to_contain_text("head@")
+    expect(card).to_contain_text("Nothing is kept")
 
 
 def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from authenticator import Authenticator
-from helpers import PASSWORD
+from helpers import PASSWORD, bearer, success
 from playwright.sync_api import expect
 
 from core.roles import Role
@@ -209,3 +209,33 @@ def test_the_current_password_stands_above_the_new_one(security):
     card = security().card("Password")
     fields = card.locator("input[type=password]").evaluate_all("all => all.map(({name}) => name)")
     assert fields == ["currentPassword", "newPassword"]
+
+
+def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
+    security, make_user, log_in, client
+):
+    it = security()
+    head, elsewhere = make_user("head", role="admin"), {"REMOTE_ADDR": "192.0.2.77"}
+    token = log_in(head)["accessToken"]
+    path = f"/api/users/{it.user.id}"
+    link = client.post(
+        f"{path}/access-link",
+        json={"deliver": "link"},
+        headers=bearer(token),
+        environ_base=elsewhere,
+    )
+    success(link, 201)
+    card = it.page.locator("#security-happened")
+    expect(card).not_to_contain_text("new password made")
+    enter(
+        it.card("Password"),
+        "Change the password",
+        Current_password=PASSWORD,
+        New_password="another good one",
+    )
+    expect(card.get_by_role("listitem")).to_contain_text(
+        ["Password changed", "new password made by an admin or a teacher", "First sign-in"]
+    )
+    expect(card).to_contain_text("127.0.0.1")
+    expect(card).not_to_contain_text("192.0.2.77")
+    expect(card.get_by_role("link")).to_be_hidden()
