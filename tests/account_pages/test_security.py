@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from authenticator import Authenticator
-from helpers import PASSWORD, bearer, success
+from helpers import PASSWORD, success
 from playwright.sync_api import expect
 
 from core.roles import Role
@@ -216,12 +216,12 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
 ):
     it = security()
     head, elsewhere = make_user("head", role="admin"), {"REMOTE_ADDR": "192.0.2.77"}
-    token = log_in(head)["accessToken"]
+    headers = log_in(head).headers
     path = f"/api/users/{it.user.id}"
     link = client.post(
         f"{path}/access-link",
         json={"deliver": "link"},
-        headers=bearer(token),
+        headers=headers,
         environ_base=elsewhere,
     )
     success(link, 201)
