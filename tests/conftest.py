@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -27,7 +28,7 @@ from config import Settings
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import components, db
-from models import OutboxMail, User
+from models import Event, OutboxMail, User
 from services import outbox as outbox_service
 from services import service_keys
 from web import logs
@@ -134,6 +135,11 @@ def _default_apps():
         _dispose(app)
 
 
+_ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_WORD = "'(provider|role|deliver)': '[a-z]{1,20}'"
+_EVENT = re.compile(rf"[a-z_]+ (machine|(key:)?{_ID})? [0-9a-f.:]*(/64)? {{({_WORD})?}}")
+
+
 @pytest.fixture
 def app(database_url, _default_apps):
     """The application with the usual settings, on an emptied database."""
@@ -148,6 +154,10 @@ def app(database_url, _default_apps):
     before = dict(held)
     yield app
     held.update(before)
+    with app.app_context(), reading() as connection:
+        for row in connection.execute(select(Event.__table__)):
+            said = f"{row.type} {row.by} {row.ip_address} {row.details}"
+            assert _EVENT.fullmatch(said), "the history holds ids, words and client IPs"
 
 
 @pytest.fixture
