@@ -171,7 +171,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     lee, head = make_user("lee"), make_user("head", role="admin")
     with app.app_context():
         for _ in range(21):
-            events.keep("account_unlocked", lee.id, {"by": "key:1"}, client="192.0.2.7")
+            events.keep("account_unlocked", lee.id, {"by": f"key:{lee.id}"}, client="192.0.2.7")
         events.keep("account_deactivated", lee.id, {"by": head.id}, client="192.0.2.7")
     page = signed_in(f"admin#people/{lee.id}", username="kim", role="admin").page
     card = page.locator("#person-happened")

@@ -227,6 +227,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
     success(link)
     card = it.page.locator("#security-happened")
     expect(card).not_to_contain_text("new password made")
+    it.card("Password").locator("summary").click()
     enter(
         it.card("Password"),
         "Change the password",
