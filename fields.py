@@ -256,7 +256,7 @@ class Zone(Text):
 
 
 class Uuid(Text):
-    """A UUID of any version but the nil one, in lower case."""
+    """A UUID of any version, in lower case."""
 
     longest = 36
     invalid = Reason("invalid", "Not a UUID such as 01234567-89ab-7cde-8f01-23456789abcd.")

@@ -12,6 +12,7 @@ from marshmallow import fields as ma
 
 import fields
 from core.hindrances import Hindrance
+from core.ids import NIL
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
 from core.streaks import MOST_DAYS
@@ -746,7 +747,7 @@ class ImportedAccount(Person, ProfileChanges, SettingsChanges, PrivacyChanges):
     class Meta:
         exclude = ("privacy",)
 
-    id = fields.Uuid()
+    id = fields.Uuid(validate=validate.NoneOf([NIL], error=fields.Uuid.invalid))
     username = fields.Username()
     password_hash = ma.String()
     role = fields.RoleName()

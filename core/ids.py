@@ -7,6 +7,7 @@ import uuid
 from core import clock
 
 ROW_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def new_row_id() -> str:
@@ -23,9 +24,9 @@ def is_row_id(text: str) -> bool:
 
 
 def parse_uuid(text: str) -> str | None:
-    """Return a UUID of any version in lower case; None for the nil one and for anything else."""
+    """Return a UUID of any version in lower case; None for anything else."""
     lower = text.lower()
-    return lower if is_row_id(lower) and lower.strip("0-") else None
+    return lower if is_row_id(lower) else None
 
 
 def new_token_id() -> str:

@@ -23,6 +23,7 @@ from helpers import (
 )
 from sqlalchemy import insert
 
+from core.ids import NIL
 from core.roles import EVERYBODY
 from models import Course, Group, Lesson, Membership, User
 from services import administration, groups
@@ -97,10 +98,12 @@ def test_a_group_is_made_renamed_filled_and_removed(app, call, admin, make_user,
 
 def test_groups_are_in_the_order_of_their_folded_names(app, client, admin, filled):
     names = ["10a", "Ärzte", "arzt", "BIO", "zoo"]
-    rows = [{"id": f"{n}" * 8 + GROUP[8:], "name": name} for n, name in enumerate(names)]
+    rows = [{"id": f"{n}{NIL[1:]}", "name": name} for n, name in enumerate(names)]
     execute(app, insert(Group).values(rows[::-1]))
     found = success(client.get("/api/groups", headers=admin.headers))["groups"]
     assert [group["name"] for group in found] == ["10a", "arzt", "Ärzte", "BIO", "zoo"]
+    for group in found:  # any UUID is the id of one, also the nil one
+        success(client.get(f"/api/users?groupId={group['id']}", headers=admin.headers))
 
 
 def test_a_key_puts_students_in_and_out_and_nobody_else(call, make_user, make_key):
