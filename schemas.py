@@ -378,12 +378,8 @@ class CourseWithLessons(CourseProgress):
 class DaysQuery(Shape):
     most = MOST_DAYS
 
-    from_ = fields.Day(metadata={"description": "The first day, in the user's time zone."})
-    to = fields.Day(
-        metadata={
-            "description": "The last day; by default the last of 366 days from `from`, or today."
-        }
-    )
+    from_ = fields.Day(metadata={"description": "The first day."})
+    to = fields.Day(metadata={"description": "The last day, which is included."})
 
     @validates_schema
     def has_bounds(self, data: dict[str, date], **_: object) -> None:

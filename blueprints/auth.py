@@ -67,7 +67,8 @@ def register(body: dict[str, Any]) -> User:
 
     Usernames and e-mail addresses are unique, ignoring case. Passwords that are easy to guess are
     rejected with the reason; no kinds of characters are required. E-mails are written in
-    `language`, by default the one that `Accept-Language` chooses. `timezone` is UTC by default.
+    `language`, by default the one that `Accept-Language` chooses. By default `timezone` is that of
+    the service (`DEFAULT_TIMEZONE`).
     """
     if settings.registration != "open":
         raise errors.RegistrationClosed

@@ -70,7 +70,8 @@ def get_user(user_id: str) -> dict[str, object]:
     """Read the public profile of a user.
 
     A private profile is visible to the user, instructors, admins and service keys only. They
-    always see `progress`; others see it if the user's settings allow it.
+    always see `progress`; others see it if the user's settings allow it. Where `INSTRUCTOR_RIGHTS`
+    is `groups`, instructors are such others for all but the students of their groups.
     """
     viewer = None if bearer.is_key() else bearer.user()
     roles = (viewer.role, viewer.granted_role) if viewer else (None, None)

@@ -101,6 +101,8 @@ def test_every_operation_is_told_in_a_sentence_and_has_a_tag(document):
         rows = [resolve(document, row) for row in operation.get("parameters", [])]
         described = {row["name"] for row in rows if row["in"] == "path"}
         assert described == {*re.findall(r"{(\w+)}", name)}, name
+        # Calls share `from` and `to`, and each has another number of days.
+        assert not re.search("[0-9]+ days", str(rows)), name
     assert len(ids) == len(operations(document))
 
 
