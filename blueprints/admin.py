@@ -96,9 +96,8 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.require(users.get(User.id == user_id), bearer.reach())
-    member = bearer.member()
     state = login.state(user, limits.locked_until(user))
-    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=member)}
+    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=bearer.member())}
 
 
 @endpoint(
