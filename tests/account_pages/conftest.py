@@ -55,6 +55,8 @@ def signed_in(page, make_user, sign_in):
         user = make_user(**fields)
         sign_in(page, user, at)
         expect(page.locator("#sign-out")).to_be_visible()
+        # The module of the section has come, and listens: a locator would not wait for that.
+        expect(page.locator("main > section:not([hidden], [aria-busy=true])")).to_be_visible()
         return SimpleNamespace(page=page, user=user)
 
     return signed_in
