@@ -73,17 +73,18 @@ def test_second_factor_is_set_up_with_its_first_code(app, client, auth, log_in, 
     assert status(client, auth) == OFF
     version = stored(app, auth.user).password_version
     phone = Authenticator(made["secret"])
-    recovery_codes = success(confirm(client, auth, phone.code()))["recoveryCodes"]
+    code = phone.code()
+    recovery_codes = success(confirm(client, auth, code))["recoveryCodes"]
     assert len({*recovery_codes}) == 10
-    for code in recovery_codes:
-        assert re.fullmatch("[0-9A-HJKMNP-TV-Z]{5}-[0-9A-HJKMNP-TV-Z]{5}", code)
+    for each in recovery_codes:
+        assert re.fullmatch("[0-9A-HJKMNP-TV-Z]{5}-[0-9A-HJKMNP-TV-Z]{5}", each)
     now = status(client, auth)
     assert now == {**OFF, "enabled": True, "since": now["since"], "recoveryCodesLeft": 10}
     assert stored(app, auth.user).password_version == version + 1
     assert_ended(client, other)
     assert subjects(outbox) == ["Your account has a second factor now"]
     # The first code is spent.
-    failure(enter(client, auth.user, phone.code()), 400, "wrong_code")
+    failure(enter(client, auth.user, code), 400, "wrong_code")
 
 
 def test_new_key_replaces_one_that_waits(client, auth):
