@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, exists, insert, literal, select
 
-from core import clock, ids
+from core import audit, clock, ids
 from database import harmless, one_statement, reading
 from extensions import db
 from models import Event, User
@@ -18,18 +18,8 @@ from models import Event, User
 # How many a call returns.
 LATEST = 200
 MACHINE = "machine"
-# The events of the log that are kept, with the details that are. docs/events.md explains them.
-KEPT = {
-    **dict.fromkeys(("registered", "login"), ("provider",)),
-    **{"access_link_made": ("deliver",), "role_changed": ("role",)},
-    **dict.fromkeys(("account_created", "account_imported", "data_exported"), ()),
-    **dict.fromkeys(("identity_linked", "identity_joined"), ()),
-    **dict.fromkeys(("account_activated", "account_deactivated", "account_unlocked"), ()),
-    **dict.fromkeys(("email_verified", "email_changed", "username_changed"), ()),
-    **dict.fromkeys(("password_changed", "password_reset", "password_removed"), ()),
-    **dict.fromkeys(("access_link_used", "recovery_codes_replaced", "recovery_code_used"), ()),
-    **dict.fromkeys(("second_factor_added", "second_factor_removed", "second_factor_reset"), ()),
-}
+# The events that are kept, with the details that are.
+KEPT = {name: event.kept for name, event in audit.EVENTS.items() if event.kept is not None}
 _EVENTS = Event.__table__
 _log = logging.getLogger("accounts.events")
 

@@ -75,19 +75,6 @@ def test_the_readme_leads_to_a_logged_in_user(client):
     assert success(verify(client, data["accessToken"]))["user"]["username"] == "newcomer"
 
 
-def test_every_security_event_is_in_the_docs():
-    sources = [
-        path for name in ("blueprints", "services", "web") for path in ROOT.glob(f"{name}/*.py")
-    ]
-    events = {
-        event
-        for path in sources
-        for event in re.findall(r'\baudit\.log\("(\w+)"', path.read_text())
-    }
-    assert events
-    assert {event for event in events if f"`{event}`" not in OPERATIONS} == set()
-
-
 @on_one_database
 def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
     (block,) = re.findall(r"^```\n(/api .*?)^```", OPERATIONS, re.M | re.S)

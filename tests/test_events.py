@@ -76,6 +76,15 @@ def test_event_is_kept(app, client, auth, outbox, run, event):
     assert types(app) == [event]
 
 
+def test_every_event_is_declared_and_comes_somewhere():
+    folders = ("blueprints", "cli", "services", "web")
+    code = "".join(path.read_text() for name in folders for path in ROOT.glob(f"{name}/*.py"))
+    assert {*re.findall(r"""\b(?:audit\.log|events\.add)\(\s*"(\w+)\"""", code)} <= {*audit.EVENTS}
+    assert {event for event in audit.EVENTS if f'"{event}"' not in code} == set()
+    with pytest.raises(KeyError):
+        audit.log("unheard_of")
+
+
 def test_list_in_the_docs_is_that_of_the_code_and_each_event_is_left():
     table = re.findall(
         r"^\| (`.+?`) \| .+? \| (.*?) ?\|$", (ROOT / "docs/events.md").read_text(), re.M
