@@ -5,16 +5,16 @@ between is made from `state`. What a provider says opens an account or makes one
 one that is there.
 """
 
-import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from itsdangerous import BadData, URLSafeSerializer
+import orjson
 from marshmallow import ValidationError
-from sqlalchemy import func, select
+from sqlalchemy import func
 
 import errors
 import fields
@@ -24,10 +24,10 @@ from core.addresses import has_domain, has_mailbox, normalise_email, username_fr
 from core.openid import Json, ProviderFailed, Secrets, challenge_of
 from core.reasons import Reason
 from core.roles import Role
-from database import insert_into, reading, transaction, unique
-from extensions import components, db, settings
-from models import DeniedSession, User, UserRow
-from services import accounts, login, outbox, sessions, users
+from database import transaction, unique
+from extensions import components, settings
+from models import User, UserRow
+from services import accounts, login, outbox, signed, users
 from services.letters import MailKind
 
 STATE_LIFE = timedelta(hours=1)
@@ -107,9 +107,7 @@ def read(code: str, verifier: str) -> Arrival:
     issuers = {each.name: each.issuer for each in settings.oidc_providers}
     is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
     # `connect` decides; but a code that was used must not make an account before it is refused.
-    used = select(DeniedSession.session_id).where(DeniedSession.session_id == came.id)
-    with reading() as connection:
-        is_used = connection.scalar(used) is not None
+    is_used = signed.is_used(came.id)
     is_ours = is_form and challenge_of(verifier) == came.challenge
     if is_used or not is_ours or came.identity.partition(" ")[0] != issuers.get(came.provider):
         raise errors.InvalidToken(_OVER)
@@ -178,10 +176,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     Raises InvalidToken if the code was used, IdentityTaken if either has another link, and
     CredentialsReplaced if the account has changed since it was read.
     """
-    insert = insert_into(DeniedSession.__table__).on_conflict_do_nothing()
-    used = insert.returning(DeniedSession.session_id)
-    end = clock.utcnow() + sessions.DENIED_FOR
-    if db.session.scalar(used.values(session_id=came.id, expires_at=end)) is None:
+    if not signed.use_up(came.id):
         raise errors.InvalidToken(_OVER)
     if user.identity == came.identity:
         return user
@@ -233,23 +228,14 @@ def _name(text: str) -> str:
         return ""
 
 
-def _serializer(purpose: str) -> URLSafeSerializer:
-    # The newest key is the last one, and signs; the older ones still verify.
-    keys, signer = list(settings.secret_keys[::-1]), {"digest_method": hashlib.sha256}
-    return URLSafeSerializer(keys, salt=f"accounts:{purpose}", signer_kwargs=signer)
-
-
-def _sign(purpose: str, life: timedelta, said: Any) -> str:
-    end = int((clock.utcnow() + life).timestamp())
-    return str(_serializer(purpose).dumps([end, *said]))
+def _sign(purpose: str, life: timedelta, said: Sequence[Any]) -> str:
+    return signed.sign(purpose, orjson.dumps([*said]), end=clock.utcnow() + life)
 
 
 def _read(purpose: str, text: str) -> Any:
     """Return what was signed for this purpose. Raises InvalidToken, also if it is too old."""
     try:
-        end, *said = _serializer(purpose).loads(text)
-    except BadData:
+        said, _ = signed.read(purpose, text)
+    except (signed.NotSigned, signed.TooOld):
         raise errors.InvalidToken(_OVER) from None
-    if end <= clock.utcnow().timestamp():
-        raise errors.InvalidToken(_OVER)
-    return said
+    return orjson.loads(said)

@@ -1,0 +1,72 @@
+"""Signed texts: handed out, and read again when they come back, without a row for each.
+
+A text has one purpose and an end. The newest key signs, the older ones still verify.
+"""
+
+import hashlib
+import re
+import struct
+from datetime import UTC, datetime
+
+from itsdangerous import BadSignature, Signer, base64_decode, base64_encode
+from sqlalchemy import select
+
+from core import clock
+from database import insert_into, reading
+from extensions import db, settings
+from models import DeniedSession
+from services.sessions import DENIED_FOR
+
+# The last of a signature's 43 characters holds four bits. itsdangerous ignores its two other bits,
+# so it would accept four spellings of each text.
+_FORM = re.compile(r"[\w-]+\.[\w-]{42}[048AEIMQUYcgkosw]", re.ASCII)
+_END = struct.Struct("!I")  # in seconds since 1970
+
+
+class NotSigned(Exception):
+    """A text is not one of ours, or not for this purpose."""
+
+
+class TooOld(Exception):
+    """A text is ours, and its end has come."""
+
+
+def sign(purpose: str, said: bytes, *, end: datetime) -> str:
+    """Return a text that says this until its end. It can be read by whoever has it."""
+    text = base64_encode(_END.pack(int(end.timestamp())) + said)
+    return _signer(purpose).sign(text).decode()
+
+
+def read(purpose: str, text: str) -> tuple[bytes, datetime]:
+    """Return what a text for this purpose says, and its end. Raises NotSigned and TooOld."""
+    try:
+        said = base64_decode(_signer(purpose).unsign(text if _FORM.fullmatch(text) else ""))
+    except BadSignature:
+        raise NotSigned from None
+    (seconds,) = _END.unpack_from(said)
+    end = datetime.fromtimestamp(seconds, UTC)
+    if end <= clock.utcnow():
+        raise TooOld
+    return said[_END.size :], end
+
+
+def is_used(text_id: str) -> bool:
+    """Return whether the text with this id was used up."""
+    with reading() as connection:
+        query = select(DeniedSession.session_id).where(DeniedSession.session_id == text_id)
+        return connection.scalar(query) is not None
+
+
+def use_up(text_id: str) -> bool:
+    """Use up the text with this id in the open transaction; return False if it was used before.
+
+    For texts that live for less than sessions.DENIED_FOR. Of parallel calls, one gets True.
+    """
+    row = {"session_id": text_id, "expires_at": clock.utcnow() + DENIED_FOR}
+    insert = insert_into(DeniedSession.__table__).values(row).on_conflict_do_nothing()
+    return db.session.scalar(insert.returning(DeniedSession.session_id)) is not None
+
+
+def _signer(purpose: str) -> Signer:
+    keys = settings.secret_keys[::-1]  # itsdangerous signs with the last one
+    return Signer(keys, salt=f"accounts:{purpose}", digest_method=hashlib.sha256)
