@@ -1,7 +1,6 @@
 """Accounts, as admins, teachers and service keys manage them, each within their reach."""
 
 import functools
-from contextlib import nullcontext
 from typing import Any
 
 from flask import Blueprint
@@ -29,13 +28,13 @@ from services import (
 from services.letters import MailKind
 from web import bearer, limits
 from web.api import endpoint
-from web.limits import INVITATIONS, RESET_MAILS, SUCCESSES, By, Limit, allowance
+from web.limits import By, Limit
 
 bp = Blueprint("admin", __name__)
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
-NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER, SUCCESSES)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER, SUCCESSES)
+NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
+ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER)
 
 
 @admin(
@@ -130,12 +129,13 @@ def list_events(user_id: str) -> dict[str, object]:
     status=201,
     message="The account is ready.",
     errors=(errors.UsernameTaken, errors.EmailTaken, errors.ExternalIdTaken),
-    limits=(NEW_ACCOUNTS, INVITATIONS),
+    limits=(NEW_ACCOUNTS,),
 )
 def create_user(body: dict[str, Any]) -> dict[str, object]:
     """Create an account without a password for somebody else.
 
-    With `deliver: "mail"`, its user gets an invitation by e-mail. With `"link"`, the response has a
+    With `deliver: "mail"`, its user gets an invitation by e-mail (an address gets at most three an
+    hour; beyond them the response is the same). With `"link"`, the response has a
     link to hand over, once, with which the user chooses a password, and a code to be typed in its
     place. With `"none"`, there is neither. `emailVerified: true` means that you know that the
     e-mail address is the user's. There are no links for admins, and a service key can neither get a
@@ -146,9 +146,8 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         raise errors.Forbidden
     _refuse_role(body["role"])
     now = clock.utcnow()
-    counted = allowance(INVITATIONS, body["email"]) if deliver == "mail" else nullcontext(False)
-    with counted as invite, transaction():
-        mail = MailKind.INVITATION if invite else None
+    with transaction():
+        mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
     audit.log("account_created", user.id, by=bearer.caller_id())
     if deliver != "link":
@@ -177,7 +176,7 @@ def _handed(made: recovery.Handout) -> dict[str, object]:
     response=schemas.AccessLink,
     message="The access link is ready.",
     errors=(errors.UserNotFound,),
-    limits=(ACCESS_LINKS, INVITATIONS, RESET_MAILS),
+    limits=(ACCESS_LINKS,),
 )
 def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Give another way in to a user who has none.
@@ -195,15 +194,12 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     if body["deliver"] == "mail":
         if not replace:  # else it is judged with the row locked, as for a link
             users.require_active(user, reach)
-        kind, limit = MailKind.INVITATION, INVITATIONS
-        if users.has_way_in(user) and not replace:
-            kind, limit = MailKind.PASSWORD_RESET, RESET_MAILS
-        with allowance(limit, user.email) as allowed, transaction():
+        has_one = users.has_way_in(user) and not replace
+        with transaction():
             if replace:
                 user = users.require_active(users.lock(user_id), reach)
                 accounts.remove_password(user)
-            if allowed:
-                outbox.queue(kind, user.email)
+            outbox.queue(MailKind.PASSWORD_RESET if has_one else MailKind.INVITATION, user.email)
     else:
         with transaction():
             link = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())

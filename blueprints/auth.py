@@ -23,12 +23,8 @@ from web.api import endpoint
 from web.limits import (
     GUESSES,
     GUESSES_KEPT,
-    RESET_MAILS,
-    SUCCESSES,
     By,
     Limit,
-    allowance,
-    mails_to_one,
 )
 from web.responses import Reply
 
@@ -36,16 +32,10 @@ bp = Blueprint("auth", __name__)
 post = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
-# Whole classes register from one client IP. The limit by e-mail address is for accounts that are
-# deleted and registered again, because each registration sends an e-mail.
-REGISTRATIONS = (
-    Limit(lambda: settings.registrations_per_hour, "hour", "registrations", By.IP, SUCCESSES),
-    Limit(lambda: 10 * settings.registrations_per_hour, "hour", "calls of register", By.IP),
-    Limit(10, "hour", "registrations with one e-mail address", By.ACCOUNT, SUCCESSES),
-)
+# Whole classes register from one client IP.
+REGISTRATIONS = Limit(lambda: settings.registrations_per_hour, "hour", "calls of register", By.IP)
 LOGINS = Limit(lambda: settings.logins_per_minute, "minute", "logins", By.IP)
 RESETS = Limit(lambda: settings.logins_per_minute, "minute", "password resets", By.IP)
-VERIFICATION_MAILS = mails_to_one("verification mails")
 
 
 @post(
@@ -60,7 +50,7 @@ VERIFICATION_MAILS = mails_to_one("verification mails")
         errors.UsernameTaken,
         errors.EmailTaken,
     ),
-    limits=REGISTRATIONS,
+    limits=(REGISTRATIONS,),
 )
 def register(body: dict[str, Any]) -> User:
     """Create an account.
@@ -149,7 +139,7 @@ def _account_of(came: Arrival) -> UserRow:
     """Return the account of somebody who comes from a provider; make it if there is none."""
     while (user := providers.find_account(came)) is None:
         facts = {"came": came, "language": caller.language()}
-        limits.call_within(REGISTRATIONS[:1], providers.register, **facts)
+        limits.call_within((REGISTRATIONS,), providers.register, **facts)
     return user
 
 
@@ -227,16 +217,16 @@ def end_other_sessions() -> None:
     "/forgot-password",
     body=schemas.AccountName,
     message="If there is such an active account, we have sent a link to its e-mail address.",
-    limits=(Limit(60, "hour", "requests for reset mails", By.IP), RESET_MAILS),
+    limits=(Limit(60, "hour", "requests for reset mails", By.IP),),
 )
 def forgot_password(body: dict[str, str]) -> None:
     """Send an e-mail with a link to set a new password to the address of an account.
 
-    The response is the same, and takes the same time, whether or not an account exists.
+    The response is the same, and takes the same time, whether or not an account exists. At most
+    three mails an hour go to one account; beyond them, too, the response is the same.
     """
-    with allowance(RESET_MAILS, body["email"]) as allowed, transaction():
-        if allowed:
-            outbox.queue(MailKind.PASSWORD_RESET, body["email"])
+    with transaction():
+        outbox.queue(MailKind.PASSWORD_RESET, body["email"])
 
 
 @post(
@@ -300,10 +290,12 @@ def verify_email(body: dict[str, str]) -> None:
     "/resend-verification",
     body=schemas.Address,
     message="If this e-mail address is not confirmed yet, we have sent it a new link.",
-    limits=(Limit(60, "hour", "requests for verification mails", By.IP), VERIFICATION_MAILS),
+    limits=(Limit(60, "hour", "requests for verification mails", By.IP),),
 )
 def resend_verification(body: dict[str, str]) -> None:
-    """Send another verification e-mail. The response is the same for every e-mail address."""
-    with allowance(VERIFICATION_MAILS, body["email"]) as allowed, transaction():
-        if allowed:
-            outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])
+    """Send another verification e-mail, at most three an hour to one e-mail address.
+
+    The response is the same for every e-mail address, and beyond the limit.
+    """
+    with transaction():
+        outbox.queue(MailKind.EMAIL_VERIFICATION, body["email"])

@@ -18,7 +18,7 @@ from extensions import avatars
 from services import accounts, certificates, email_change, export, learning, profiles, second_factor
 from web import bearer
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, SUCCESSES, By, Limit
+from web.limits import CONFIRMATIONS, By, Limit
 from web.responses import Reply
 
 bp = Blueprint("users", __name__)
@@ -31,11 +31,11 @@ delete = functools.partial(endpoint, bp, "DELETE", role=Role.STUDENT)
 EMAIL_CHANGES = (
     Limit(5, "hour", "requests to change the e-mail address", By.CALLER),
     # Two limits, or anybody could use up the codes that others need for an e-mail address.
-    Limit(3, "hour", "codes from a user to an address", By.CALLER | By.NEW_EMAIL, SUCCESSES),
-    Limit(10, "hour", "codes to an e-mail address", By.NEW_EMAIL, SUCCESSES),
+    Limit(3, "hour", "codes from a user to an address", By.CALLER | By.NEW_EMAIL),
+    Limit(10, "hour", "codes to an e-mail address", By.NEW_EMAIL),
 )
 TRIES = Limit(20, "hour", "codes that a user tries", By.CALLER)
-RENAMES = Limit(5, "day", "changes of a username", By.CALLER, SUCCESSES)
+RENAMES = Limit(5, "day", "changes of a username", By.CALLER)
 
 
 @get("/profile", response=schemas.Profile)

@@ -66,7 +66,7 @@ def import_users(
         run = transfer.Import(
             lambda number, reason: click.echo(f"line {number}: {reason}", err=True),
             dry_run=dry_run,
-            invite=limits.count_invitations if invite else None,
+            invite=invite,
             write_link=write_link,
             unlock=limits.unlock,
             **rules,

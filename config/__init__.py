@@ -194,7 +194,7 @@ class Settings:
         types.whole(1, 1_000_000), 60, "Logins a minute from one client IP; a school may be one."
     )
     registrations_per_hour: int = setting(
-        types.whole(1, 1_000_000), 100, "Registrations an hour from one client IP."
+        types.whole(1, 1_000_000), 300, "Calls of register an hour from one client IP."
     )
     log_level: str = setting(
         types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Lowest log level."

@@ -6,7 +6,7 @@ lease expires and another process takes the row.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from email.message import EmailMessage
 
@@ -14,12 +14,14 @@ from sqlalchemy import Delete, Update, delete, select, update
 from sqlalchemy.event import listens_for
 from sqlalchemy.orm import Session
 
-from core import clock, smtp
+import counting
+from core import audit, clock, smtp
+from core.addresses import login_name
 from core.message import build
 from database import change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import OutboxMail, PendingEmail
-from services import letters
+from models import OutboxMail, PendingEmail, User
+from services import letters, users
 from services.letters import MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
@@ -29,21 +31,50 @@ FIRST_WAIT = 10
 LONGEST_WAIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
 
+# How many e-mails of each of these kinds go to one address in an hour.
+MAX_MAILS = 3
+LIMITED = {
+    MailKind.PASSWORD_RESET: "reset mails to an e-mail address",
+    MailKind.EMAIL_VERIFICATION: "verification mails to an e-mail address",
+    MailKind.INVITATION: "invitations to an e-mail address",
+}
+
 _log = logging.getLogger("accounts.mail")
 # A message to nobody is built too, or the load would reveal that there is no account.
 NOBODY = "nobody@nobody.invalid"
 _WAKE = "outbox_wake"
 
 
-def queue(kind: MailKind, address: str, *, language: str | None = None, **facts: object) -> None:
+def queue(kind: MailKind, address: str, *, language: str | None = None, **facts: object) -> bool:
     """Queue an e-mail in the caller's transaction; the commit wakes the background thread.
 
     `language` is needed where no account may have this address when the e-mail is sent.
-    `letters.compose` says which kinds need `facts`.
+    `letters.compose` says which kinds need `facts`. Return False, and queue nothing, where the
+    address has had its `MAX_MAILS` of this kind; the response must not show it.
     """
+    if kind in LIMITED and not _within_limit(kind, [address]):
+        user_id = db.session.scalar(select(User.id).where(users.named(address)))
+        audit.log("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
+        return False
     db.session.add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
     if thread := components().background:
         db.session.info[_WAKE] = thread.wake
+    return True
+
+
+def queue_invitations(addresses: Sequence[str]) -> None:
+    """Queue many invitations as `queue` does, without a log line for those beyond the limit."""
+    kind = MailKind.INVITATION
+    rows = [{"kind": kind.value, "address": each} for each in _within_limit(kind, addresses)]
+    db.session.add_all(OutboxMail(**row, facts={}) for row in rows)
+
+
+def _within_limit(kind: MailKind, addresses: Sequence[str]) -> list[str]:
+    keys = {
+        each: counting.key(LIMITED[kind], account=login_name(each) or each) for each in addresses
+    }
+    allowed = counting.within(keys.values(), MAX_MAILS, "hour")
+    return [each for each, key in keys.items() if key in allowed]
 
 
 def withdraw(*names: str) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,6 @@ from extensions import db
 from models import User, UserRow
 from services import changes, events, outbox, recovery, users
 from services.accounts import usual_settings
-from services.letters import MailKind
 
 # Lines of a transaction, and rows of a query.
 BATCH = 500
@@ -48,7 +47,7 @@ class Import:
     allow_admins: bool = False
     without_passwords: bool = False
     # Counts an invitation to each address; returns those that may get one. None: no invitations.
-    invite: Callable[[Sequence[str]], Collection[str]] | None = None
+    invite: bool = False
     # Writes down a way in to an account without a password, before it is committed; there is none
     # to an account that is an admin's or not active.
     write_link: Callable[[UserRow, recovery.Handout | None], None] | None = None
@@ -193,8 +192,7 @@ class Import:
             linked = [row for row in without.values() if row.id in links]
         if self.invite:
             new = [row.email for row in made.values() if row.id in without]
-            for email in self.invite([email for email in new if has_mailbox(email)]):
-                outbox.queue(MailKind.INVITATION, email)
+            outbox.queue_invitations([email for email in new if has_mailbox(email)])
         return linked
 
 

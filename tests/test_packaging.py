@@ -26,6 +26,7 @@ LAYERS = [
     {"app"},
     {"blueprints", "cli", "embedded"},
     {"services", "web"},
+    {"counting"},
     {"database", "models"},
     {"extensions"},
     {"config", "schemas", "errors"},

@@ -1,26 +1,23 @@
 """Limits: declared above a view, counted in the table `counters`, refused with 429.
 
-A call is counted before its view runs, or parallel guesses would slip through. It stays counted, or
-is taken back, by its outcome. A limit that is reached refuses at once: no call waits for another.
-
-The keys of the counters are HMACs, so that the table does not show who called.
+A call is counted before its view runs, or parallel guesses would slip through. Limits on guesses
+take back a call that was no wrong guess; all others count calls, whatever comes of them. A limit
+that is reached refuses at once: no call waits for another.
 """
 
-import hmac
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import Enum, Flag, auto
+from datetime import datetime
+from enum import Flag, auto
 from typing import Any, TypeAlias
 
 from flask import request
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, update
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql.dml import ReturningInsert
 
+import counting
 import errors
 from core import audit, clock
 from core.addresses import login_name
@@ -28,25 +25,18 @@ from database import (
     change,
     ended_statement,
     harmless,
-    insert_into,
     is_unavailable,
     one_statement,
     reading,
     transaction,
 )
-from extensions import db, settings
+from extensions import settings
 from models import Counter, User, UserRow
 from web import bearer, caller
 
 View = Callable[..., object]
 Person: TypeAlias = User | UserRow
 
-WINDOWS = {
-    "minute": timedelta(minutes=1),
-    "15 minutes": timedelta(minutes=15),
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-}
 _UNCHANGED = "a count could not be changed"
 _log = logging.getLogger("accounts.limits")
 _OPEN = Counter.expires_at > bindparam("now")
@@ -64,30 +54,19 @@ class By(Flag):
     CALLER = auto()  # a user, or a service key
 
 
-class Counts(Enum):
-    """Which calls stay counted."""
-
-    ALL = auto()
-    SUCCESSES = auto()
-    GUESSES = auto()  # a wrong password or a wrong code
-
-
-SUCCESSES = Counts.SUCCESSES
-
-
 @dataclass(frozen=True)
 class Limit:
     """How many calls are allowed in a window, which begins with the first. The next one gets a 429.
 
-    At a `silent` limit, which a view counts by `allowance`, the response is the usual one.
+    How many mails an address gets is limited by `services.outbox`.
     """
 
     calls: int | Callable[[], int]  # called where it is a setting
     window: str
     name: str  # what is counted, for the documentation and the keys of the counters
     by: By
-    counts: Counts = Counts.ALL
-    silent: bool = False
+    # Whether it counts wrong passwords and wrong codes only.
+    guesses: bool = False
     # Whether a success clears the count. It does not tell one limit from another.
     success_clears: bool = field(default=False, compare=False)
 
@@ -103,8 +82,8 @@ class Limit:
 # For views that check a password or a code. What is neither wrong nor a success changes no count.
 _WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
 GUESSES = (
-    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, Counts.GUESSES, success_clears=True),
-    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, Counts.GUESSES),
+    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, guesses=True, success_clears=True),
+    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, guesses=True),
 )
 # The same counts, for a new password: it says nothing about the last guesses. Where an account has
 # a second factor, codes could be tried for ever.
@@ -113,70 +92,41 @@ GUESSES_KEPT = tuple(replace(limit, success_clears=False) for limit in GUESSES)
 CONFIRMATIONS = (*GUESSES, Limit(20, "hour", "calls with a current password", By.CALLER))
 
 
-def mails_to_one(kind: str) -> Limit:
-    return Limit(3, "hour", f"{kind} to an e-mail address", By.ACCOUNT, SUCCESSES, silent=True)
-
-
-RESET_MAILS = mails_to_one("reset mails")
-INVITATIONS = mails_to_one("invitations")
-
-
 class _Reached(Exception):
     """A limit is reached. Its arguments are the limit and the end of the window."""
 
 
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
-    with _within([limit for limit in limits if not limit.silent], arguments.get("body", {})):
-        return view(**arguments)
-
-
-def allowance(limit: Limit, email: str) -> AbstractContextManager[bool]:
-    """Count what a view is about to do; lend whether a silent limit allows it."""
-    return _within([limit], {"email": email})
-
-
-@contextmanager
-def _within(limits: list[Limit], body: Mapping[str, Any]) -> Iterator[bool]:
-    """Count a call and lend True, then take it back where its outcome does not count.
-
-    At a silent limit, lend False and count nothing. Raises TooManyRequests at any other limit.
-    """
+    """Count a call, then call the view. Raises TooManyRequests where a limit is reached."""
+    body = arguments.get("body", {})
     applied = [
         limit for limit in limits if By.ACCOUNT not in limit.by or _account(body) is not None
     ]
     counters = {_key(limit, body): limit for limit in applied if settings.ratelimit_enabled}
-    ends, reached = {}, None
     try:
-        if counters:
-            ends = _add_hits(counters)
+        ends = _add_hits(counters) if counters else {}
     except _Reached as error:
-        reached, end = error.args
-        _log_reached(reached, body)
-        if not reached.silent:
-            seconds = math.ceil((end - clock.utcnow()).total_seconds())
-            raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
+        limit, end = error.args
+        _log_reached(limit, body)
+        seconds = math.ceil((end - clock.utcnow()).total_seconds())
+        raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
     try:
-        yield reached is None
+        result = view(**arguments)
     except Exception as error:
         _settle(counters, ends, error)
         raise
     _settle(counters, ends, None)
+    return result
 
 
 def _key(limit: Limit, body: Mapping[str, Any]) -> str:
-    # The account's part comes first, so that all counters of an account can be found together.
-    account = _digest(_account(body) or "") if By.ACCOUNT in limit.by else ""
+    account = _account(body) if By.ACCOUNT in limit.by else None
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
         bearer.caller_id() if By.CALLER in limit.by else "",
         caller.network() if By.IP in limit.by else "",
     )
-    return f"{account}/{limit.name}/{_digest(*others)}"
-
-
-def _digest(*parts: str) -> str:
-    text = "\0".join(("limits", *parts)).encode()
-    return hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
+    return counting.key(limit.name, *others, account=account)
 
 
 def _account(body: Mapping[str, Any]) -> str | None:
@@ -212,35 +162,11 @@ def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
         # In one order for all calls, or two of them could wait for each other (a deadlock). Those
         # of an account come first: all calls from one school wait for the others, while locked.
         for key in sorted(counters, reverse=True):
-            row = {"key": key, "hits": 1, "expires_at": now + WINDOWS[counters[key].window]}
-            _, hits, ends[key] = session.execute(_upsert(now), row).one()
+            row = counting.row(key, counters[key].window, now)
+            _, hits, ends[key] = session.execute(counting.upsert(now), row).one()
             if hits > counters[key].allowed:  # parallel calls took the last places after the read
                 raise _Reached(counters[key], ends[key])
     return ends
-
-
-def _upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
-    insert = insert_into(Counter.__table__)
-    new, over = insert.excluded, Counter.expires_at <= now
-    return insert.on_conflict_do_update(
-        index_elements=[Counter.key],
-        set_={
-            "hits": case((over, new.hits), else_=Counter.hits + 1),
-            "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
-        },
-    ).returning(Counter.key, Counter.hits, Counter.expires_at)
-
-
-def count_invitations(emails: Sequence[str]) -> Sequence[str]:
-    """Count an invitation to each address in the open transaction; return those that may get it."""
-    if not (settings.ratelimit_enabled and emails):
-        return emails
-    now = clock.utcnow()
-    keys = {_key(INVITATIONS, {"email": email}): email for email in emails}
-    end = now + WINDOWS[INVITATIONS.window]
-    rows = [{"key": key, "hits": 1, "expires_at": end} for key in sorted(keys, reverse=True)]
-    counted = db.session.execute(_upsert(now), rows)
-    return [keys[key] for key, hits, _ in counted if hits <= INVITATIONS.allowed]
 
 
 def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
@@ -257,12 +183,13 @@ def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Except
     is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
     if not ends or (error and is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
-    stays = {
-        Counts.ALL: not isinstance(error, errors.TooManyRequests),
-        Counts.SUCCESSES: error is None,
-        Counts.GUESSES: isinstance(error, errors.ApiError) and error.wrong_guess,
-    }
-    undone = [(key, end) for key, end in ends.items() if not stays[counters[key].counts]]
+    is_wrong = isinstance(error, errors.ApiError) and error.wrong_guess
+    is_refused = isinstance(error, errors.TooManyRequests)
+    undone = [
+        (key, end)
+        for key, end in ends.items()
+        if is_refused or (counters[key].guesses and not is_wrong)
+    ]
     if undone:
         with harmless(_log, _UNCHANGED), transaction():
             for key, end in undone:
@@ -305,5 +232,5 @@ def _names(user: Person) -> tuple[str, str]:
 
 
 def _of_account(user: Person) -> ColumnElement[bool]:
-    accounts = map(_digest, _names(user))  # "0" follows "/" in the order of characters
+    accounts = map(counting.digest, _names(user))  # "0" follows "/" in the order of characters
     return or_(*(and_(Counter.key >= f"{each}/", Counter.key < f"{each}0") for each in accounts))

@@ -148,8 +148,7 @@ def _limits(operation: Operation) -> str:
     limits = []
     for limit in operation.limits:
         whose = " from one client IP" if By.IP in limit.by else ""
-        beyond = " (beyond it, nothing is sent)" if limit.silent else ""
-        limits.append(f"{limit.name}{whose}, {limit.rate}{beyond}")
+        limits.append(f"{limit.name}{whose}, {limit.rate}")
     return f"Limits: {'; '.join(limits)}." if limits else ""
 
 
@@ -190,7 +189,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
         kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
     if operation.role not in (None, Role.STUDENT):
         kinds.append(errors.RoleNeedsFactor)
-    if any(not limit.silent for limit in operation.limits):
+    if operation.limits:
         kinds.append(errors.TooManyRequests)
     if operation.body or operation.role or operation.limits:  # then it needs the database
         kinds.append(errors.Unavailable)

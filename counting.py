@@ -1,0 +1,67 @@
+"""Counters of how often something happened in a window of time, shared by all machines.
+
+Their keys are HMACs, so that the table does not show who called. The part of an account comes
+first, so that all of its counters can be found together.
+"""
+
+import hmac
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from sqlalchemy import case
+from sqlalchemy.sql.dml import ReturningInsert
+
+from core import clock
+from database import insert_into
+from extensions import db, settings
+from models import Counter
+
+WINDOWS = {
+    "minute": timedelta(minutes=1),
+    "15 minutes": timedelta(minutes=15),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
+
+
+def digest(*parts: str) -> str:
+    text = "\0".join(("limits", *parts)).encode()
+    return hmac.digest(settings.secret_key.encode(), text, "sha256").hex()[:32]
+
+
+def key(name: str, *others: str, account: str | None = None) -> str:
+    """Return the key of what is counted under this name: for an account, by what else."""
+    return f"{'' if account is None else digest(account)}/{name}/{digest(*others)}"
+
+
+def row(key: str, window: str, now: datetime) -> dict[str, object]:
+    """Return the row of a counter that begins now."""
+    return {"key": key, "hits": 1, "expires_at": now + WINDOWS[window]}
+
+
+def upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
+    """Return the statement that counts once: it begins a window, or adds to the one that is open.
+
+    It returns key, hits and the end of the window. Keys must be counted in descending order, or two
+    transactions could wait for each other.
+    """
+    insert = insert_into(Counter.__table__)
+    new, over = insert.excluded, Counter.expires_at <= now
+    return insert.on_conflict_do_update(
+        index_elements=[Counter.key],
+        set_={
+            "hits": case((over, new.hits), else_=Counter.hits + 1),
+            "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
+        },
+    ).returning(Counter.key, Counter.hits, Counter.expires_at)
+
+
+def within(keys: Collection[str], allowed: int, window: str) -> set[str]:
+    """Count each of these once in the open transaction; return those that were counted no more
+    often than is allowed, all of them with RATELIMIT_ENABLED=0.
+    """
+    if not (keys and settings.ratelimit_enabled):
+        return set(keys)
+    now = clock.utcnow()
+    rows = [row(each, window, now) for each in sorted(keys, reverse=True)]
+    return {each for each, hits, _ in db.session.execute(upsert(now), rows) if hits <= allowed}
