@@ -1,8 +1,7 @@
 """Groups: who is in them, and what their students have learned."""
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import Row, Select, delete, func, select, update
@@ -138,38 +137,12 @@ def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> di
     InvalidRequest for more than MOST_STUDENTS.
     """
     first, last = streaks.span(bounds.get("from_"), bounds.get("to"), today=now.date(), count=DAYS)
-    days = [first + timedelta(days=count) for count in range((last - first).days + 1)]
     learns = Membership.group_id == group_id, User.role == Role.STUDENT.value, User.is_active
     learners = select(User.id, User.timezone).join(Membership).where(*learns)
     with reading() as connection:
         found = connection.execute(learners.limit(MOST_STUDENTS + 1)).all()
-        if len(found) > MOST_STUDENTS:
-            raise errors.InvalidRequest(_TOO_MANY)
-        edges = {name: _edges(days, name) for name in {row.timezone for row in found}}
-        ends = [moment for each in edges.values() for moment in (each[0], each[-1])] or [0]
-        between = learning.SECONDS.between(min(ends), max(ends))
-        lessons = select(Lesson.user_id, learning.SECONDS, Lesson.minutes)
-        lessons = lessons.where(Lesson.user_id.in_(members(group_id)), between)
-        # By student: the edges, then how many lessons and minutes fall before, between and after.
-        none = [0] * (len(days) + 2)
-        sums = {user_id: (edges[name], none[:], none[:]) for user_id, name in sorted(found)}
-        for user_id, moment, length in connection.execute(lessons).all():
-            if user_id in sums:
-                own_edges, count, minutes = sums[user_id]
-                day = bisect_right(own_edges, moment)
-                count[day] += 1
-                minutes[day] += length
-    table = [
-        (user_id, day, count[number], minutes[number])
-        for number, day in enumerate(days, 1)
-        for user_id, (_, count, minutes) in sums.items()
-        if count[number]
-    ]
-    return {"from_": first, "to": last, "days": table}
-
-
-def _edges(days: Sequence[date], zone_name: str) -> list[int]:
-    """Return the seconds at which these days begin in a time zone, and the last one is over."""
-    zone = locales.time_zone(zone_name)
-    bounds = [streaks.seconds(day, day, zone) for day in days]
-    return [*(start for start, _ in bounds), bounds[-1][1] + 1]
+    if len(found) > MOST_STUDENTS:
+        raise errors.InvalidRequest(_TOO_MANY)
+    zones = {row.id: locales.time_zone(row.timezone) for row in found}
+    is_meant = Lesson.user_id.in_(members(group_id))
+    return {"from_": first, "to": last, "days": learning.sum_days(is_meant, zones, first, last)}

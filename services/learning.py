@@ -7,9 +7,21 @@ same.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import BigInteger, Row, and_, case, delete, func, select, type_coerce, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -114,21 +126,41 @@ def list_days(user: UserRow, bounds: Mapping[str, date], *, now: datetime) -> di
     first, last = streaks.span(
         bounds.get("from_"), bounds.get("to"), today=now.astimezone(zone).date(), count=MOST_DAYS
     )
-    between = SECONDS.between(*streaks.seconds(first, last, zone))
-    query = select(SECONDS, Lesson.minutes).where(Lesson.user_id == user.id, between)
-    days: defaultdict[date, list[int]] = defaultdict(lambda: [0, 0])
+    days = sum_days(Lesson.user_id == user.id, {user.id: zone}, first, last)
+    return {"timezone": zone.key, "days": days}
+
+
+class Day(NamedTuple):
+    """What somebody learned on a local day."""
+
+    user_id: str
+    date: date
+    lessons: int
+    minutes: int
+
+
+def sum_days(
+    is_meant: ColumnElement[bool], zones: Mapping[str, ZoneInfo], first: date, last: date
+) -> list[Day]:
+    """Return the days with a completed lesson between these two, by date: those of the users in
+    `zones`, each in the own time zone. The condition finds their lessons.
+    """
+    bounds = [streaks.seconds(first, last, zone) for zone in {*zones.values()}] or [(0, 0)]
+    earliest, latest = min(start for start, _ in bounds), max(end for _, end in bounds)
+    query = select(Lesson.user_id, SECONDS, Lesson.minutes)
+    query = query.where(is_meant, SECONDS.between(earliest, latest))
+    sums: defaultdict[tuple[date, str], list[int]] = defaultdict(lambda: [0, 0])
     with reading() as connection:
-        for moment, minutes in connection.execute(query):
-            sums = days[datetime.fromtimestamp(moment, zone).date()]
-            sums[0] += 1
-            sums[1] += minutes
-    return {
-        "timezone": zone.key,
-        "days": [
-            {"date": day, "lessons": lessons, "minutes": minutes}
-            for day, (lessons, minutes) in sorted(days.items())
-        ],
-    }
+        for user_id, moment, minutes in connection.execute(query):
+            if zone := zones.get(user_id):
+                day = datetime.fromtimestamp(moment, zone).date()
+                sums[day, user_id][0] += 1
+                sums[day, user_id][1] += minutes
+    return [
+        Day(user_id, day, *both)
+        for (day, user_id), both in sorted(sums.items())
+        if first <= day <= last
+    ]
 
 
 def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]:
