@@ -51,6 +51,7 @@ def start(name: str, body: dict[str, Any]) -> dict[str, str]:
     "/<name>/callback",
     path_shape=schemas.ProviderPath,
     query=schemas.ProviderAnswer,
+    writes=True,
     status=303,
     message="The sign-in goes on at the URL in `Location`.",
     errors=(errors.NotFound, errors.InvalidToken),

@@ -186,6 +186,7 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
 
 @get(
     "/export",
+    writes=True,
     response=schemas.Export,
     limits=(Limit(10, "hour", "exports of a user's data", By.CALLER),),
 )

@@ -24,15 +24,29 @@ email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 def normalise_email(raw: str) -> str | None:
     """Return the stored form of an address, in lower case and ASCII (IDNA 2008), or None."""
+    found = _validated(raw)
+    return (found.ascii_email or "").lower() or None if found else None
+
+
+def is_plainly_written(raw: str) -> bool:
+    """Return whether the domain of an address is in its own letters, in ASCII or Unicode, and not
+    in others that IDNA maps to them. The case of ASCII letters does not matter.
+    """
+    found = _validated(raw)
+    # In bytes, because U+212A is no k.
+    written = raw.strip(WHITE_SPACE).rpartition("@")[2].encode().lower().decode()
+    return found is not None and written in (str(found.ascii_domain).lower(), found.domain)
+
+
+def _validated(raw: str) -> email_validator.ValidatedEmail | None:
     if len(raw) > MAX_ADDRESS:
         return None
     try:
-        found = email_validator.validate_email(
+        return email_validator.validate_email(
             raw.strip(WHITE_SPACE), check_deliverability=False, allow_smtputf8=False, strict=True
         )
     except email_validator.EmailNotValidError:
         return None
-    return (found.ascii_email or "").lower() or None
 
 
 def has_mailbox(email: str) -> bool:

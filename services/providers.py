@@ -20,7 +20,13 @@ import errors
 import fields
 from config import ProviderSettings
 from core import audit, clock, ids
-from core.addresses import has_domain, has_mailbox, normalise_email, username_from
+from core.addresses import (
+    has_domain,
+    has_mailbox,
+    is_plainly_written,
+    normalise_email,
+    username_from,
+)
 from core.openid import Json, ProviderFailed, Secrets, challenge_of
 from core.reasons import Reason
 from core.roles import Role
@@ -91,7 +97,10 @@ def finish(name: str, state: str, code: str, error: str) -> str:
     answer = {"provider": name}
     try:
         if error or not code:
-            raise ProviderFailed(error if re.fullmatch("[a-z_]{1,40}", error) else "no_code")
+            # Anybody can make up what comes by the browser.
+            raise ProviderFailed(
+                f"user:{error}" if re.fullmatch("[a-z_]{1,40}", error) else "no_code"
+            )
         ours = Secrets.of(settings.secret_key, state)
         claims = components().providers[name].claims(code, ours)
         answer["code"] = _sign("provider-code", CODE_LIFE, _arrival(name, challenge, claims))
@@ -208,11 +217,13 @@ def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
 
 
 def _vouches(provider: ProviderSettings, claims: Json, email: str) -> bool:
-    """Return whether an address counts as this person's."""
+    """Return whether an address counts as this person's, as the provider wrote it."""
     verified = claims.get("email_verified", True)
     if provider.issuer == GOOGLE and not (email.endswith("@gmail.com") or claims.get("hd")):
         return False  # an account of Google's can have any address
-    return (verified is True or verified == "true") and has_domain(email, provider.domains)
+    is_verified = verified is True or verified == "true"
+    is_listed = has_domain(email, provider.domains) and is_plainly_written(claims["email"])
+    return is_verified and is_listed
 
 
 def _text(claims: Json, name: str) -> str:

@@ -5,8 +5,9 @@ import json
 
 import pytest
 from endpoints import API, ENDPOINTS, UNKNOWN_ID, WITH_BODY
-from helpers import failure, on_one_database, on_postgres, success
+from helpers import failure, on_one_database, on_postgres, rows, success
 
+from models import Event
 from web.bodies import MAX_BODY
 from web.openapi import possible_errors
 
@@ -192,6 +193,8 @@ def test_unknown_path_is_a_404_in_json(client):
         failure(client.get(path), 404, "not_found")
         if not path.startswith(("/static/", "/docs/assets/")):
             failure(client.post(path, data=b"{"), 404, "not_found")
+    for path in ("//api/auth/options", "//auth/options", "///healthz"):
+        failure(client.get(environ_overrides={"PATH_INFO": path}), 404, "not_found")
 
 
 @every_endpoint
@@ -216,6 +219,13 @@ def test_head_is_get_without_a_body(client, auth):
     response = client.head("/api/auth/verify")
     assert (response.status_code, response.data) == (401, b"")
     assert client.head("/nothing").status_code == 404
+
+
+def test_head_is_refused_where_get_changes_something(app, client, auth):
+    before = rows(app, Event)
+    response = client.head("/api/users/export", headers=auth.headers)
+    assert (response.status_code, response.headers["Allow"]) == (405, "GET, OPTIONS")
+    assert rows(app, Event) == before
 
 
 @on_one_database

@@ -148,8 +148,8 @@ def test_state_that_is_not_ours_leads_nowhere(client, connect, provider, visit, 
 @pytest.mark.parametrize(
     ("query", "error", "reason"),
     [
-        ({"error": "access_denied"}, "denied", "access_denied"),
-        ({"error": "server_error", "code": "x"}, "failed", "server_error"),
+        ({"error": "access_denied"}, "denied", "user:access_denied"),
+        ({"error": "server_error", "code": "x"}, "failed", "user:server_error"),
         *(({"error": odd}, "failed", None) for odd in ("x" * 41, "An Error", "<b>", "pupil@x.org")),
         *(({}, "failed", None), ({"code": "unknown"}, "failed", "invalid_grant")),
     ],
@@ -159,6 +159,8 @@ def test_state_that_is_not_ours_leads_nowhere(client, connect, provider, visit, 
 def test_callback_says_how_it_ended_and_the_log_why(client, connect, query, error, reason):
     connect(LOG_FORMAT="json")
     state, log = state_of(success(start(client))["url"]), Log()
+    # A scanner of links must not use up what the provider said.
+    assert client.head(f"/api/auth/providers/school/callback?state={state}").status_code == 405
     back = come_back(client, state=state, **query, error_description="No", unknown="")
     success(back, 303)
     assert fragment_of(back) == {"provider": "school", "error": error}
@@ -294,6 +296,30 @@ def test_address_that_is_not_vouched_for_joins_nothing(app, client, invited, vis
     success(sign_in(client, visit(**said)))
     assert stored(app, email=email).email_verified_at is None
     assert outbox.waiting() == [("email_verification", email)]
+
+
+@pytest.mark.parametrize(
+    ("domain", "is_vouched"),
+    [
+        *(
+            (domain, True)
+            for domain in ("School.EXAMPLE", "b\u00fccher.example", "xn--bcher-kva.example")
+        ),
+        # Letters that IDNA maps to these: another mailbox's, as the provider writes it.
+        *((domain, False) for domain in ("\u017fchool.example", "\uff53chool.example")),
+        *(
+            (domain, False)
+            for domain in ("school\u3002example", "\u212aai.example", "B\u00dcCHER.example")
+        ),
+    ],
+)
+@on_one_database
+def test_a_domain_is_vouched_for_as_the_provider_writes_it(
+    app, client, connect, visit, domain, is_vouched
+):
+    connect(OIDC_SCHOOL_DOMAINS="school.example,kai.example,b\u00fccher.example")
+    found = success(sign_in(client, visit(sub="1", email=f"pupil@{domain}")))["user"]
+    assert bool(stored(app, email=found["email"]).email_verified_at) is is_vouched
 
 
 @on_one_database

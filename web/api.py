@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 from marshmallow import Schema, ValidationError
+from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.routing import BaseConverter
 
 from core.roles import Role
@@ -54,6 +55,8 @@ class Operation:
     status: int = 200
     # What the view returns is the whole body where this is another one.
     media_type: str = JSON
+    # Whether this GET changes something: then HEAD, which must not, is refused.
+    writes: bool = False
     # Whether the view may reply with 201 too.
     creates: bool = False
     message: str | None = None
@@ -80,6 +83,8 @@ class Operation:
 
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
+            if self.writes and request.method == "HEAD":
+                raise MethodNotAllowed(["GET", "OPTIONS"])
             if self.role:
                 bearer.require(self.least_role, self.scope)
             if self.refresh_cookie:

@@ -26,7 +26,7 @@ DEFAULTS = {
 }
 HSTS = "max-age=31536000"
 # The API is also available without its prefix; only `/api` is documented.
-WITHOUT_PREFIX = ("/auth/", "/users", "/groups", "/service-keys")
+WITHOUT_PREFIX = ("/auth/", "/users/", "/groups/", "/service-keys/")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID, X-Refresh-Cookie",
@@ -41,8 +41,11 @@ def init_app(app: Flask, settings: Settings) -> None:
 
     def add_fixed(environ: Any, start_response: Any) -> Any:
         begin, path = time.perf_counter(), environ.get("PATH_INFO", "")
-        if path.startswith(WITHOUT_PREFIX):
+        if f"{path}/".startswith(WITHOUT_PREFIX):
             environ["PATH_INFO"] = f"/api{path}"
+        elif path.startswith("//"):
+            # werkzeug would drop a slash, and a proxy's rule for a path would not hold.
+            environ["PATH_INFO"] = f"/-{path}"
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             if status >= "4":

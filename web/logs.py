@@ -19,6 +19,8 @@ from flask import has_request_context, request
 from config import Settings
 from web import caller
 
+# What HTTP names (RFC 9110, RFC 5789); clients can send any word.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _access = logging.getLogger("accounts.access")
 _REQUEST = logging.makeLogRecord(
     {"name": _access.name, "levelno": logging.INFO, "levelname": "INFO", "msg": "request"}
@@ -148,7 +150,8 @@ def log_request(environ: WSGIEnvironment, path: str, status: str, seconds: float
     if _access.isEnabledFor(logging.INFO):
         rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
         fields = {
-            "method": environ["REQUEST_METHOD"],
+            # One word for all others, since whoever counts lines by it keeps a number for each.
+            "method": method if (method := environ["REQUEST_METHOD"]) in _METHODS else "-",
             # Without the query, which may hold a secret. Cut, so that the line stays whole.
             "path": path[:300].encode("latin-1").decode(errors="replace"),
             "route": rule.rule if rule else "-",
