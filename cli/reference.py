@@ -45,7 +45,10 @@ def files() -> dict[str, str]:
         _chapter("ASVS", "requirement, tests", requirements),
     )
     head = "# Reference\n\n`make reference` makes this file: change the code instead.\n"
-    template = "# Every setting with its default. Copy this file to .env and set what you need.\n"
+    template = (
+        "# Every setting with its default. Copy this file to .env and set what you need; the\n"
+    )
+    template += "# environment goes before that file. docs/reference.md says more.\n"
     for name, default, _, text in settings():
         template += f"\n# {text}\n#{name}={default}\n"
     return {"docs/reference.md": head + "".join(chapters), ".env.example": template}
