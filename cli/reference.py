@@ -18,6 +18,7 @@ import errors
 from core import audit, reasons
 from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
+from services import outbox
 from web import openapi
 
 Rows: TypeAlias = Iterator[tuple[object, ...]]
@@ -36,7 +37,7 @@ def files() -> dict[str, str]:
     components().settings = config.Settings()  # limits show them, and those in use may differ
     chapters = (
         _chapter("Endpoints", "call, role, scope, limits, errors of its own", endpoints),
-        _chapter("Limits", "at most, of these, of one, counts, silent", limits),
+        _chapter("Limits", "at most, of these, of one, counts", limits),
         _chapter("Errors", "code, status, when, what the client does", kinds, errors.__doc__),
         _chapter("Reasons", "word, what is wrong", reasons.WORDS.items, reasons.__doc__),
         _chapter("Settings", "name, default, allowed, what", settings, config.__doc__),
@@ -80,14 +81,16 @@ def endpoints() -> Rows:
 
 def limits() -> Rows:
     """Each client IP (`ip`; of IPv6, the first 64 bits), account (the e-mail address or username
-    that was typed, else the caller's address), new address and caller has a count of its own. The
-    window begins with its first call. Beyond a silent limit, the response is the usual one and
-    nothing is sent; beyond others it is a 429.
+    that was typed, else the caller's address), new address and caller has a count of its own. A
+    window begins with its first call. Beyond a limit the response is a 429; beyond one of mails to
+    an address, it is the usual one and nothing is sent.
     """
     calls = openapi.declared(current_app)
     for limit in dict.fromkeys(limit for *_, call in calls for limit in call.limits):
-        of, counts = f"{limit.by.name}".lower(), limit.counts.name.lower()
-        yield limit.rate, limit.name, of, counts, "yes" if limit.silent else ""
+        of, counts = f"{limit.by.name}".lower(), "wrong guesses" if limit.guesses else "calls"
+        yield limit.rate, limit.name, of, counts
+    for name in outbox.LIMITED.values():
+        yield f"{outbox.MAX_MAILS} per hour", name, "address", "mails"
 
 
 def kinds() -> Rows:
