@@ -5,7 +5,7 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test test-slow lint format bench bench-growth bench-timing clean
+.PHONY: help run test test-slow lint format reference bench bench-growth bench-timing clean
 
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
@@ -13,6 +13,7 @@ help:
 	@echo 'make test-slow    browsers, deployment, slow clients, and faults: for about 15 minutes'
 	@echo 'make lint         the checks alone: ruff and mypy'
 	@echo 'make format       put the code in its form'
+	@echo 'make reference    make docs/reference.md and .env.example from the code'
 	@echo 'make bench        measure the service beside other ways to do the same'
 	@echo 'make bench-growth measure it with up to a million users and spent rows'
 	@echo 'make bench-timing does the time of an answer tell whether an address has an account?'
@@ -43,6 +44,9 @@ lint: $(VENV)/dev.stamp
 format: $(VENV)/dev.stamp
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
+
+reference: $(VENV)/dev.stamp
+	$(BIN) -m flask reference
 
 # Run as root, one of the libraries warns that there is no folder of a desktop session.
 BENCH = $(BIN) -W ignore:XDG_RUNTIME_DIR -m bench

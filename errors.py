@@ -1,4 +1,19 @@
-"""All errors of the API, with a stable code for programs each. docs/errors.md explains them."""
+"""All errors of the API, with a stable code for programs each.
+
+Every error response has one shape, also for unknown paths and for failures of the service:
+`{"success": false, "message": "Some fields are not valid.", "error": {"code": "invalid_request",
+"fields": {"email": ["This is not a valid e-mail address."]}, "reasons": {"email": ["invalid"]}}}`.
+
+`message` is for people and may change; `code` is for programs and is stable. `fields` is there when
+single fields are wrong, by their names in the request; those of an object are in an object.
+`reasons` has the same shape, with a stable word for each sentence. `X-Request-ID` identifies the
+request in the log. A 401 of an endpoint that needs a token has `WWW-Authenticate: Bearer` (RFC
+6750).
+
+A request that cannot be parsed as HTTP is `invalid_request` too, with the matching status: 414 or
+431 if its first line or its headers are too long, 417, 501, and 400 for all others. The connection
+is then closed.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar, Self, TypeAlias, Union
@@ -10,7 +25,11 @@ Fields: TypeAlias = Mapping[str, Union[list[Reason], "Fields"]]
 
 
 class ApiError(Exception):
-    """An error response; `web.error_handlers` renders it."""
+    """An error response; `web.error_handlers` renders it.
+
+    The docstring of each error says when it comes and, after an empty line, what the client does.
+    docs/reference.md is made from both.
+    """
 
     status: ClassVar[int]
     code: ClassVar[str]
@@ -40,15 +59,31 @@ class ApiError(Exception):
 
 
 class InvalidRequest(ApiError):
+    """The body is not a JSON object (or not a form); or a field, a parameter of the query or an id
+    in the path is missing, unknown, of the wrong type or out of range.
+
+    Show `fields`; do not send the same request again.
+    """
+
     status, code, message = 400, "invalid_request", "Some fields are not valid."
 
 
 class WeakPassword(ApiError):
+    """The new password is too short or easily guessed.
+
+    Show the reason in `fields`, or a text of your own by its word.
+    """
+
     status, code = 400, "weak_password"
     message = "This password is too easy to guess. Choose another one."
 
 
 class WrongPassword(ApiError):
+    """The current password is wrong, at a change or a deletion.
+
+    Ask again; the session stays open.
+    """
+
     status, code, message = 400, "wrong_password", "This is not your current password."
     wrong_guess = True
 
@@ -60,6 +95,13 @@ class PasswordReplaced(WrongPassword):
 
 
 class InvalidToken(ApiError):
+    """The token of a link is unknown, expired or used; or a code to choose a password, or its
+    account, is wrong; or no new e-mail address or second factor waits for a code, or too many codes
+    were wrong; or a sign-in with a provider is too old, was used, or began elsewhere.
+
+    Offer to send a new e-mail, or to begin the sign-in again.
+    """
+
     status, code = 400, "invalid_token"
     message = "This link is not valid any more. Ask for a new one."
 
@@ -70,16 +112,34 @@ class WrongAccessCode(InvalidToken):
 
 
 class WrongCode(ApiError):
+    """This is not the code that was sent to the new e-mail address; or the code in `secondFactor`
+    is wrong, or was used before.
+
+    Ask again. After five wrong codes, the new address must be asked for anew; an app shows another
+    code after 30 seconds.
+    """
+
     status, code, message = 400, "wrong_code", "This code is wrong, or it was used before."
     wrong_guess = True
 
 
 class InvalidImage(ApiError):
+    """The uploaded file is not a supported picture, or has too many pixels.
+
+    Show the message, which says what to do.
+    """
+
     status, code = 400, "invalid_image"
     message = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."
 
 
 class InvalidCredentials(ApiError):
+    """The e-mail address, the username or the password is wrong; the response does not say which.
+    With `provider` alone: the account changed meanwhile.
+
+    Ask again, or begin the sign-in again.
+    """
+
     status, code = 401, "invalid_credentials"
     message = "The e-mail address, the username or the password is wrong."
     wrong_guess = True
@@ -92,39 +152,87 @@ class CredentialsReplaced(InvalidCredentials):
 
 
 class TokenMissing(ApiError):
+    """There is no bearer token in the `Authorization` header; or no cookie, at a refresh with
+    `X-Refresh-Cookie`.
+
+    Log in.
+    """
+
     status, code = 401, "token_missing"
     message = "Send an access token in the header `Authorization: Bearer <token>`."
 
 
 class TokenInvalid(ApiError):
+    """The token was not signed by this service, or is for another purpose; or the service key is
+    unknown or revoked.
+
+    Log in; a service needs a new key.
+    """
+
     status, code, message = 401, "token_invalid", "This token is not valid. Log in again."
 
 
 class TokenExpired(ApiError):
+    """The token or service key has expired, or the session was not refreshed for
+    `SESSION_IDLE_DAYS`.
+
+    With an access token: refresh. With a refresh token: log in. With a service key: use a new one.
+    """
+
     status, code = 401, "token_expired"
     message = "This token has expired. Refresh your tokens or log in again."
 
 
 class TokenRevoked(ApiError):
+    """The session has ended, the refresh token was already used, or the account was deleted.
+
+    Log in.
+    """
+
     status, code, message = 401, "token_revoked", "This token has been revoked. Log in again."
 
 
 class AccountInactive(ApiError):
+    """The password or the provider is right, but the account was deactivated.
+
+    Refer the user to support.
+    """
+
     status, code = 403, "account_inactive"
     message = "This account has been deactivated. Contact support."
 
 
 class EmailUnverified(ApiError):
+    """The password or the provider is right, but `REQUIRE_VERIFIED_EMAIL` is set and the e-mail
+    address is not confirmed.
+
+    Offer `resend-verification`.
+    """
+
     status, code = 403, "email_unverified"
     message = "Confirm your e-mail address first: open the link that we sent to it."
 
 
 class RegistrationClosed(ApiError):
+    """`REGISTRATION` is not `open`. At a login with `provider`: no account is linked, and none may
+    be made; the message says why.
+
+    Refer to the operators, who can invite people. At a login: offer to link an account.
+    """
+
     status, code = 403, "registration_closed"
     message = "You cannot register here. Ask the operators of this service for an account."
 
 
 class SecondFactorRequired(ApiError):
+    """The password or the provider is right, and the account has a second factor: `fields` names
+    `secondFactor`. Or the caller's role needs one (`REQUIRE_SECOND_FACTOR`), and there is none: no
+    `fields`.
+
+    Ask for a code, and send the same call again with it in `secondFactor`. Without `fields`: lead
+    to the page that sets one up.
+    """
+
     status, code = 403, "second_factor_required"
     message = "Send the same call again with a code of your authenticator app in `secondFactor`."
 
@@ -134,80 +242,155 @@ class RoleNeedsFactor(SecondFactorRequired):
 
 
 class ProfilePrivate(ApiError):
+    """The user's settings make the profile private."""
+
     status, code, message = 403, "profile_private", "This profile is private."
 
 
 class Forbidden(ApiError):
+    """The caller's role, or the scopes of the service key, do not allow this."""
+
     status, code = 403, "forbidden"
     message = "Your role or service key does not allow this."
 
 
 class NotFound(ApiError):
+    """No resource exists at this URL, such as one with a malformed id; or there is no such session,
+    service key, provider, second factor or course.
+
+    For a lesson: deliver the course, then the lesson again.
+    """
+
     status, code, message = 404, "not_found", "No resource exists at this URL."
 
 
 class UserNotFound(ApiError):
+    """No user has this id, or the user is inactive."""
+
     status, code, message = 404, "user_not_found", "There is no such user."
 
 
 class MethodNotAllowed(ApiError):
+    """The URL supports other methods; the header `Allow` lists them."""
+
     status, code, message = 405, "method_not_allowed", "This URL does not support that method."
 
 
 class UsernameTaken(ApiError):
+    """Another account has this username; upper and lower case count as equal.
+
+    Ask for another one; at a login with `provider`, send the call again.
+    """
+
     status, code, message = 409, "username_taken", "This username is taken. Choose another one."
 
 
 class EmailTaken(ApiError):
+    """An account has this e-mail address, for a change also one's own. If the username is taken
+    too, the code is `username_taken` and `fields` names both.
+
+    Offer to log in; at a login with `provider`, to link the account.
+    """
+
     status, code = 409, "email_taken"
     message = "An account with this e-mail address already exists."
 
 
 class IdentityTaken(ApiError):
+    """The account is linked to another account at a provider, or this one at the provider to
+    another account. Nothing was linked, and nobody is logged in.
+
+    Offer to log in with the password alone, or with the provider alone.
+    """
+
     status, code = 409, "identity_taken"
     message = "This account, or yours at the provider, is linked to another one already."
 
 
 class ExternalIdTaken(ApiError):
+    """Another account has this `externalId`. `fields` names it, and beside it username and e-mail
+    address if those are taken too.
+
+    Look for the account that has it: `GET /api/users?externalId=`.
+    """
+
     status, code = 409, "external_id_taken"
     message = "Another account has this `externalId`."
 
 
 class LastAdmin(ApiError):
+    """The last active admin can be neither demoted, deactivated nor deleted.
+
+    Make another user an admin first.
+    """
+
     status, code = 409, "last_admin"
     message = "This is the last active admin. Make another user an admin first."
 
 
 class SecondFactorExists(ApiError):
+    """The account has a second factor already.
+
+    Remove that one first.
+    """
+
     status, code = 409, "second_factor_exists"
     message = "Your account has a second factor already. Remove it first."
 
 
 class CursorExpired(ApiError):
+    """The `next` of a list of changes is more than 90 days old, or the database was restored.
+
+    Begin again without `after`; what does not come then is gone.
+    """
+
     status, code = 410, "cursor_expired"
     message = "This cursor is too old, or the database was restored. Begin again without `after`."
 
 
 class TooLarge(ApiError):
+    """The body is larger than 64 KiB, or the picture is larger than `MAX_AVATAR_BYTES`.
+
+    Send less.
+    """
+
     status, code, message = 413, "too_large", "The request body is too large. Send less."
 
 
 class UnsupportedMediaType(ApiError):
+    """The body is not `application/json`; for an avatar, not `multipart/form-data`."""
+
     status, code, message = 415, "unsupported_media_type", "Send the body as application/json."
 
 
 class TooManyRequests(ApiError):
+    """A limit is reached, for a client IP, an account or a caller.
+
+    Try again after `Retry-After` seconds, not before.
+    """
+
     status, code = 429, "too_many_requests"
     message = "Too many attempts. Try again later."
     retry_after = 60
 
 
 class InternalError(ApiError):
+    """A bug in the service; the log has its details under the request id.
+
+    Report the request id.
+    """
+
     status, code = 500, "internal_error"
     message = "Something went wrong on our side. If it keeps happening, report the request id."
 
 
 class Unavailable(ApiError):
+    """The database is unreachable, overloaded, read-only or not migrated; or too many logins or
+    pictures are waiting; or a sign-in cannot begin because the provider does not answer.
+
+    Try again after `Retry-After` seconds.
+    """
+
     status, code = 503, "unavailable"
     message = "The service is temporarily unavailable. Try again in a moment."
     # The usual cause is a restart of the database, which takes about this long.

@@ -1,7 +1,8 @@
 """The tables and their constraints.
 
 schemas.py checks the same limits to give a helpful error; the CHECK constraints here hold for every
-code path. Lengths of columns alone are enforced by Postgres only.
+code path. Lengths of columns alone are enforced by Postgres only. docs/reference.md is made from
+the docstrings.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -92,51 +93,71 @@ class User(Base):
     )
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    """A UUID, which never changes and is never used again."""
     username: Mapped[str] = mapped_column(sa.String(32))
-    # In lower case: two usernames must not differ only in case.
+    """Unique, as its user writes it."""
     username_key: Mapped[str] = mapped_column(sa.String(32), unique=True)
+    """The username in lower case: two usernames must not differ only in case."""
     email: Mapped[str] = mapped_column(sa.String(254), unique=True)
+    """Unique, in lower case."""
     first_name: Mapped[str] = mapped_column(sa.String(64))
+    """Never empty."""
     last_name: Mapped[str] = mapped_column(sa.String(64))
+    """Never empty."""
     password_hash: Mapped[str] = mapped_column(sa.String(255))
+    """Internal; begins with `!` where there is no password."""
     # The account's version, which nothing lowers. A new password (not the same one hashed again), a
     # new address, a deactivation, a new role and every change of the second factor raise it: what
     # was begun before cannot be completed afterwards, such as a login or the use of a link. It
     # keeps its first name because old processes read it.
     password_version: Mapped[int] = mapped_column(default=1)
+    """Internal: what was begun before it rose cannot be completed."""
     role: Mapped[str] = mapped_column(sa.String(16), default=Role.STUDENT.value)
+    """`student`, `instructor` or `admin`."""
     is_active: Mapped[bool] = mapped_column(default=True)
+    """False for a deactivated account, which cannot log in."""
     email_verified_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """When the address was confirmed."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
+    """The registration, or the `joinDate` of an import."""
     last_login_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
-    # When the second factor was confirmed, also in its own row; None without one. Here, because the
-    # one query of the guard reads this table.
+    # Here, because the one query of the guard reads this table.
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
-    # The account at a provider that opens this one: its issuer, a space, and the subject there.
+    """When the second factor was confirmed, also in its own row; NULL without one."""
     identity: Mapped[str | None] = mapped_column(sa.String(600))
-    # The number of the person in another system; None without one, and never "".
+    """The account at a provider that opens this one: its issuer, a space, and the subject."""
     external_id: Mapped[str | None] = mapped_column(sa.String(64))
-    # The number of the latest change that other systems are told of; see services/changes.py.
+    """The number of the person in another system, unique and never empty."""
     changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
+    """The number of the latest change that other systems are told of, or 0."""
 
     bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
+    """What users say about themselves, as in `location` and `website`."""
     location: Mapped[str] = mapped_column(sa.String(100), server_default="")
     website: Mapped[str] = mapped_column(sa.String(200), server_default="")
-    # Identifies the picture in `avatars`; None for the default picture.
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
+    """Names the picture in `avatars`; NULL for the default one."""
     # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
     # order, on Postgres too by bytes: others skip spaces, or the line ends between its parts.
     search_key: Mapped[str] = mapped_column(
         sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), default=_search_key
     )
+    """Internal, for lists and searches."""
 
     theme: Mapped[str] = mapped_column(sa.String(16), default="system", server_default="light")
+    """`light`, `dark` or `system`."""
     language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
+    """A tag such as `en` or `pt-BR`."""
     timezone: Mapped[str] = mapped_column(sa.String(64), server_default="UTC")
+    """An IANA name, such as `Europe/Berlin`."""
     email_notifications: Mapped[bool] = mapped_column(server_default=sa.true())
+    """Only stored."""
     push_notifications: Mapped[bool] = mapped_column(server_default=sa.true())
+    """Only stored."""
     profile_visible: Mapped[bool] = mapped_column(server_default=sa.true())
+    """Whether other users see the profile."""
     progress_visible: Mapped[bool] = mapped_column(server_default=sa.false())
+    """Whether other users see the progress."""
 
 
 # All columns of a user, read-only: a row of a query, not an object of the session.
@@ -166,20 +187,26 @@ class UserSession(Base):
     __table_args__ = (sa.Index("ix_sessions_user_id_created_at", "user_id", "created_at"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    """The session, which its tokens name."""
     user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     # Of the login or of the last rotation; the `iat` of the current refresh token.
     last_used_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    # The session's end if it is not refreshed before.
+    """The login or the last refresh."""
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+    """The end, if it is not refreshed before."""
     # Not used any more: the processes of version 1.0 need it during an upgrade.
     access_expires_at: Mapped[datetime] = mapped_column(
         UTCDateTime, server_default=sa.FetchedValue()
     )
     refresh_token_id: Mapped[str] = mapped_column(sa.String(36))
+    """The refresh token that is valid."""
     previous_token_id: Mapped[str | None] = mapped_column(sa.String(36))
+    """The one before."""
     user_agent: Mapped[str] = mapped_column(sa.String(USER_AGENT_LENGTH))
+    """Of the login."""
     ip_address: Mapped[str] = mapped_column(sa.String(45))
+    """Of the login."""
 
 
 class DeniedSession(Base):
@@ -188,7 +215,9 @@ class DeniedSession(Base):
     __tablename__ = "denylist"
 
     session_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    """A session that has ended, or the code of a sign-in with a provider that was used."""
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+    """When the row may be deleted."""
 
 
 class ServiceKey(Base):
@@ -198,12 +227,17 @@ class ServiceKey(Base):
     __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    """As `flask keys list` shows it."""
     name: Mapped[str] = mapped_column(sa.String(64), unique=True)
     digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
-    scopes: Mapped[str] = mapped_column(sa.String(100))  # separated by spaces
+    """The SHA-256 of the key."""
+    scopes: Mapped[str] = mapped_column(sa.String(100))
+    """Separated by spaces."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     expires_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """NULL: never."""
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """Up to an hour late."""
 
 
 class PendingEmail(Base):
@@ -212,11 +246,14 @@ class PendingEmail(Base):
     __tablename__ = "pending_emails"
 
     user_id: Mapped[Owner]
-    # The code is made from it. A later change of the same user replaces it.
     id: Mapped[str] = mapped_column(sa.String(36), unique=True)
+    """The change, from which its code is made. A later one of the same user replaces it."""
     new_email: Mapped[str] = mapped_column(sa.String(254))
+    """Where the code was sent."""
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    """Until when the code works."""
     tries: Mapped[int]
+    """Codes that were typed."""
 
 
 class SecondFactor(Base):
@@ -225,19 +262,22 @@ class SecondFactor(Base):
     __tablename__ = "second_factors"
 
     user_id: Mapped[Owner]
-    # The seed, encrypted with a key that belongs to SECRET_KEY: see core/totp.py.
     sealed: Mapped[bytes] = mapped_column(sa.LargeBinary)
-    # Tells one factor of a user from the next.
+    """The seed, encrypted with a key that belongs to SECRET_KEY."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    """The set-up, which tells one factor of a user from the next."""
     confirmed_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
-    # The last time step whose six digits were used.
+    """Its first code; NULL while that is awaited."""
     last_step: Mapped[int] = mapped_column(sa.BigInteger, default=0)
-    # Wrong codes in a window of 24 hours, which begins with the first one; None without one.
+    """The half minute, counted since 1970, whose code was used last."""
     wrong_codes: Mapped[int] = mapped_column(default=0)
+    """Those of a window of 24 hours, which begins with the first one."""
     window_ends_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
-    # Counts the sets of recovery codes. Of the present set, a bit for each code that is unused.
+    """When they are forgotten; NULL without one."""
     generation: Mapped[int] = mapped_column(default=1)
+    """Which set of recovery codes, counted from 1."""
     unused: Mapped[int] = mapped_column(default=ALL_UNUSED)
+    """A bit for each recovery code of this set that is unused."""
 
 
 class OutboxMail(Base):
@@ -247,18 +287,21 @@ class OutboxMail(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     kind: Mapped[str] = mapped_column(sa.String(32))
+    """Its template."""
     address: Mapped[str] = mapped_column(sa.String(254))
-    # Language of a notice whose address may have no account when it is sent.
+    """Its recipient."""
     language: Mapped[str | None] = mapped_column(sa.String(35))
-    # What its template says, or what that is made from.
+    """Of a notice whose address may have no account when it is sent."""
     facts: Mapped[dict[str, Any]] = mapped_column(sa.JSON, server_default="{}", default=dict)
+    """What the text says; no token."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
-    # When to try next; of a claimed e-mail, the end of the lease.
     due_at: Mapped[datetime] = mapped_column(
         UTCDateTime, default=lambda: clock.utcnow(), index=True
     )
+    """When to try next; of a claimed mail, the end of the lease."""
     attempts: Mapped[int] = mapped_column(default=0)
     claimed: Mapped[bool] = mapped_column(default=False)
+    """Whether a process is sending it."""
 
 
 class Counter(Base):
@@ -271,9 +314,10 @@ class Counter(Base):
     key: Mapped[str] = mapped_column(
         sa.String(160).with_variant(sa.String(160, collation="C"), "postgresql"), primary_key=True
     )
+    """What a limit counts, of whom; without an address in clear text."""
     hits: Mapped[int]
-    # The end of the window. A later hit starts a new one.
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
+    """The end of the window. A later hit starts a new one."""
 
 
 class LastChange(Base):
@@ -284,6 +328,7 @@ class LastChange(Base):
 
     id: Mapped[int] = mapped_column(sa.SmallInteger, primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(sa.BigInteger)
+    """How many changes there have been."""
 
 
 class Deletion(Base):
@@ -294,7 +339,9 @@ class Deletion(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     number: Mapped[int] = mapped_column(sa.BigInteger)
+    """Of the deletion, among the changes."""
     deleted_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
+    """The row goes 90 days later."""
 
 
 class Event(Base):
@@ -305,10 +352,13 @@ class Event(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))
+    """To whose account it was done."""
     type: Mapped[str] = mapped_column(sa.String(32))
-    # The id of another user, `key:` and the id of a service key, `machine`, or "" for the user.
+    """An event that is kept."""
     by: Mapped[str] = mapped_column(sa.String(40))
-    ip_address: Mapped[str] = mapped_column(sa.String(45))  # of the user, else ""
+    """The id of another user, `key:` and the id of a service key, `machine`, or empty: the user."""
+    ip_address: Mapped[str] = mapped_column(sa.String(45))
+    """Of the user; empty for others."""
     details: Mapped[dict[str, str]] = mapped_column(sa.JSON)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
 
@@ -320,6 +370,7 @@ class Avatar(Base):
 
     user_id: Mapped[Owner]
     picture: Mapped[bytes] = mapped_column(sa.LargeBinary)
+    """A WebP file."""
 
 
 class Group(Base):
@@ -329,7 +380,9 @@ class Group(Base):
     __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    """Chosen by an admin or another system."""
     name: Mapped[str] = mapped_column(sa.String(64))
+    """Need not be unique."""
 
 
 class Membership(Base):
@@ -344,6 +397,7 @@ class Membership(Base):
     group_id: Mapped[str] = mapped_column(
         sa.ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True
     )
+    """Deleting the group deletes these rows."""
     user_id: Mapped[Owner]
 
 
@@ -359,8 +413,11 @@ class Course(Base):
 
     user_id: Mapped[Owner]
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """Chosen by the course system, the same for all users."""
     name: Mapped[str] = mapped_column(sa.String(200))
+    """As last delivered for this user."""
     lessons: Mapped[int]
+    """How many the course has."""
 
 
 class Lesson(Base):
@@ -381,9 +438,12 @@ class Lesson(Base):
 
     user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     course_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """The row of `courses`."""
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """Chosen by the course system, unique in the course."""
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
+    """How long it took, 0 to 1440."""
 
 
 class Achievement(Base):
@@ -397,8 +457,10 @@ class Achievement(Base):
 
     user_id: Mapped[Owner]
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """Chosen by the course system."""
     name: Mapped[str] = mapped_column(sa.String(200))
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
+    """When it was earned."""
 
 
 class Certificate(Base):
@@ -414,17 +476,24 @@ class Certificate(Base):
 
     user_id: Mapped[Owner]
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """Chosen by the course system."""
     course_id: Mapped[str] = mapped_column(sa.String(64))
+    """The course, which may be none of `courses`."""
     course_name: Mapped[str] = mapped_column(sa.String(200))
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
+    """NULL: never."""
     credential_url: Mapped[str] = mapped_column(sa.String(200))
+    """A page of the course system about it, or empty."""
     # In clear, because its owner gives it away; None while the certificate is not shared.
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)
+    """The end of its public URL; treat it like a link. NULL while it is not shared."""
     # The user's name at the first delivery, first and last: nobody can share a certificate under
     # another name. Version 1.0 adds rows without it during an upgrade; sharing one sets it.
     holder: Mapped[str | None] = mapped_column(sa.String(129))
+    """The user's name at the first delivery, first and last."""
     revoked_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
+    """NULL: not revoked."""
 
 
 # A learning record, written by the course system.

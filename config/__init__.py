@@ -1,4 +1,33 @@
-"""The settings of the service: one table, read from the environment and checked together."""
+"""The settings of the service: one table, read from the environment and checked together.
+
+All are environment variables, and an empty one counts as unset. What the environment does not have
+is read from a file `.env` in the project's folder; there, `${NAME}` is replaced by the value of
+`NAME`, also inside a password. Settings are read once, at the start. If any are wrong or missing,
+the service lists them all, without their values, and does not start; `python -m config` checks
+alone. A misspelt name is no setting; the log of the start warns of one that is close to a setting.
+For 1 and 0, `true`, `yes`, `on` and `false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those
+of `OIDC_PROVIDERS=school`.
+
+With nothing set, everything is in `instance/`: the database `accounts.db`, whose schema is updated
+at each start, and `secret_key`, which signs tokens and which only its owner can read. The service
+listens on 127.0.0.1:5000; with `PORT` set, on that port of all network interfaces; with `HOST=::`,
+also in IPv6. Mails are printed to the log.
+
+`DATABASE_URL` makes it a production deployment: `SECRET_KEY`, `PUBLIC_URL` and `MAIL_URL` are
+required then, and `flask db upgrade` runs before new code starts. Special characters in the user
+and the password of a URL are percent-encoded, such as `%40` for `@`. To make a key: `python -c
+'import secrets; print(secrets.token_urlsafe(48))'`. It is the UTF-8 bytes of the text, and has no
+comma.
+
+With `smtp://` and a password, no mail is sent unless the connection switches to TLS (STARTTLS) with
+a certificate that is valid for the host; without a password, TLS is used if the server offers it.
+`smtps://` is TLS from the first byte, on port 465.
+
+If `TRUSTED_PROXIES` is too high, clients can write any client IP; if it is too low, all clients
+count as one, the proxy. A changed `SESSION_DAYS` or `SESSION_IDLE_DAYS` acts from the next refresh
+of a session on. `REQUIRE_SECOND_FACTOR=admin` lets admins without a second factor log in, set one
+up and do what students may; with `instructor`, instructors too.
+"""
 
 import dataclasses
 import difflib

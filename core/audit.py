@@ -1,4 +1,8 @@
-"""The audit log: who did what to which account, one line per event."""
+"""The audit log: who did what to which account, one line per event.
+
+Each event has the user, the client IP (`address`) and the request id; `by` is the admin or the
+service key that acted on another account, a key as `key:` and its id.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,7 +19,7 @@ class Event(NamedTuple):
     kept: tuple[str, ...] | None = None
 
 
-# All of them. docs/reference.md is made from this table.
+# All of them, and all that docs/reference.md tells.
 EVENTS = {
     "registered": Event("Somebody registered, or a command set the password.", kept=("provider",)),
     "account_created": Event("An account without a password was made for somebody.", kept=()),

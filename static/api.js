@@ -10,7 +10,7 @@ const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
 export const NAME = `accounts ${new URL(".", location).pathname}`;
 
-/** A call that failed: `code` as in docs/errors.md, or no_response; `retryAfter` in seconds. */
+/** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
   constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0 } = {}) {
     super(code);

@@ -94,6 +94,7 @@ def test_the_name_of_the_site_is_no_password(make_app):
     success(register_ada(client, password="seven green lamps"), 201)
 
 
+@pytest.mark.asvs("6.2.1")
 def test_shortest_password_is_a_setting(make_app):
     client = make_app(password_min_length=20).test_client()
     failure(register_ada(client, password=PASSWORD), 400, "weak_password")

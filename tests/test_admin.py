@@ -95,6 +95,7 @@ def active_admins(app):
 # The list
 
 
+@pytest.mark.asvs("15.3.1")
 def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, clock):
     clock.move(minutes=1)
     moment = clock.utcnow()
@@ -145,6 +146,7 @@ def assert_refused(response, *names):
     assert failure(response, 400, "invalid_request").keys() == {*names}, response.request.url
 
 
+@pytest.mark.asvs("15.3.7")
 @on_one_database
 def test_parameter_that_is_unknown_or_repeated_is_refused_by_name(ask):
     good = {"search": "a", "role": "admin", "isActive": "true", "page": "1", "perPage": "1"}
@@ -210,6 +212,7 @@ def test_search_knows_no_case_in_any_script(find, make_user, name, searches):
         assert find(search, role="student") == ["somebody"], search
 
 
+@pytest.mark.asvs("1.2.4")
 def test_signs_are_taken_literally(find, make_user):
     make_user("plain", first_name="Plain", last_name="Name")
     signs = ["%", "_", "\\", "/", "*", "?", "[a]", "'", '"', "$", "--", "^"]

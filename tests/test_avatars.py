@@ -69,6 +69,7 @@ def shown(client, path):
         return found
 
 
+@pytest.mark.asvs("5.3.1", "5.3.2")
 def test_uploaded_picture_is_shown_to_everybody_whatever_is_said_of_it(client, auth, upload):
     told = {"filename": "../../evil.html", "content_type": "text/html"}
     answer = success(upload(picture("red", form="JPEG"), **told))
@@ -82,6 +83,7 @@ def test_uploaded_picture_is_shown_to_everybody_whatever_is_said_of_it(client, a
     assert profile["avatar"] == record["avatar"] == answer["avatar"]
 
 
+@pytest.mark.asvs("3.4.8", "3.5.8")
 def test_picture_may_be_kept_for_ever(client, upload):
     path = path_of(success(upload(picture())))
     first = client.get(path)
@@ -141,6 +143,7 @@ def test_picture_of_an_inactive_user_is_not_shown(app, client, auth, upload):
         assert client.get(path).status_code == status
 
 
+@pytest.mark.asvs("5.3.1", "5.3.2")
 @on_one_database
 def test_unknown_picture_is_a_404_in_json(client):
     for name in ("0" * 64, "x", "%00", ""):
@@ -149,6 +152,7 @@ def test_unknown_picture_is_a_404_in_json(client):
         failure(client.get(path, headers={"If-None-Match": "*"}), 404, "not_found")
 
 
+@pytest.mark.asvs("1.3.4")
 def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, upload):
     before = success(client.get("/api/users/profile", headers=auth.headers))
     for content in (b"", picture()[:-40], picture(form="BMP"), b"<html></html>"):
@@ -206,6 +210,7 @@ def test_endless_forms_are_cut_off(send):
         failure(send(data), 413, "too_large")
 
 
+@pytest.mark.asvs("5.2.1", "5.2.2")
 def test_file_of_the_largest_size_is_taken_and_a_byte_more_is_not(make_app, auth):
     content = picture()
     for limit, status in ((len(content), 200), (len(content) - 1, 413)):

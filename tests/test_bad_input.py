@@ -106,6 +106,7 @@ def test_route_table_is_read():
     assert {e.path for e in ENDPOINTS if e not in API} == {"/healthz", "/readyz", "/metrics"}
 
 
+@pytest.mark.asvs("1.1.1", "1.1.2")
 @each_of_two
 @on_one_database
 def test_body_that_is_no_json_object_is_refused(endpoint, send):
@@ -116,6 +117,7 @@ def test_body_that_is_no_json_object_is_refused(endpoint, send):
     failure(send(endpoint, b"", content_type=None), 400, "invalid_request")
 
 
+@pytest.mark.asvs("3.5.1", "3.5.2", "3.5.3")
 @each_of_two
 @on_one_database
 def test_body_of_another_type_is_refused(endpoint, send):
@@ -128,6 +130,7 @@ def test_body_of_another_type_is_refused(endpoint, send):
         assert "surprise" in failure(response, 400, "invalid_request")
 
 
+@pytest.mark.asvs("1.3.3")
 @on_postgres  # which takes no NUL in a text
 @pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
 def test_control_characters_never_get_through(endpoint, send):
@@ -187,6 +190,7 @@ def test_query_is_no_body(endpoint, client, admin):
     assert failure(response, 400, "invalid_request").keys() == {"surprise", *endpoint.required}
 
 
+@pytest.mark.asvs("4.1.1")
 @on_one_database
 def test_unknown_path_is_a_404_in_json(client):
     for path in UNKNOWN_PATHS:
@@ -197,6 +201,7 @@ def test_unknown_path_is_a_404_in_json(client):
         failure(client.get(environ_overrides={"PATH_INFO": path}), 404, "not_found")
 
 
+@pytest.mark.asvs("3.5.1", "3.5.2", "3.5.3", "13.4.2", "13.4.3", "13.4.4", "13.4.5")
 @every_endpoint
 @on_one_database
 def test_other_method_is_a_405_that_names_the_right_ones(endpoint, client):

@@ -135,6 +135,7 @@ def test_changed_token_is_refused(make, check, name):
         failure(check(FORGERIES[name](token)), 400, "invalid_token")
 
 
+@pytest.mark.asvs("9.2.2", "9.2.3")
 @pytest.mark.parametrize("action", Action)
 @on_one_database
 def test_token_of_a_link_does_nothing_else(app, client, make, use, action):

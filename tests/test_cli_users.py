@@ -138,6 +138,7 @@ def names_in(output):
     return [line.split("\t")[1] for line in output.splitlines()]
 
 
+@pytest.mark.asvs("6.3.2")
 def test_list_tells_what_an_operator_needs(run, make_user, clock):
     assert run("list") == ("", 0)
     at, time = datetime(2026, 11, 20, 9, 31, tzinfo=UTC), "2026-11-20T09:31:00Z"

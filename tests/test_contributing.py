@@ -78,12 +78,13 @@ def test_the_worked_example_is_all_that_a_new_endpoint_needs(project):
         # Those of the example: success, a conflict, a validation error, a wrong role.
         "tests/test_email_confirmation.py",
         # Those that compare all endpoints and errors with the docs and with lists.
-        *("tests/test_docs.py", "tests/test_openapi.py"),
+        *("tests/test_docs.py", "tests/test_openapi.py", "tests/test_reference.py"),
         "tests/test_roles.py::test_every_endpoint_is_for_somebody",
         "tests/test_two_users.py::test_every_call_and_command_that_changes_something_is_an_act",
         "tests/test_two_users.py::test_act_on_one_user_leaves_the_rows_of_the_others"
         "[admin POST /api/users/{userId}/email-confirmation-sqlite]",
     )
+    run(project, "flask", "reference")
     printed = run(project, "pytest", "-p", "no:cacheprovider", "-k", "not postgres", *tests)
     assert "skipped" not in printed
     run(project, "ruff", "check", "--no-cache", ".")

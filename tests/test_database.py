@@ -139,6 +139,7 @@ def fail_after_a_change():
         raise KeyError
 
 
+@pytest.mark.asvs("2.3.3", "2.3.4")
 def test_failed_transaction_leaves_nothing_behind(app):
     with app.app_context(), pytest.raises(KeyError):
         fail_after_a_change()

@@ -10,34 +10,20 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
-from endpoints import API
 from helpers import on_one_database, success, verify
 from sqlalchemy import text
 
-import errors
 from core.clock import utcnow
-from core.reasons import WORDS
 from database import reading, transaction
-from extensions import Base, db
-from models import Course, EpochSeconds, Lesson
+from extensions import db
+from models import Course, Lesson
 from web.headers import WITHOUT_PREFIX
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
 OPERATIONS = (ROOT / "docs/operations.md").read_text()
-TABLES = (ROOT / "docs/tables.md").read_text()
+QUERIES = (ROOT / "docs/queries.md").read_text()
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
-
-
-def test_every_error_is_in_the_docs_with_its_status():
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/errors.md").read_text(), re.M)
-    listed = [(int(status), code) for status, code in rows]
-    assert listed == [(error.status, error.code) for error in errors.all_errors()]
-
-
-def test_every_word_about_a_field_is_in_the_docs():
-    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs/errors.md").read_text(), re.M)
-    assert re.findall(r"\w+", " ".join(cells)) == [*WORDS]
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -86,29 +72,6 @@ def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
     assert sorted(block.split()) == sorted(first)
 
 
-@on_one_database
-def test_every_limit_is_in_the_docs(app):
-    limits = {limit for endpoint in API for limit in endpoint.operation.limits}
-    with app.app_context():
-        rows = {f"| {limit.rate} | {limit.name} |" for limit in limits}
-    assert {row for row in rows if row not in OPERATIONS} == set()
-    assert len(re.findall(r"^\| \d+ per ", OPERATIONS, re.M)) == len(limits)
-
-
-def test_every_table_and_column_is_in_the_docs_and_so_is_its_unit():
-    _, *sections = re.split(r"^## (\w+)$", TABLES, flags=re.M)
-    described, in_seconds = [], set()
-    for table, section in zip(sections[::2], sections[1::2], strict=True):
-        for names, meaning in re.findall(r"^- ((?:`\w+`(?:, )?)+): (.+)$", section, re.M):
-            columns = [(table, name) for name in re.findall(r"\w+", names)]
-            described += columns
-            in_seconds |= {*columns} if meaning.startswith("seconds") else set()
-    tables = Base.metadata.sorted_tables
-    columns = {(table.name, column.name): column.type for table in tables for column in table.c}
-    assert sorted(described) == sorted(each for each in columns if each[1] != "user_id")
-    assert in_seconds == {each for each, kind in columns.items() if isinstance(kind, EpochSeconds)}
-
-
 def test_example_queries_show_the_week_of_a_class(app, make_user):
     # Of an hour when it is the next day in Tokyo.
     now = utcnow().replace(hour=20, minute=0)
@@ -121,7 +84,7 @@ def test_example_queries_show_the_week_of_a_class(app, make_user):
                 session.merge(Course(user_id=user.id, id="c", name="Course", lessons=9))
                 session.flush()
                 session.add(Lesson(**row, course_id="c", id=name, minutes=20))
-        on_postgres, on_sqlite = re.findall(r"^```sql\n(SELECT.*?)^```", TABLES, re.M | re.S)
+        on_postgres, on_sqlite = re.findall(r"^```sql\n(SELECT.*?)^```", QUERIES, re.M | re.S)
         is_postgres = db.engine.dialect.name == "postgresql"
         with reading() as connection:
             query = text(on_postgres if is_postgres else on_sqlite)
@@ -137,37 +100,6 @@ def test_every_module_of_the_top_level_is_among_the_layers():
     design = (ROOT / "docs/design.md").read_text()
     modules = {path.name for path in ROOT.glob("*.py")} - {"gunicorn.conf.py"}
     assert {name for name in modules if name not in design} == set()
-
-
-def security_rows():
-    """Yield number, level, state and tests of each requirement in docs/asvs.md."""
-    for line in (ROOT / "docs/asvs.md").read_text().splitlines():
-        if re.match(r"\| [0-9]", line):
-            cells = [cell.strip() for cell in line.strip("|").split(" |")]
-            numbers, level, _, state, _, tests = cells
-            for number in numbers.split(", "):  # one row may be about several
-                yield number, level, state, tests
-
-
-def test_every_test_that_the_security_docs_name_is_there():
-    text = (ROOT / "docs/asvs.md").read_text()
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert len(named) > 100
-    assert text.count("::") == len(named)
-    for path, name in named:
-        assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.M), f"{path}::{name}"
-
-
-def test_the_security_docs_judge_each_requirement_once_and_show_what_is_met():
-    rows = list(security_rows())
-    numbers = [number for number, *_ in rows]
-    assert sorted(numbers) == sorted(set(numbers))
-    # So many are of level 1 in version 5.0.0 of the standard.
-    assert [level for _, level, _, _ in rows].count("1") == 70
-    for number, level, state, tests in rows:
-        assert level in ("1", "2", "3"), number
-        assert state in ("met", "partly", "not met", "not applicable"), number
-        assert tests or state in ("partly", "not met"), f"nothing shows {number}"
 
 
 def test_the_service_says_the_version_with_which_the_changelog_begins(client):

@@ -229,6 +229,7 @@ def test_fifth_try_may_be_right_and_the_sixth_never_is(ask_code, confirm, state)
     success(confirm(code.lower().replace("-", " ")))
 
 
+@pytest.mark.asvs("6.6.3")
 def test_parallel_wrong_codes_are_all_counted(app, ask_code, confirm):
     code = ask_code()
     statuses = race(lambda n: confirm(wrong(code)).get_json()["error"]["code"])

@@ -110,6 +110,7 @@ def test_every_column_is_exported_or_left_out_for_a_reason(client, pupil):
         value_at(data, path)
 
 
+@pytest.mark.asvs("14.2.2", "14.2.3")
 def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     log = Log()
     response = client.get("/api/users/export", headers=pupil["headers"])

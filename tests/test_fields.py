@@ -60,12 +60,14 @@ def test_no_sentence_about_a_field_is_without_its_word():
 
 
 # Providers add parameters of their own.
+@pytest.mark.asvs("15.3.3", "15.3.5")
 @pytest.mark.parametrize("shape", sorted(SHAPES - {schemas.ProviderAnswer}, key=str))
 def test_unknown_fields_are_named(shape):
     for name in ("surprise", "_id", "__proto__", "\u00e9", "a\x00b", "\n", "x" * 1000):
         assert shape().validate({name: "admin"}, partial=True).keys() == {name}
 
 
+@pytest.mark.asvs("1.4.2", "1.5.2", "15.3.3", "15.3.5")
 @pytest.mark.parametrize("shape", BODIES)
 def test_value_of_another_type_is_named(shape):
     for field in shape().fields.values():
@@ -76,6 +78,7 @@ def test_value_of_another_type_is_named(shape):
                 assert found.keys() == {field.data_key}, value
 
 
+@pytest.mark.asvs("6.2.9", "6.2.10")
 @pytest.mark.parametrize(
     ("shape", "field", "least", "most"),
     [
@@ -107,6 +110,7 @@ def test_text_has_its_length(shape, field, least, most):
         assert words_about(shape, field, "a" * (least - 1)) == ["too_short"]
 
 
+@pytest.mark.asvs("1.4.2", "1.5.2")
 @pytest.mark.parametrize(
     ("shape", "field", "least", "most"),
     [("CourseDelivery", "lessons", 1, 10_000), ("LessonDelivery", "minutes", 0, 1440)],
@@ -204,6 +208,7 @@ def test_website_may_be_any_web_address(shape, field):
         assert kept(shape, field, link) == link
 
 
+@pytest.mark.asvs("1.2.2")
 @pytest.mark.parametrize(("shape", "field"), LINKS)
 def test_website_is_no_other_kind_of_link(shape, field):
     for link in (

@@ -88,6 +88,7 @@ def few_on(database):
     return pytest.mark.parametrize("database_url", databases, indirect=True)
 
 
+@pytest.mark.asvs("2.2.1", "2.2.2")
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 @few_on("postgres")
 def test_boundaries_of_every_value_are_answered_as_documented(document, check, endpoint):

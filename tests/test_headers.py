@@ -28,6 +28,7 @@ def test_sane_request_id_is_kept(client):
         assert response.headers["X-Request-ID"] == sent
 
 
+@pytest.mark.asvs("1.2.1", "1.2.3")
 @pytest.mark.parametrize(
     "sent", ["", "a b", "a\x00b", "a\n", "a\r\nSet-Cookie: a=b", "a\u00e4", 'a"b', "x" * 129]
 )
@@ -118,6 +119,19 @@ def check_for_browsers(response, kept="no-store", origin="same-origin"):
         assert headers["X-Frame-Options"] == "DENY"
 
 
+@pytest.mark.asvs(
+    "3.2.1",
+    "3.4.3",
+    "3.4.4",
+    "3.4.5",
+    "3.4.6",
+    "3.4.8",
+    "3.5.8",
+    "14.2.2",
+    "14.2.3",
+    "14.3.2",
+    "14.3.3",
+)
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_no_answer_can_be_framed_sniffed_run_or_kept_beyond_its_purpose(failing_app, auth, kind):
     status, ask = ANSWERS[kind]
@@ -173,6 +187,7 @@ OTHER_ORIGINS = [
 ]
 
 
+@pytest.mark.asvs("3.4.2")
 def test_other_origin_reads_nothing(make_app):
     for allowed in ((APP,), ()):
         client = make_app(cors_origins=allowed).test_client()
@@ -218,6 +233,7 @@ def address_of(make_app):
     return address_of
 
 
+@pytest.mark.asvs("4.1.2", "4.1.3", "15.3.4")
 @pytest.mark.parametrize(
     ("trusted_proxies", "forwarded", "address"),
     [
@@ -313,6 +329,7 @@ def test_an_error_of_a_url_that_a_browser_opens_is_a_page(routed, monkeypatch):
     assert page.headers["X-Frame-Options"] == "DENY"
 
 
+@pytest.mark.asvs("3.7.1", "3.7.2", "4.1.2", "4.1.3")
 def test_no_path_leads_to_the_host_that_a_client_names(client, auth):
     rules = {rule.rule for rule in client.application.url_map.iter_rules()}
     paths = {re.sub(r"<[^>]+>", "a", rule) for rule in rules}

@@ -292,6 +292,7 @@ def test_password_that_somebody_knows_is_replaced_at_once(
     assert (state["email"], state["pendingEmail"]) == (user.email, "")
 
 
+@pytest.mark.asvs("6.4.1")
 def test_invitation_and_link_live_as_many_days_as_the_settings_say(
     make_app, create, outbox, clock, monkeypatch
 ):

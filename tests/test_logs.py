@@ -26,6 +26,7 @@ both_formats = pytest.mark.parametrize("log_format", ["text", "json"])
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (?P<level>[A-Z]+) (?P<logger>\S+) (?P<rest>.+)")
 
 
+@pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
 @on_one_database
 def test_request_is_one_line_without_its_query(client, auth):
     log = Log()
@@ -71,6 +72,7 @@ def test_line_of_a_request_fits_into_one_write_to_a_pipe(make_app):
         assert max(len(line.encode()) for line in log.lines()) < 4000
 
 
+@pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
 @on_one_database
 def test_request_is_one_json_object_without_its_query(make_app):
     client = make_app(log_format="json").test_client()
@@ -93,6 +95,7 @@ HOSTILE_PATHS = [
 ]
 
 
+@pytest.mark.asvs("16.4.1")
 @on_one_database
 def test_path_cannot_make_a_second_line_or_field(make_app):
     client = make_app().test_client()
@@ -130,6 +133,7 @@ def test_other_values_of_a_request_cannot_either(make_app, log_format):
         assert len(log.lines()) == 1
 
 
+@pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4", "16.3.1")
 @on_one_database
 def test_security_events_are_one_line_each(make_app, make_user, outbox):
     client = make_app(log_format="json").test_client()
@@ -184,6 +188,7 @@ def test_security_events_are_one_line_each(make_app, make_user, outbox):
     assert events() == [("password_reset", user.id)]
 
 
+@pytest.mark.asvs("13.4.2", "13.4.3", "13.4.4", "13.4.5", "16.3.4", "16.5.1", "16.5.2", "16.5.3")
 @on_one_database
 def test_unexpected_error_is_told_to_the_log_and_to_nobody_else(failing_app):
     client, log = failing_app().test_client(), Log()
@@ -244,6 +249,7 @@ def test_unexpected_error_is_one_json_object(failing_app):
 ASKING = ["auth.verify", "auth.login", "auth.register", "auth.refresh", "auth.forgot_password"]
 
 
+@pytest.mark.asvs("16.5.1", "16.5.2", "16.5.3")
 @on_one_database
 @pytest.mark.parametrize("endpoint", [each for each in API if each.name in ASKING], ids=str)
 def test_database_that_is_away_is_503(make_app, auth, endpoint):
@@ -282,6 +288,7 @@ def test_log_level_is_the_lowest_that_is_logged(failing_app):
         assert [line["logger"] for line in log.records()] == wanted
 
 
+@pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
 @on_one_database
 def test_second_application_in_a_process_adds_no_second_line(make_app):
     make_app()

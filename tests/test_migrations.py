@@ -203,6 +203,7 @@ BAD_ROWS = [
 ]
 
 
+@pytest.mark.asvs("2.2.1", "2.2.2")
 def test_database_refuses_a_bad_row(app):
     database.upgrade(app)
     moment = clock.utcnow()

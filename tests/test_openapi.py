@@ -62,6 +62,7 @@ def test_document_is_valid_openapi_3_1(client, document):
     assert document["info"]["license"] == {"name": "MIT", "identifier": "MIT"}
 
 
+@pytest.mark.asvs("13.4.2", "13.4.3", "13.4.4", "13.4.5")
 def test_document_has_every_endpoint_in_its_canonical_form_and_nothing_else(document):
     declared = {f"{endpoint.method} {endpoint.documented}" for endpoint in ENDPOINTS}
     assert {name for name, _ in operations(document)} == declared
@@ -69,6 +70,7 @@ def test_document_has_every_endpoint_in_its_canonical_form_and_nothing_else(docu
     assert beside == {"/healthz", "/readyz", "/metrics"}
 
 
+@pytest.mark.asvs("6.3.4")
 def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
     assert document["components"]["securitySchemes"] == {
         "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
@@ -88,6 +90,7 @@ def test_guarded_endpoints_and_no_others_ask_for_a_token(document):
             assert {"token_missing", "token_invalid", "token_expired", "token_revoked"} <= codes
 
 
+@pytest.mark.asvs("5.1.1")
 def test_every_operation_is_told_in_a_sentence_and_has_a_tag(document):
     known = {tag["name"] for tag in document["tags"]}
     ids = set()
@@ -192,6 +195,7 @@ def test_schemas_take_and_refuse_what_validation_does(document):
             assert described.is_valid(text) == (not refused), text
 
 
+@pytest.mark.asvs("2.1.3")
 def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(document):
     for endpoint in ENDPOINTS:
         operation = operation_of(document, endpoint)
@@ -211,6 +215,7 @@ def test_request_bodies_list_what_is_required_and_forbid_what_is_unknown(documen
         assert schema["additionalProperties"] is False, endpoint
 
 
+@pytest.mark.asvs("2.1.1")
 def test_every_property_has_a_type(document):
     bodies = {each.operation.body.__name__ for each in WITH_BODY}
     for name, schema in document["components"]["schemas"].items():

@@ -48,6 +48,7 @@ def rename(client, auth):
     return rename
 
 
+@pytest.mark.asvs("6.2.2", "6.2.3")
 def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
     assert success(change()) == {}
     failure(login(client, auth.user), 401, "invalid_credentials")
@@ -57,6 +58,7 @@ def test_new_password_is_the_one_that_counts(client, auth, change, outbox):
     assert notice["Subject"] == "Your password was changed"
 
 
+@pytest.mark.asvs("7.4.3")
 def test_change_ends_all_sessions_but_the_current_one(client, auth, change, log_in, make_user):
     other, stranger = log_in(auth.user), log_in(make_user("stranger"))
     success(change())
@@ -66,6 +68,7 @@ def test_change_ends_all_sessions_but_the_current_one(client, auth, change, log_
     success(verify(client, stranger))
 
 
+@pytest.mark.asvs("6.2.2", "6.2.3")
 def test_wrong_current_password_is_a_400_and_changes_nothing(client, auth, change, outbox):
     fields = failure(change(current="not this one"), 400, "wrong_password")
     assert fields.keys() == {"currentPassword"}
@@ -76,6 +79,7 @@ def test_wrong_current_password_is_a_400_and_changes_nothing(client, auth, chang
     assert outbox.waiting() == []
 
 
+@pytest.mark.asvs("6.2.4", "6.2.5")
 def test_new_password_is_judged_as_at_registration(client, auth, change):
     for weak in ("short", "password1", "student-2026"):
         assert failure(change(new=weak), 400, "weak_password").keys() == {"newPassword"}
@@ -196,6 +200,7 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
     assert len(rows(app, User)) == len(rows(app, UserSession)) == 1
 
 
+@pytest.mark.asvs("6.3.7")
 def test_notice_of_a_changed_password_outlives_the_account(change, remove, outbox, auth):
     success(change())
     success(remove(password=NEW_PASSWORD))

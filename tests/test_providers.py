@@ -80,6 +80,7 @@ def linked(client, visit, make_user, outbox):
 # The walk
 
 
+@pytest.mark.asvs("10.2.3")
 def test_first_sign_in_makes_an_account_and_nothing_is_stored_before(
     app, client, provider, visit, monkeypatch
 ):
@@ -104,6 +105,7 @@ def test_first_sign_in_makes_an_account_and_nothing_is_stored_before(
     assert len(rows(app, User)) == 1
 
 
+@pytest.mark.asvs("3.7.1", "3.7.2")
 @on_one_database
 def test_walk_begins_with_a_challenge_and_ends_at_a_page_of_the_settings(client, connect, provider):
     connect(SIGN_IN_RETURN_URLS=f"https://third.example/,{OTHER}", OIDC_SCHOOL_PROMPT="none")
@@ -130,6 +132,7 @@ def test_walk_begins_with_a_challenge_and_ends_at_a_page_of_the_settings(client,
     assert success(client.get("/api/auth/options"))["providers"] == []
 
 
+@pytest.mark.asvs("6.8.1", "10.2.2")
 @on_one_database
 def test_state_that_is_not_ours_leads_nowhere(client, connect, provider, visit, clock):
     others = dict.fromkeys(("OIDC_OTHER_CLIENT_ID", "OIDC_OTHER_CLIENT_SECRET"), "x")
@@ -172,6 +175,7 @@ def test_callback_says_how_it_ended_and_the_log_why(client, connect, query, erro
 # Our code
 
 
+@pytest.mark.asvs("10.1.2", "10.2.1")
 @on_one_database
 def test_code_opens_one_session_for_its_verifier_within_ten_minutes(app, client, visit, clock):
     proof = visit()
@@ -221,6 +225,7 @@ def test_new_secret_key_ends_walks_at_the_provider_but_no_code(client, connect, 
 # Which account
 
 
+@pytest.mark.asvs("10.5.2")
 def test_linked_account_stays_as_it_is_whatever_the_provider_says_now(app, client, linked, visit):
     before = stored(app, linked)._asdict()
     for said in ({"email": "other@school.example", "given_name": "Other"}, {"email": GONE}):
@@ -549,6 +554,7 @@ def test_link_counts_as_a_password_for_access_links_only(
 # Second factor and limits
 
 
+@pytest.mark.asvs("6.8.4")
 @on_one_database
 def test_second_factor_is_asked_for_and_a_wrong_code_counts_there_alone(
     app, client, connect, linked, visit, clock
@@ -602,6 +608,7 @@ def test_sign_ins_are_limited_by_client_ip_and_never_by_failed_logins(
 # What others see of it
 
 
+@pytest.mark.asvs("10.1.1")
 @on_one_database
 def test_log_tells_who_and_how_and_no_secret(app, client, connect, visit, make_user, invited):
     connect(LOG_FORMAT="json")

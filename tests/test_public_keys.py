@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import jwt
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from forgeries import BROKEN, JWK, KID_OF, OTHER_KEY, claims_of
 from helpers import SECRET, UNREACHABLE, failure, login, on_one_database, refresh, success, verify
@@ -21,6 +22,7 @@ def kid_of(token):
     return jwt.get_unverified_header(token)["kid"]
 
 
+@pytest.mark.asvs("11.1.2", "11.6.1")
 def test_key_is_derived_as_the_test_vector_says():
     assert signing_keys.public_jwk(signing_keys.derive("test vector one, 32 bytes or more!")) == {
         "kty": "EC",
@@ -73,6 +75,7 @@ def test_without_es256_there_are_no_public_keys(client):
     assert "TOKEN_ALGORITHM=ES256" in response.get_json()["message"]
 
 
+@pytest.mark.asvs("9.1.1", "9.1.2", "9.1.3")
 @on_one_database
 def test_switch_of_the_algorithm_logs_nobody_out(make_app, make_user):
     user = make_user()

@@ -38,6 +38,7 @@ def reset_token(client, auth, outbox):
     return outbox.deliver_token()
 
 
+@pytest.mark.asvs("6.4.3")
 def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_in, make_user):
     other = log_in(auth.user)
     stranger = make_user("stranger")
@@ -54,6 +55,7 @@ def test_forgotten_password_is_replaced(client, auth, outbox, reset_token, log_i
     assert notice["To"] == auth.user.email
 
 
+@pytest.mark.asvs("14.2.1")
 @pytest.mark.parametrize(
     ("call", "page"),
     [("forgot-password", "reset-password"), ("resend-verification", "verify-email")],
@@ -131,11 +133,13 @@ def test_first_proof_of_an_address_removes_a_factor_that_was_there(
     assert enter(client, auth.user).status_code == (200 if gone else 403)
 
 
+@pytest.mark.asvs("2.3.1")
 def test_reset_link_works_once(client, reset_token):
     success(choose(client, reset_token))
     failure(choose(client, reset_token, "Yet-Another-Mug-5"), 400, "invalid_token")
 
 
+@pytest.mark.asvs("2.3.3", "2.3.4")
 def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, outbox):
     passwords = [f"Kettle-Purple-{number}-Rain" for number in range(16)]
     answers = race(lambda number: choose(app.test_client(), reset_token, passwords[number]))

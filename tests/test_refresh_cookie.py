@@ -67,6 +67,7 @@ def access(client, user):
 STRICT = {"HttpOnly": "", "SameSite": "Strict", "Path": "/"}
 
 
+@pytest.mark.asvs("3.3.1", "3.3.2", "3.3.3", "3.3.4")
 @on_one_database
 @pytest.mark.parametrize(
     ("public_url", "name", "attributes"),
@@ -122,6 +123,7 @@ def test_each_refresh_rotates_the_cookie(client, access):
     failure(verify(client, access), 401, "token_revoked")
 
 
+@pytest.mark.asvs("7.4.1", "7.4.2")
 @on_one_database
 def test_logout_clears_the_cookie_if_asked_to(client, user):
     access = success(log_in(client, user))["accessToken"]

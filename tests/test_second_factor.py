@@ -156,6 +156,7 @@ def test_new_recovery_codes_replace_the_old_ones(app, client, protected, outbox)
     success(enter(client, protected.user, made[1]))
 
 
+@pytest.mark.asvs("6.5.6")
 def test_removal_leaves_the_password(app, client, protected, outbox):
     outbox.deliver()
     other = success(enter(client, protected.user, protected.app.recovery_codes[0]))
@@ -243,6 +244,7 @@ def test_export_says_whether_there_is_a_factor(client, auth, clock):
 # What is stored
 
 
+@pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")
 def test_stored_seed_opens_for_its_own_account_only(app, client, protected, make_user, run, caplog):
     (row,) = rows(app, SecondFactor)
     assert protected.app.key not in row.sealed

@@ -68,6 +68,7 @@ def wrong_codes(app):
     return [row.wrong_codes for row in rows(app, SecondFactor)]
 
 
+@pytest.mark.asvs("7.5.1")
 @every_act
 def test_act_needs_a_code_after_the_password(app, client, protected, act):
     before = rows(app, User)
@@ -94,6 +95,7 @@ def test_recovery_code_does_once_what_a_code_of_the_app_does(client, protected, 
     success(do(client, protected, act, protected.app.recovery_codes[5]))
 
 
+@pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")
 @every_act
 def test_code_serves_one_act(client, protected, act):
     code = protected.app.code()
@@ -147,6 +149,7 @@ def test_password_judged_before_the_factor_does_not_log_in_after_it(
 # Guesses
 
 
+@pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")
 @pytest.mark.parametrize("kind", ["code", "recovery code"])
 def test_one_code_opens_one_session(app, client, protected, kind):
     typed = protected.app.code() if kind == "code" else protected.app.recovery_codes[9]

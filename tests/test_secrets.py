@@ -175,6 +175,7 @@ def log_in(watch, user):
     return user
 
 
+@pytest.mark.asvs("16.2.5")
 def test_a_whole_walk_leaves_no_secret_where_it_does_not_belong(watch, make_user, make_key):
     for password in (NEW_PASSWORD, LAST_PASSWORD, *WRONG_PASSWORDS):
         watch.learn("password", password)

@@ -62,6 +62,7 @@ def test_lifetimes_are_settings(make_app, make_user):
     assert claims["exp"] - claims["iat"] == 2 * 24 * 3600
 
 
+@pytest.mark.asvs("7.2.1", "7.2.2")
 def test_refresh_gives_a_new_pair_that_works(client, auth):
     data = success(refresh(client, auth))
     assert data.keys() == {"accessToken", "refreshToken", "expiresIn"}
@@ -71,6 +72,7 @@ def test_refresh_gives_a_new_pair_that_works(client, auth):
     success(verify(client, auth))  # the session goes on, so the older one lives too
 
 
+@pytest.mark.asvs("7.3.2")
 def test_no_token_outlives_the_session(client, auth, clock):
     clock.move(days=30, minutes=-5)
     data = success(refresh(client, auth))
@@ -91,6 +93,7 @@ def test_lost_answer_can_be_asked_for_again(client, auth, clock):
     success(refresh(client, again["refreshToken"]))
 
 
+@pytest.mark.asvs("10.4.5")
 def test_spent_token_after_the_grace_ends_the_session(app, client, auth, clock):
     second = success(refresh(client, auth))
     clock.move(seconds=31)
@@ -120,6 +123,7 @@ def test_twenty_refreshes_at_once_are_one_step(app, auth):
     success(refresh(app.test_client(), answers[0]["refreshToken"]))
 
 
+@pytest.mark.asvs("7.4.1", "7.4.2")
 def test_logout_ends_the_session_and_no_other(app, client, auth, log_in):
     other = log_in(auth.user)
     assert success(client.post("/api/auth/logout", headers=auth.headers)) == {}
@@ -257,6 +261,7 @@ def test_ending_all_sessions_waits_for_a_login_on_its_way(app, auth):
     success(while_changing(app, auth.user, {"last_login_at": real_clock.utcnow()}, end_all))
 
 
+@pytest.mark.asvs("7.1.2")
 def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log_in):
     user = make_user()
     logins = [log_in(user) for _ in range(50)]
@@ -268,6 +273,7 @@ def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log
     assert len(rows(app, UserSession)) == 50
 
 
+@pytest.mark.asvs("2.3.2")
 def test_logins_at_once_stay_within_the_bound(app, make_user, log_in, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     user = make_user()

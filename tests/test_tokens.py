@@ -32,6 +32,7 @@ def issued(request):
     return codec, purpose, token
 
 
+@pytest.mark.asvs("7.2.1", "7.2.2", "9.1.1", "9.1.2", "9.1.3")
 @pytest.mark.parametrize("name", FORGERIES)
 def test_changed_token_is_refused_and_nothing_is_fetched(issued, monkeypatch, name):
     codec, purpose, token = issued
@@ -113,6 +114,7 @@ def test_other_libraries_read_what_we_sign_with_the_key_byte_for_byte(make_app, 
         assert claims["sub"] == user.id
 
 
+@pytest.mark.asvs("9.2.1")
 @on_one_database
 def test_expired_token_is_told_from_an_invalid_one(client, auth):
     failure(verify(client, forge(auth.access, exp=1)), 401, "token_expired")
@@ -133,6 +135,7 @@ def test_unknown_user_or_session_is_a_revoked_token(client, auth):
     success(refresh(client, auth.refresh))
 
 
+@pytest.mark.asvs("9.2.2", "9.2.3")
 @on_one_database
 def test_no_token_passes_for_another(client, auth):
     failure(verify(client, auth.refresh), 401, "token_invalid")
@@ -167,6 +170,7 @@ def test_header_holds_one_token_of_one_scheme(client, auth, header, code):
     assert challenge == "Bearer" if code == "token_missing" else challenge.startswith("Bearer ")
 
 
+@pytest.mark.asvs("3.5.1", "3.5.2", "3.5.3")
 @on_one_database
 def test_token_in_another_place_is_not_seen(client, auth):
     client.set_cookie("access_token_cookie", auth.access)
@@ -189,6 +193,7 @@ def test_ended_session_stays_ended_however_its_token_is_spelled(client, auth):
         assert response.status_code == 401, tail
 
 
+@pytest.mark.asvs("9.1.1", "9.1.2", "9.1.3")
 @on_one_database
 def test_key_is_rotated_without_logging_anybody_out(make_app, make_user):
     user = make_user()

@@ -126,6 +126,7 @@ def test_inactive_user_is_not_to_be_seen_by_anybody(make_user, view):
         failure(view(user, role), 404, "user_not_found")
 
 
+@pytest.mark.asvs("8.2.3")
 def test_no_answer_tells_what_is_not_for_its_reader(app, client, make_user, log_in, put, auth):
     """Every GET, as each role: no hash, no token, and no stranger's address but for admins."""
     viewers = {role: make_user(f"viewer-{role}", role=role) for role in Role}

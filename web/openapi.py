@@ -3,6 +3,7 @@
 import functools
 import inspect
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from flask import Flask, Response
 from werkzeug.exceptions import default_exceptions
+from werkzeug.routing import Rule
 
 import errors
 from core.ids import ROW_ID
@@ -92,14 +94,9 @@ def build(app: Flask) -> Json:
     spec.components.security_scheme("serviceKey", key)
     spec.components.parameter(refresh_cookie.HEADER, "header", COOKIE_PARAMETER)
     _add_error(spec)
-    for rule in app.url_map.iter_rules():
+    for rule, path, operation in declared(app):
         view = app.view_functions[rule.endpoint]
-        operation: Operation | None = getattr(view, "operation", None)
         tag, _, name = rule.endpoint.rpartition(".")
-        if operation is None or tag not in TAGS:
-            continue
-        method = next(iter((rule.methods or set()) - {"HEAD", "OPTIONS"})).lower()
-        path = re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{camel_case(match[1])}}}", rule.rule)
         described = _describe(spec, operation, inspect.getdoc(view) or "")
         described |= {"operationId": camel_case(name), "tags": [tag]}
         shaped = operation.path_shape().fields if operation.path_shape else {}
@@ -113,8 +110,18 @@ def build(app: Flask) -> Json:
             parameters.append(refresh_cookie.HEADER)
         if parameters:
             described["parameters"] = parameters
-        spec.path(path=path, operations={method: described})
+        spec.path(path=path, operations={operation.method.lower(): described})
     return spec.to_dict()
+
+
+def declared(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
+    """Yield each endpoint: its rule, its path as the document writes it, and its declaration."""
+    for rule in app.url_map.iter_rules():
+        operation: Operation | None
+        operation = getattr(app.view_functions[rule.endpoint], "operation", None)
+        if operation and rule.endpoint.partition(".")[0] in TAGS:
+            path = re.sub(r"<(?:\w+:)?(\w+)>", lambda name: f"{{{camel_case(name[1])}}}", rule.rule)
+            yield rule, path, operation
 
 
 def _no_default(_converter: object, _field: object, ret: Json) -> Json:

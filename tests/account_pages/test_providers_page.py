@@ -130,6 +130,7 @@ def test_who_says_no_or_goes_back_begins_again(page, go, provider, clock):
     expect_signed_in(go(at=None))
 
 
+@pytest.mark.asvs("7.6.2")
 def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_user, sign_in):
     """It was asked for in another tab, by somebody else, or in another account."""
     theirs = f"{base_url}/account#provider=school&code=theirs"

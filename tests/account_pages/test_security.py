@@ -134,6 +134,7 @@ def test_recovery_codes_stay_until_they_are_kept(security, clock):
     expect(card.locator(".codes li")).to_have_count(0)
 
 
+@pytest.mark.asvs("14.3.1")
 def test_a_sign_out_in_another_tab_takes_recovery_codes_away(security):
     it = security()
     set_up(it)

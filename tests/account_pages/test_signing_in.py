@@ -33,6 +33,7 @@ def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign
     expect(page.locator("header")).to_contain_text(user.username)
 
 
+@pytest.mark.asvs("14.3.2", "14.3.3")
 @pytest.mark.parametrize("own_device", [True, False])
 def test_a_reload_stays_signed_in_and_scripts_see_no_refresh_token(
     page, make_user, sign_in, own_device
@@ -58,6 +59,7 @@ def test_a_visitor_costs_no_call(page, base_url):
     assert [url for url in asked if "/api/" in url] == []
 
 
+@pytest.mark.asvs("7.4.4")
 def test_a_sign_out_in_one_tab_ends_all_tabs(signed_in, base_url):
     page = signed_in().page
     other = page.context.new_page()

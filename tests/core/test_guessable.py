@@ -30,6 +30,7 @@ def test_passwords_that_are_hard_to_guess_pass(password):
     assert judge(password) is None
 
 
+@pytest.mark.asvs("6.2.4", "6.2.5")
 @pytest.mark.parametrize(
     "password",
     [

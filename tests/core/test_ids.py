@@ -5,6 +5,8 @@ import operator
 import uuid
 from datetime import UTC, datetime
 
+import pytest
+
 from core import ids
 
 
@@ -40,6 +42,7 @@ def test_other_texts_are_no_row_ids():
         assert not ids.is_row_id(text)
 
 
+@pytest.mark.asvs("7.2.3", "11.5.1")
 def test_token_ids_hold_128_bits():
     assert len({ids.new_token_id() for _ in range(1000)}) == 1000
     assert len(ids.new_token_id()) == 22

@@ -242,6 +242,7 @@ FILES = [
 ]
 
 
+@pytest.mark.asvs("14.2.8")
 @pytest.mark.parametrize(
     ("data", "corners"), [row[1:] for row in FILES], ids=[row[0] for row in FILES]
 )
@@ -261,6 +262,7 @@ def test_a_picture_becomes_an_upright_square_webp_of_its_pixels(monkeypatch, dat
 # Sizes
 
 
+@pytest.mark.asvs("5.2.3")
 @pytest.mark.parametrize(
     ("data", "decoded_at"),
     [

@@ -81,6 +81,7 @@ RIGHT_CLAIMS = [
 ]
 
 
+@pytest.mark.asvs("10.5.1", "10.5.4")
 @pytest.mark.parametrize(
     ("name", "wrong"), [(k, v) for k, wrong in WRONG_CLAIMS.items() for v in wrong], ids=ascii
 )
@@ -111,6 +112,7 @@ def test_key_signs_with_its_own_algorithm(provider, sign_in, algorithm, names_it
         refused(sign_in)
 
 
+@pytest.mark.asvs("6.8.2")
 @pytest.mark.parametrize(
     ("header", "secret"),
     [
@@ -137,6 +139,7 @@ def test_short_key_is_refused(provider, sign_in):
     assert refused(sign_in) == "InvalidKeyError"
 
 
+@pytest.mark.asvs("10.1.2", "10.2.1", "10.5.1", "10.5.4")
 def test_answer_belongs_to_one_request_of_one_client(provider, sign_in, connect):
     assert refused(sign_in, secrets=SECRETS._replace(nonce="other"))
     assert refused(sign_in, secrets=SECRETS._replace(verifier="other")) == "invalid_grant"
@@ -204,6 +207,7 @@ def test_what_is_no_answer_is_refused_and_not_kept(provider, sign_in, monkeypatc
     assert sign_in()
 
 
+@pytest.mark.asvs("1.3.6")
 @pytest.mark.parametrize(
     "name", ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"]
 )
@@ -215,6 +219,7 @@ def test_end_point_of_another_scheme_is_not_opened(provider, sign_in, connect, n
     assert provider.asked.keys() == {DISCOVERY}
 
 
+@pytest.mark.asvs("10.5.3")
 def test_issuer_is_compared_as_it_is_written(provider, sign_in, connect):
     with_slash = f"{provider.issuer}/"
     provider.metadata = {"issuer": with_slash}

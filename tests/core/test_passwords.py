@@ -35,11 +35,13 @@ def work(monkeypatch):
     return done
 
 
+@pytest.mark.asvs("11.2.1", "11.3.1", "11.3.2", "11.4.1")
 def test_a_hash_made_by_passlib_verifies(hasher):
     assert hasher.verify("password", PASSLIB) == (True, True)
     assert not hasher.verify("Password", PASSLIB).matches
 
 
+@pytest.mark.asvs("11.4.2", "11.4.3")
 def test_a_password_matches_its_own_hash_only(hasher):
     stored = hasher.hash(PASSWORD)
     assert stored.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")

@@ -42,6 +42,7 @@ def test_digits_are_those_of_rfc_6238(seconds, digits):
     assert step == seconds // totp.STEP
 
 
+@pytest.mark.asvs("6.5.8")
 def test_clocks_may_differ_by_one_step():
     start, step = 1111111080, 37037036
     for seconds, found in [(-31, None), (-30, step), (0, step), (59, step), (60, None)]:
@@ -59,6 +60,7 @@ def test_no_step_works_that_is_not_later_than_the_last_one():
     assert totp.step_of("287082", SEED, 59, after=1) is None
 
 
+@pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")
 def test_recovery_codes_are_made_of_the_whole_seed():
     made = totp.recovery_codes(SEED, 3)
     digest = hmac.digest(SEED, b"recovery\x003\x000", "sha256")
@@ -78,6 +80,7 @@ def test_recovery_code_is_read_as_it_is_meant():
         assert totp.recovery_code_of(wrong, SEED, 1) is None
 
 
+@pytest.mark.asvs("11.3.1", "11.3.2", "11.4.1")
 def test_seed_is_opened_for_its_account_by_its_key_only():
     sealed = totp.seal(OLD, SEED, USER)
     assert SEED not in sealed

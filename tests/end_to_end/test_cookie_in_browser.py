@@ -216,6 +216,7 @@ def test_page_under_another_name_of_the_machine_loses_the_cookie(browser_of, ser
 
 
 # Of the same site, which gets the cookie sent but is no allowed origin; and of another site.
+@pytest.mark.asvs("3.3.2", "3.3.3", "3.3.4")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_hostile_page_gets_nothing_and_changes_nothing(browser_of, service, hostile, host):
     user = service.register(f"victim-{host.replace('.', '-')}")

@@ -120,6 +120,7 @@ def test_rest_of_a_refused_body_is_no_request(service, sent, error):
     assert "smuggled" not in service.log()
 
 
+@pytest.mark.asvs("4.2.1")
 @pytest.mark.parametrize(
     "lengths",
     [
@@ -170,6 +171,7 @@ def test_slow_clients_do_not_keep_a_service_that_is_told_to_stop(service):
     service.start()
 
 
+@pytest.mark.asvs("3.4.3", "3.4.4", "3.4.5", "3.4.6")
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

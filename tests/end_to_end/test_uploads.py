@@ -43,6 +43,7 @@ def picture(kind, side, **options):
     return file.getvalue()
 
 
+@pytest.mark.asvs("5.2.1", "5.2.2")
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)
 def test_a_worker_grows_by_less_than_200_mb_however_many_pictures_come(service):
     token = service.log_in(service.register("painter")).data["accessToken"]

@@ -77,6 +77,7 @@ def test_rollback_and_savepoint_do_not(app, monkeypatch):
         assert woken.is_set()
 
 
+@pytest.mark.asvs("16.5.1", "16.5.2", "16.5.3")
 def test_mails_that_a_dead_process_left_go_out_by_polling(app, server, request):
     queue(app)
     request.getfixturevalue("polls_at_once")

@@ -67,6 +67,7 @@ def deliver():
 # Letters
 
 
+@pytest.mark.asvs("1.3.7", "1.3.11")
 @pytest.mark.parametrize("kind", list(MailKind))
 def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
     names = {"username": "cheap-pills", "first_name": "Buy", "last_name": "pills.example"}
@@ -202,6 +203,7 @@ def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(server,
     assert STUDENT not in record.getMessage()
 
 
+@pytest.mark.asvs("1.3.7", "1.3.11")
 @pytest.mark.parametrize("address", ["a@example.org\r\nBcc: b@example.org", "a@b.org, c@d.org"])
 def test_address_that_would_inject_is_dropped(server, app, address):
     queue((MailKind.PASSWORD_CHANGED, address))

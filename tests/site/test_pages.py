@@ -57,6 +57,7 @@ def test_the_root_leads_to_the_account_below_any_prefix(visitor):
     assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/account")
 
 
+@pytest.mark.asvs("3.4.3", "3.4.4", "3.4.5", "3.4.6")
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_allows_nothing_but_its_own_files(visitor, path):
     rules = policy(visitor, path)
@@ -130,6 +131,7 @@ def test_every_attribute_for_scripts_is_listed_and_used():
     assert templates <= readers
 
 
+@pytest.mark.asvs("1.2.1", "1.2.3")
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_a_page_has_no_inline_script_or_style_and_only_addresses_of_its_own(
@@ -182,6 +184,7 @@ def test_the_password_hint_follows_the_setting(site_app):
     assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
 
 
+@pytest.mark.asvs("1.3.2")
 def test_the_scripts_never_write_markup_or_reach_elsewhere():
     for path in sorted((ROOT / "static").glob("*.js")):
         script = path.read_text()
@@ -200,6 +203,7 @@ def test_swagger_ui_is_cached_for_a_year_under_its_version(visitor):
     assert again.status_code == 304
 
 
+@pytest.mark.asvs("13.4.1", "13.4.2", "13.4.3", "13.4.4", "13.4.5")
 @pytest.mark.parametrize(
     "name", ["swagger-ui.js", "oauth2-redirect.html", "..%2f__init__.py", "%2e%2e", "VERSION"]
 )

@@ -30,6 +30,7 @@ def expect_step(page, heading, text=""):
     expect(page).to_have_title(re.compile(heading))
 
 
+@pytest.mark.asvs("6.2.6", "6.2.7")
 def test_password_is_chosen_by_keyboard_and_a_weak_one_is_refused_beside_its_field(
     page, base_url, fake_api
 ):
@@ -67,6 +68,7 @@ def test_password_is_chosen_by_keyboard_and_a_weak_one_is_refused_beside_its_fie
     )
 
 
+@pytest.mark.asvs("6.2.6", "6.2.7")
 def test_a_password_can_be_looked_at(page, base_url, fake_api):
     open_link(page, base_url, "reset-password", fake_api)
     field = page.get_by_label("New password")
@@ -101,6 +103,7 @@ def test_address_is_confirmed_only_by_the_button_and_once(page, base_url, fake_a
     assert fake_api.requests[1:] == [(path, {"token": "T.1-x_y"})]
 
 
+@pytest.mark.asvs("3.4.3", "3.4.4", "3.4.5", "3.4.6")
 def test_the_token_leaves_the_address_and_gets_into_no_request(page, base_url, site_app, fake_api):
     asked = []
     site_app.before_request(lambda: asked.append(f"{request.full_path} {request.referrer}"))
@@ -194,6 +197,7 @@ def test_a_failed_call_is_explained_and_can_be_repeated(page, base_url, fake_api
     expect_step(page, "Your e-mail address is confirmed")
 
 
+@pytest.mark.asvs("1.1.1", "1.1.2", "3.2.2")
 def test_no_text_of_an_answer_is_shown(page, base_url, fake_api):
     hostile = "<img src=x onerror=alert(1)>"
     open_link(page, base_url, "reset-password", fake_api)
