@@ -70,8 +70,7 @@ def example():
         beginning = line.partition(" = ")[0]
         client, found = re.subn(rf"^{beginning} = .*$", lambda _, to=line: to, client, flags=re.M)
         assert found == 1, beginning
-    example = {"": page, "main.js": main, "api.js": client}
-    return example
+    return {"": page, "main.js": main, "api.js": client}
 
 
 @pytest.fixture(scope="module")
