@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -15,12 +14,9 @@ from datetime import UTC, datetime
 import bcrypt
 import pytest
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from helpers import PASSWORD, login, on_one_database, on_postgres, rows, stored, success
-from sqlalchemy import text
-from werkzeug.security import generate_password_hash
+from helpers import PASSWORD, login, on_one_database, rows, stored, success
 
 from config import ROOT
-from database import transaction
 from models import User
 
 PAGE = (ROOT / "docs/moving.md").read_text()
@@ -124,53 +120,6 @@ def test_from_django(app, client, follow):
     assert (user.first_name, user.created_at) == ("ada", datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert user.email_verified_at
     assert stored(app, email="ben@a.org").username == "ben"
-
-
-@on_one_database
-def test_from_a_flask_application(client, follow, tmp_path):
-    with sqlite3.connect(tmp_path / "app.db") as other:
-        other.execute("CREATE TABLE user (id, username, email, password_hash)")
-        found = (1, "ada", "ada@a.org", generate_password_hash(PASSWORD, "scrypt:1024:8:1"))
-        other.execute("INSERT INTO user VALUES (?, ?, ?, ?)", found)
-    assert follow("From a Flask application") == ["made: 1\npresent: 0\nrefused: 0\n"]
-    success(login(client, "ada"))
-
-
-@on_one_database
-def test_from_pocketbase(app, client, follow, tmp_path):
-    (tmp_path / "pb_data").mkdir()
-    with sqlite3.connect(tmp_path / "pb_data/data.db") as other:
-        other.execute("CREATE TABLE users (id, email, name, password, verified, created)")
-        more = ("Ada B. Park", BCRYPT, True, "2022-01-02 10:00:00.123Z")
-        other.execute("INSERT INTO users VALUES ('x', 'ada@a.org', ?, ?, ?, ?)", more)
-    assert follow("From PocketBase") == ["made: 1\npresent: 0\nrefused: 0\n"]
-    success(login(client, "ada@a.org"))
-    user = stored(app, username="ada")
-    assert (user.first_name, user.last_name) == ("Ada", "B. Park")
-    assert user.email_verified_at
-    assert user.created_at == datetime(2022, 1, 2, 10, tzinfo=UTC)
-
-
-@on_postgres
-def test_from_supabase(app, client, follow, tmp_path):
-    columns = "id uuid, email text, raw_user_meta_data jsonb, encrypted_password text, "
-    times = ("email_confirmed_at", "banned_until", "created_at", "last_sign_in_at", "deleted_at")
-    columns += ", ".join(f"{name} timestamptz" for name in times)
-    with app.app_context(), transaction() as session:
-        session.execute(text(f"CREATE SCHEMA auth CREATE TABLE users ({columns})"))
-        row = "gen_random_uuid(), 'Ada@a.org', CAST(:names AS jsonb), :hash, now(), null, now()"
-        more = {"names": '{"first_name": "Ada"}', "hash": BCRYPT}
-        session.execute(text(f"INSERT INTO auth.users VALUES ({row})"), more)
-        found = session.execute(text(section("From Supabase")["sql"])).mappings().all()
-        session.rollback()
-    with (tmp_path / "supabase.csv").open("w", newline="") as file:
-        rows = csv.DictWriter(file, found[0].keys())
-        rows.writeheader()
-        rows.writerows(found)
-    assert follow("From Supabase") == ["made: 1\npresent: 0\nrefused: 0\n"]
-    success(login(client, "ada@a.org"))
-    user = stored(app, username="ada")
-    assert (user.id, user.first_name, user.is_active) == (str(found[0]["id"]), "Ada", True)
 
 
 def keycloak(name, algorithm, digest, rounds, more):
