@@ -1,4 +1,4 @@
-"""Backup, restore, upgrade and move, by the commands in the docs, on a running service."""
+"""Backup, restore and move, by the commands in the docs, on a running service."""
 
 import re
 import subprocess
@@ -18,9 +18,7 @@ from real_service import (
     migrate,
     production,
 )
-from sqlalchemy import create_engine, text
 
-import database
 from bench.data import Data
 from config import ROOT
 
@@ -84,27 +82,6 @@ def test_restored_dump_of_postgres_has_nothing_newer(
     with deployed(restored, mail_server.port, tmp_path / "log") as service:
         assert service.log_in(early).status == 200
         assert service.log_in(late).status == 401
-
-
-def test_schema_gets_the_name_that_1_0_0_knows_and_its_own_again(new_database):
-    upgrade, *_ = commands("docs/operations.md", "Upgrade and way back")
-    note, back = way_back()
-    env, engine = production(new_database, free_port(), free_port()), create_engine(new_database)
-    shell(upgrade, env)
-    with engine.begin() as connection:
-        noted = connection.scalar(text(note))
-        assert noted == database.SCHEMA_REVISION
-        for revision in ("0001", noted):
-            connection.execute(text(back.replace("0001", revision)))
-            assert connection.scalar(text(note)) == revision
-    shell(upgrade, env)
-    engine.dispose()
-
-
-def way_back():
-    """Return the statements that tell a schema's name, and give it that of 1.0.0."""
-    section = (ROOT / "docs/operations.md").read_text().split("## Upgrade and way back")[1]
-    return re.search(r"```sql\n(SELECT .*?);.*\n(UPDATE .*?);\n```", section).groups()
 
 
 def test_large_database_is_copied_while_it_is_used(request, new_database, mail_server, tmp_path):
