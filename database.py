@@ -22,11 +22,14 @@ from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 
+from config import ConfigError
 from extensions import db
 
-# The newest revision in migrations/versions, so that a worker need not import Alembic to know it.
-SCHEMA_REVISION = "0013"
 MIGRATIONS = Path(__file__).parent / "migrations"
+# The newest revision, by the name of its file: a worker need not import Alembic to know it.
+SCHEMA_REVISION = max(path.name for path in MIGRATIONS.glob("versions/*.py"))[:4]
+# The schema of the first release. The lower numbers are of databases that were made before it.
+FIRST_REVISION = "0014"
 # Connections of one process. Requests hold one for milliseconds.
 POOL_SIZE = 8
 # Seconds that a request waits for a free connection, and for Postgres to accept one (psycopg's
@@ -51,6 +54,12 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(),
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
 _SNAPSHOTS = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+
+_TOO_OLD = (
+    "This database was made before the first release, and no migration leads on from it. Run "
+    "`flask users dump --with-hashes > accounts.jsonl` with the code that made it, and with this "
+    "code and a new database `flask users import --allow-admins accounts.jsonl`."
+)
 
 # The session holds no objects that a bulk statement could change.
 _BULK = {"synchronize_session": False}
@@ -380,16 +389,19 @@ def schema_is_ready() -> bool:
     return schema_revision() >= SCHEMA_REVISION  # the revisions are numbers of four digits
 
 
-def enable_migrations(app: Flask) -> Any:
+def upgrade() -> None:
+    """Bring the schema up to date. Raises ConfigError, and SQLAlchemy's and Alembic's errors."""
+    if "" < schema_revision() < FIRST_REVISION:
+        raise ConfigError(_TOO_OLD)
+    run_alembic("upgrade", "head")
+
+
+def run_alembic(name: str, *arguments: str, **options: Any) -> None:
+    """Run one of Alembic's commands on the database of the application."""
     # Late, because Alembic takes 230 ms and 10 MB, and most processes never need it.
-    from flask_migrate import Migrate  # type: ignore[import-untyped]  # noqa: PLC0415
+    from alembic import command, config  # noqa: PLC0415
 
-    return Migrate(app, db, directory=str(MIGRATIONS))
-
-
-def upgrade(app: Flask) -> None:
-    """Bring the schema up to date. Raises SQLAlchemy's and Alembic's errors."""
-    from alembic import command  # noqa: PLC0415
-
-    with app.app_context():
-        command.upgrade(enable_migrations(app).get_config(), "head")
+    settings = config.Config()
+    settings.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    settings.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+    getattr(command, name)(settings, *arguments, **options)

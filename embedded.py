@@ -45,10 +45,13 @@ def secret_key(folder: Path) -> str:
 
 
 def bring_up_schema(app: Flask, folder: Path) -> None:
-    """Migrate the embedded database to the schema of this code, unless its schema is newer."""
+    """Migrate the embedded database to the schema of this code, unless its schema is newer.
+
+    Raises ConfigError.
+    """
     with _lock(folder), app.app_context():
         if not database.schema_is_ready():
-            database.upgrade(app)
+            database.upgrade()
         # With `gunicorn --preload`, workers would inherit this process's connection.
         db.engine.dispose()
 

@@ -108,8 +108,7 @@ class User(Base):
     """Internal; begins with `!` where there is no password."""
     # The account's version, which nothing lowers. A new password (not the same one hashed again), a
     # new address, a deactivation, a new role and every change of the second factor raise it: what
-    # was begun before cannot be completed afterwards, such as a login or the use of a link. It
-    # keeps its first name because old processes read it.
+    # was begun before cannot be completed afterwards, such as a login or the use of a link.
     password_version: Mapped[int] = mapped_column(default=1)
     """Internal: what was begun before it rose cannot be completed."""
     role: Mapped[str] = mapped_column(sa.String(16), default=Role.STUDENT.value)
@@ -144,7 +143,7 @@ class User(Base):
     )
     """Internal, for lists and searches."""
 
-    theme: Mapped[str] = mapped_column(sa.String(16), default="system", server_default="light")
+    theme: Mapped[str] = mapped_column(sa.String(16), server_default="system")
     """`light`, `dark` or `system`."""
     language: Mapped[str] = mapped_column(sa.String(35), server_default="en")
     """A tag such as `en` or `pt-BR`."""
@@ -195,10 +194,6 @@ class UserSession(Base):
     """The login or the last refresh."""
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
     """The end, if it is not refreshed before."""
-    # Not used any more: the processes of version 1.0 need it during an upgrade.
-    access_expires_at: Mapped[datetime] = mapped_column(
-        UTCDateTime, server_default=sa.FetchedValue()
-    )
     refresh_token_id: Mapped[str] = mapped_column(sa.String(36))
     """The refresh token that is valid."""
     previous_token_id: Mapped[str | None] = mapped_column(sa.String(36))
@@ -292,7 +287,7 @@ class OutboxMail(Base):
     """Its recipient."""
     language: Mapped[str | None] = mapped_column(sa.String(35))
     """Of a notice whose address may have no account when it is sent."""
-    facts: Mapped[dict[str, Any]] = mapped_column(sa.JSON, server_default="{}", default=dict)
+    facts: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     """What the text says; no token."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     due_at: Mapped[datetime] = mapped_column(
@@ -489,8 +484,8 @@ class Certificate(Base):
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)
     """The end of its public URL; treat it like a link. NULL while it is not shared."""
     # The user's name at the first delivery, first and last: nobody can share a certificate under
-    # another name. Version 1.0 adds rows without it during an upgrade; sharing one sets it.
-    holder: Mapped[str | None] = mapped_column(sa.String(129))
+    # another name.
+    holder: Mapped[str] = mapped_column(sa.String(129))
     """The user's name at the first delivery, first and last."""
     revoked_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
     """NULL: not revoked."""

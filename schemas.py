@@ -790,7 +790,7 @@ class ExportedCourse(CourseRecord):
 
 
 class ExportedCertificate(CertificateRecord):
-    holder = ma.String(allow_none=True)
+    holder = ma.String()
 
 
 class Export(ResponseBody):

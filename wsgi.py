@@ -3,10 +3,10 @@
 import logging
 
 import click
+from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
 from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
-from cli.database import enable_database_commands
 from config import ConfigError, local_url
 from services import background
 
@@ -15,9 +15,8 @@ _command = click.get_current_context(silent=True)
 try:
     app = create_app()
 except ConfigError as error:
-    if _command:
-        raise click.ClickException(str(error)) from None  # a message, not a traceback
-    raise
+    # A message, and not a traceback; gunicorn ends, and does not start the worker again.
+    raise (click.ClickException if _command else AppImportError)(str(error)) from None
 
 # gunicorn.conf.py starts the background thread in gunicorn's workers. Commands such as
 # `flask db upgrade` must not send e-mails.
@@ -28,5 +27,3 @@ if _command and _command.info_name == "run":
         background.start(app)
         url = local_url(_command.params["host"], _command.params["port"])
         logging.getLogger("accounts").info("The service is at %s", url)
-elif _command:
-    enable_database_commands(app)

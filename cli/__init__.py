@@ -1,4 +1,4 @@
-"""Commands for operators and schedulers, besides `flask run` and `flask db`.
+"""Commands for operators and schedulers, besides `flask run`.
 
 They exit with 0 for success, 1 if the service refuses or cannot do it, 2 for malformed input.
 Passwords are not taken from the command line, where other users of the machine could read them.
@@ -8,7 +8,7 @@ import click
 from flask import Flask
 from flask.cli import with_appcontext
 
-from cli import keys, reference, users
+from cli import database, keys, reference, users
 from cli.base import plain_errors
 from core import clock
 from services import pruning, second_factor
@@ -28,5 +28,5 @@ def prune() -> None:
 
 
 def init_app(app: Flask) -> None:
-    for command in (users.users, keys.keys, prune, reference.reference):
+    for command in (users.users, keys.keys, database.db, prune, reference.reference):
         app.cli.add_command(command)

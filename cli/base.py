@@ -12,6 +12,7 @@ from flask.cli import AppGroup
 from marshmallow import Schema, ValidationError
 
 import errors
+from config import ConfigError
 from core import clock
 from database import is_unavailable
 from schemas import camel_case
@@ -27,7 +28,7 @@ def plain_errors() -> Iterator[None]:
     except errors.ApiError as error:
         reasons = [reason for found in (error.fields or {}).values() for reason in found]
         raise click.ClickException(" ".join(reasons) or str(error)) from None
-    except copies.CopyError as error:
+    except (ConfigError, copies.CopyError) as error:
         raise click.ClickException(str(error)) from None
     except UnicodeError:
         # Invalid bytes arrive as lone surrogates, or cannot be decoded.

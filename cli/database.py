@@ -1,19 +1,42 @@
-"""`flask db`: Flask-Migrate's commands, and copies of the whole database."""
+"""`flask db`: migrations, and copies of the whole database."""
 
 import sys
-from collections.abc import Callable
-from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import click
-from flask import Flask
 
 import database
 from cli.base import Commands
 from config import types
 from services import copies
+
+db = Commands("db", help="Upgrade, copy and back up the database.")
+
+
+@db.command("upgrade")
+def upgrade() -> None:
+    """Bring the schema up to date. Several processes may do that at once."""
+    found = database.schema_revision()
+    if found <= database.SCHEMA_REVISION:
+        database.upgrade()
+        return
+    # On the way back from a newer release. Its migrations are not here, and every way to start the
+    # service runs this command first.
+    text = f"the schema ({found}) is newer than this release ({database.SCHEMA_REVISION})"
+    click.echo(f"Warning: {text}, which works with it. Nothing was changed.", err=True)
+
+
+@db.command("migrate")
+@click.option("-m", "--message", required=True, help="What it does.")
+def migrate(message: str) -> None:
+    """Write a migration that brings the schema to what models.py says, for you to check.
+
+    The database is upgraded first.
+    """
+    database.upgrade()
+    number = f"{int(database.SCHEMA_REVISION) + 1:04}"
+    database.run_alembic("revision", message, autogenerate=True, rev_id=number)
 
 
 def _read_url() -> str:
@@ -22,7 +45,7 @@ def _read_url() -> str:
     return sys.stdin.readline().strip()
 
 
-@click.command("copy-to")
+@db.command("copy-to")
 @click.argument("url")
 def copy_to(url: str) -> None:
     """Copy everything into the empty database at URL, on SQLite or Postgres.
@@ -46,7 +69,7 @@ def copy_to(url: str) -> None:
         click.echo(f"{table}: {number} copied")
 
 
-@click.command("backup")
+@db.command("backup")
 @click.argument("file", type=click.Path(path_type=Path))
 def backup(file: Path) -> None:
     """Write a copy of the SQLite database into the new FILE, also while the service runs.
@@ -55,31 +78,3 @@ def backup(file: Path) -> None:
     """
     copies.backup(file)
     click.echo(f"{file} holds the database as it was at the start of this command.")
-
-
-def _unless_newer(migrate: Callable[..., None]) -> Callable[..., None]:
-    def upgrade(**options: Any) -> None:
-        found = database.schema_revision()
-        if found <= database.SCHEMA_REVISION:
-            migrate(**options)
-            return
-        # On the way back from a newer release. Its migrations are not here, and every way to start
-        # the service runs this command first.
-        text = f"the schema ({found}) is newer than this release ({database.SCHEMA_REVISION})"
-        click.echo(f"Warning: {text}, which works with it. Nothing was changed.", err=True)
-
-    return upgrade
-
-
-def enable_database_commands(app: Flask) -> None:
-    """Add `flask db` to the application."""
-    database.enable_migrations(app)
-    theirs = cast("click.Group", app.cli.commands["db"])
-    # Each process has one group of Flask-Migrate, so it is left as it is.
-    group = Commands("db", params=theirs.params, callback=theirs.callback, help=theirs.help)
-    upgrade = copy(theirs.commands["upgrade"])
-    upgrade.callback = _unless_newer(cast("Callable[..., None]", upgrade.callback))
-    for command in (*theirs.commands.values(), upgrade, copy_to, backup):
-        if command.name != "downgrade":  # the release before works with the newer schema
-            group.add_command(command)
-    app.cli.add_command(group)

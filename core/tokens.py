@@ -39,8 +39,9 @@ class Purpose(StrEnum):
     REFRESH = "refresh"
 
 
-# Required claims besides sub, jti, type, iat and exp.
+# Required claims besides sub, jti and type: texts, and times in seconds.
 EXTRA_CLAIMS = {Purpose.ACCESS: ("sid", "role"), Purpose.REFRESH: ("sid",)}
+TIMES = {Purpose.ACCESS: ("iat", "exp"), Purpose.REFRESH: ("iat", "exp", "auth_time")}
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class TokenCodec:
             claims.get("type") != purpose.value
             or not all(isinstance(text, str) and text.isprintable() for text in texts)
             or not all(ids.is_row_id(claims[name]) for name in ("sub", "sid"))
-            or any(type(claims.get(name)) is not int for name in ("iat", "exp"))
+            or any(type(claims.get(name)) is not int for name in TIMES[purpose])
             or claims["exp"] > LAST_MOMENT
         ):
             raise TokenInvalid

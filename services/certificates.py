@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, ScalarSelect, func, null, select, update
+from sqlalchemy import Row, func, null, select, update
 
 import errors
 from core import codes
@@ -22,12 +22,14 @@ def deliver(
     A replaced one keeps its holder and its share code, and, if none is sent, its time of issue and
     of revocation.
     """
+    name = select(User.first_name + " " + User.last_name).where(User.id == user_id)
     row, is_new = learning.put(
         Certificate,
         user_id,
         {"id": certificate_id},
         {"expires_at": None, **values},
-        at_first={"issued_at": now, "holder": _name_of(user_id)},
+        # Where there is no such user, the foreign key refuses the row and not this column.
+        at_first={"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")},
     )
     return _with_url(row), is_new
 
@@ -46,14 +48,13 @@ def list_all(user_id: str) -> Sequence[dict[str, object]]:
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
     """Share a certificate of a user or end that; return it. Raises NotFound.
 
-    A shared one keeps its code. A code that has ended never comes back. A row of version 1.0, which
-    knows no holder, gets the present name for good.
+    A shared one keeps its code. A code that has ended never comes back.
     """
     code = func.coalesce(Certificate.share_code, codes.new_share_code()) if shared else null()
     row = change_one(
         update(Certificate)
         .where(Certificate.user_id == user_id, Certificate.id == certificate_id)
-        .values(share_code=code, holder=func.coalesce(Certificate.holder, _name_of(user_id)))
+        .values(share_code=code)
         .returning(Certificate.__table__)
     )
     if row is None:
@@ -74,11 +75,6 @@ def check(typed: str, *, now: datetime) -> dict[str, object]:
     is_over = row.expires_at is not None and row.expires_at <= now
     status = "revoked" if row.revoked_at else "expired" if is_over else "valid"
     return _with_url(row) | {"status": status}
-
-
-def _name_of(user_id: str) -> ScalarSelect[str]:
-    name = User.first_name + " " + User.last_name
-    return select(name).where(User.id == user_id).scalar_subquery()
 
 
 def _with_url(row: Row[Any]) -> dict[str, object]:

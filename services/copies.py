@@ -41,7 +41,7 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
             with reading() as connection:
                 _refuse_rows(connection)  # before the schema changes
             if not database.schema_is_ready():
-                database.upgrade(target)
+                database.upgrade()
             with transaction() as session:
                 return _copy_rows(source, session.connection(), progress)
         except Exception as error:

@@ -116,9 +116,7 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
         raise errors.TokenInvalid from None
     except TokenExpired:
         raise errors.TokenExpired from None
-    # Tokens of version 1.0 have no `auth_time`; they expire SESSION_DAYS after the login.
-    login = claims.get("auth_time", claims["exp"] - settings.session_days * 86400)
-    end = _end_of(datetime.fromtimestamp(login, UTC), now)
+    end = _end_of(datetime.fromtimestamp(claims["auth_time"], UTC), now)
     if end <= now:  # SESSION_DAYS was lowered
         raise errors.TokenExpired
     parameters = {"next": ids.new_token_id(), "now": now, "end": end}

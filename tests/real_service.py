@@ -259,8 +259,8 @@ class _Crowd(http.client.HTTPConnection):
 def migrate(url):
     """Bring a database up to date: in this process, since a command of its own takes seconds."""
     app = create_app(Settings(database_url=url, secret_key=SECRET))
-    database.upgrade(app)
     with app.app_context():
+        database.upgrade()
         db.engine.dispose()
 
 

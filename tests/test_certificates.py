@@ -204,19 +204,6 @@ def test_the_holder_is_who_the_user_was_at_the_first_delivery(app, client, auth,
     is_unknown(client, code)
 
 
-def test_a_row_of_the_version_before_keeps_the_name_under_which_it_is_shared_first(
-    app, client, auth, deliver, share
-):
-    deliver(201)
-    execute(app, update(Certificate).values(holder=None))
-    code = code_of(share())
-    set_user(app, auth.user, first_name="Another")
-    for _ in range(2):
-        assert success(ask(client, code))["holder"] == "First Last"
-        share(False)
-        code = code_of(share())
-
-
 def test_certificates_of_a_deactivated_holder_stay_and_go_with_the_account(
     app, client, auth, shared_code, admin
 ):

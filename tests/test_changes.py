@@ -83,7 +83,7 @@ def numbers(app):
 
 
 def test_first_copy_and_every_later_one_are_the_same_loop(app, client, admin, reader):
-    crowd(app, 5)  # from before the upgrade, like the admin
+    crowd(app, 5)  # without a number, like the admin
     first, second, third, *_ = sorted(but_admins(app))
     copies = [*map(reader, (1, 2, 100)), Reader(client, admin, 2)]
     assert [len(copy.follow()) for copy in copies] == [5, 5, 5, 6]

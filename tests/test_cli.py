@@ -1,13 +1,11 @@
 """Commands for schedulers and operators."""
 
 import pytest
-from alembic.config import Config
 from helpers import SECRET, UNREACHABLE, execute, rows
 from sqlalchemy import text
 
 import database
 from app import create_app
-from cli.database import enable_database_commands
 from config import Settings
 from models import DeniedSession, UserSession
 
@@ -27,18 +25,7 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     assert [len(rows(app, model)) for model in left] == [0, 0]
 
 
-def test_db_commands_tell_that_the_schema_is_current(app, run, monkeypatch):
-    enable_database_commands(app)
-    printed = []  # past click, to the standard output of the moment when Alembic was imported
-    monkeypatch.setattr(Config, "print_stdout", lambda _self, line, *_more: printed.append(line))
-    assert run("db", "upgrade")[1] == 0
-    assert run("db", "current")[1] == 0
-    assert printed == [f"{database.SCHEMA_REVISION} (head)"]
-    assert run("db", "check")[1] == 0
-
-
 def test_upgrade_leaves_a_newer_schema_to_the_release_that_made_it(app, run):
-    enable_database_commands(app)
     pretend = text("UPDATE alembic_version SET version_num = :revision")
     execute(app, pretend.bindparams(revision="9999"))
     try:
@@ -48,12 +35,9 @@ def test_upgrade_leaves_a_newer_schema_to_the_release_that_made_it(app, run):
     assert (code, "Warning: the schema (9999) is newer than" in output) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "command", ["prune", "users list", "keys list", "db upgrade", "db current"]
-)
+@pytest.mark.parametrize("command", ["prune", "users list", "keys list", "db upgrade"])
 def test_command_says_plainly_that_the_database_cannot_be_reached(command):
     app = create_app(Settings(database_url=UNREACHABLE, secret_key=SECRET, bcrypt_rounds=4))
-    enable_database_commands(app)
     result = app.test_cli_runner().invoke(args=command.split())
     assert result.exit_code == 1
     assert result.output.splitlines()[-1] == "Error: The database cannot be reached or used."

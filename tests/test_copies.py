@@ -30,7 +30,6 @@ from real_service import empty_database, migrate
 from sqlalchemy import create_engine, insert, inspect, select, text, update
 
 import database
-from cli.database import enable_database_commands
 from config.types import database_url as parse_url
 from core.clock import utcnow
 from database import reading, snapshot
@@ -60,7 +59,6 @@ def target(request, database_url, tmp_path):
 @pytest.fixture
 def db_command(app, run):
     """Run `flask db …`; return what it printed and its exit code."""
-    enable_database_commands(app)
     return lambda *arguments, **options: run("db", *arguments, **options)
 
 

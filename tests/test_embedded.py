@@ -97,6 +97,13 @@ def test_current_or_newer_database_starts_without_migrating(start, monkeypatch, 
     start()
 
 
+def test_database_of_before_the_first_release_stops_the_start(start):
+    with start().app_context(), database.transaction() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '0013'"))
+    with pytest.raises(ConfigError, match="before the first release"):
+        start()
+
+
 def test_secret_of_the_settings_goes_before_the_file(start, folder):
     key = "a key of the settings, long enough for HS256"
     app = start(secret_key=key)

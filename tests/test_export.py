@@ -48,7 +48,7 @@ LEFT_OUT = {
     "derived from others": "users.username_key users.search_key",
     "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
-    "sessions.previous_token_id sessions.access_expires_at pending_emails.id",
+    "sessions.previous_token_id pending_emails.id",
     "a counter that says nothing about the user": "users.password_version users.changed "
     "pending_emails.tries "
     "second_factors.wrong_codes second_factors.window_ends_at "

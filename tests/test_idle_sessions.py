@@ -104,11 +104,10 @@ def test_changed_setting_acts_from_the_next_refresh_on(make_app, client, auth, c
         failure(refresh(changed, usual["refreshToken"]), 401, "token_expired")
 
 
-def test_token_of_version_1_0_keeps_the_end_of_its_session(client, auth, clock):
-    clock.move(days=20)
-    newest = success(refresh(client, auth))["refreshToken"]
-    token = forge(newest, auth_time=GONE)
-    assert days(client, success(refresh(client, token))["accessToken"]) == 30
+@pytest.mark.parametrize("login", [GONE, "0", None])
+def test_token_without_the_time_of_its_login_is_refused(client, idle, login):
+    token = forge(idle["refreshToken"], auth_time=login)
+    failure(refresh(client, token), 401, "token_invalid")
 
 
 def test_refresh_is_one_statement(idle_app, idle_client, idle):

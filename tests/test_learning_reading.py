@@ -185,7 +185,8 @@ def test_teachers_and_keys_read_what_the_learner_reads(
     now = datetime.fromisoformat("2026-05-01T10:00:00Z")
     with app.app_context(), transaction() as session:
         made = {"user_id": pupil.id, "id": "c", "issued_at": now, "credential_url": ""}
-        session.execute(insert(Certificate), {**made, "course_id": "x", "course_name": "X"})
+        course = {"course_id": "x", "course_name": "X"}
+        session.execute(insert(Certificate), {**made, **course, "holder": "X"})
     success(
         client.put(
             "/api/users/settings",

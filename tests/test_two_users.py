@@ -229,6 +229,7 @@ def make_everything(app, client, make_user, now):
         user = make_user(name, avatar_digest="0" * 64, **columns)
         own, until = {"user_id": user.id}, {"expires_at": later}
         course = {"course_id": "same", "course_name": "Same", "issued_at": now}
+        course["credential_url"] = ""
         login = {"created_at": now, "last_used_at": now, "user_agent": "", "ip_address": ""}
         waits = {"id": f"change of {name}", "new_email": f"new.{user.email}", "tries": 1}
         code = {"kind": "email_change_code", "facts": {"change_id": waits["id"]}}
@@ -239,7 +240,7 @@ def make_everything(app, client, make_user, now):
             models.Course(**own, id="same", name="Same", lessons=2),
             models.Lesson(**own, id="same", course_id="same", completed_at=now, minutes=1),
             models.Achievement(**own, id="same", name="Same", earned_at=now),
-            models.Certificate(**own, **course, id="same", credential_url="", share_code=name),
+            models.Certificate(**own, **course, id="same", share_code=name, holder=name),
             models.UserSession(**own, **login, **until, refresh_token_id="same"),
             models.DeniedSession(session_id=f"of {name}", **until),
             models.Event(**own, type="login", by="", ip_address="", details={}, created_at=now),

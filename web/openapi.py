@@ -27,7 +27,7 @@ from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
 
 Json: TypeAlias = dict[str, Any]
-VERSION = "1.1.0-dev"
+VERSION = "1.0.0-dev"
 
 DESCRIPTION = f"""
 Accounts and logins of a learning platform.

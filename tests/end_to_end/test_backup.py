@@ -1,4 +1,4 @@
-"""Backup, restore, upgrade and move, by the commands in the docs, on a running service."""
+"""Backup, restore and move, by the commands in the docs, on a running service."""
 
 import re
 import subprocess

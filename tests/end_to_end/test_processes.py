@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing, contextmanager
 
+import pytest
 from helpers import soon
 from real_service import environment, finish, free_port, production, python
 from sqlalchemy import create_engine, text
@@ -70,3 +71,15 @@ def test_processes_that_start_at_once_share_one_fresh_database(tmp_path):
     secret = folder / "secret_key"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in folder.iterdir()) == ["accounts.db", "lock", "secret_key"]
+
+
+@pytest.mark.parametrize("command", ["gunicorn", "flask db upgrade"])
+def test_start_on_a_database_of_before_the_first_release_ends_in_one_line(tree, command):
+    (tree / "instance").mkdir()
+    with closing(sqlite3.connect(tree / "instance/accounts.db")) as connection:
+        connection.execute("CREATE TABLE alembic_version AS SELECT '0013' AS version_num")
+    env = environment(WEB_CONCURRENCY="1", HOST="127.0.0.1", PORT=str(free_port()))
+    ((status, output),) = finish([python("-m", *command.split(), env=env, cwd=tree)])
+    assert status > 0
+    assert output.count("`flask users dump --with-hashes > accounts.jsonl`") == 1
+    assert "Traceback" not in output
