@@ -5,14 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from config import ConfigError, Settings, load
+from config import ConfigError, load
 from core import clock
 from core.templates import Templates
-from extensions import components
 from services.letters import MailKind
 
 APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
-PAGES_OF_LINKS = ["/reset-password", "/verify-email"]
 FACTS = {"site": "school.example", "link": "https://school.example/page#token=a.b_c", "code": "A-B"}
 FACTS |= {
     "life": timedelta(days=1),
@@ -22,17 +20,6 @@ FACTS |= {
     "left": 9,
     "unlinked": True,
 }
-
-
-@pytest.fixture
-def visit(site_app):
-    """Open a path of a service with these settings."""
-
-    def visit(path, **changed):
-        components(site_app).settings = Settings(**changed)
-        return site_app.test_client().get(path)
-
-    return visit
 
 
 def write(kind, language, **changes):
@@ -48,44 +35,6 @@ def test_settings_take_a_url_and_a_line():
     ):
         with pytest.raises(ConfigError, match=f"{name} must be"):
             load({name: value})
-
-
-def test_the_root_leads_to_the_platform(visit):
-    for docs in (True, False):
-        response = visit("/", app_url=APP, docs=docs, account_pages=docs)
-        assert (response.status_code, response.headers["Location"]) == (302, APP)
-    assert visit("/").headers["Location"] == "/account"
-    assert visit("/", account_pages=False).headers["Location"] == "/docs"
-    assert visit("/", account_pages=False, docs=False).status_code == 404
-
-
-def test_the_account_pages_can_be_turned_off(visit):
-    for path in ("/account", "/admin"):
-        assert visit(path).status_code == 200
-        assert visit(path, account_pages=False).status_code == 404
-    assert 'href="account"' not in visit("/verify-email", account_pages=False).text
-
-
-def test_the_docs_can_be_turned_off(visit):
-    for path in ("/docs", "/docs/assets/swagger-ui.css"):
-        assert visit(path, docs=False).status_code == 404
-        with visit(path, docs=True) as response:
-            assert response.status_code == 200
-
-
-@pytest.mark.parametrize("path", PAGES_OF_LINKS)
-def test_a_page_leads_to_the_platform_and_names_who_runs_it(visit, path):
-    page = visit(path, app_url=APP, imprint=IMPRINT, site_name="The School").text
-    assert f'<a class="button" href="{APP}">Go to The School</a>' in page
-    name = "Sign in" if path == "/reset-password" else "My account"
-    assert f'<a class="button plain" id="way-on" href="account">{name}</a>' in page
-    assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in page
-    page = visit(path, imprint="https://school.example/imprint").text
-    assert '<a href="https://school.example/imprint">Legal notice</a>' in page
-    assert '<a class="button" id="way-on" href="account">' in page
-    page = visit(path, account_pages=False).text
-    assert "You can close this page." in page
-    assert "<footer>" not in page
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
