@@ -82,7 +82,14 @@ def show(name: str) -> Response:
 
 
 def page(
-    name: str, policy: str, language: str = "", *, root: str = "", query: str = "", **more: object
+    name: str,
+    policy: str,
+    language: str = "",
+    *,
+    root: str = "",
+    query: str = "",
+    opened: str = "",
+    **more: object,
 ) -> Response:
     """Return a page, by default in the caller's language; `more` is what only this one shows.
 
@@ -100,6 +107,7 @@ def page(
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         root=root,
         query=query,
+        opened=opened,
     )
     tag, html = templates.page(name, language or caller.language(), facts, **more)
     response = Response(html)

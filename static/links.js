@@ -14,8 +14,8 @@ const isDead = ({ code, reasons }) => code === "invalid_token" || Boolean(reason
 // Leads to a new link, not by a step of the history: that would lead back here again and again.
 function goOnWithout(key) {
   me.brought = null;
-  fill(document.getElementById("new-link"), { why: say(key) });
-  location.replace("#new-link");
+  fill(document, { why: say(key) });
+  location.replace(codes ? "#forgot-password" : "#new-confirmation");
 }
 
 // Returns for whom the link is.
@@ -30,13 +30,13 @@ async function check(token) {
   return "";
 }
 
-async function show(section, who) {
+async function show(_, who) {
   me = who;
   if (!tokenOf() && !codes) return goOnWithout("error_no_link");
   const name = tokenOf() ? await check(tokenOf()) : "";
-  fill(section, { name });
+  fill(act, { name });
   if (codes) codes.disabled = name !== ""; // what is disabled is not sent
-  return section.querySelector("h1");
+  return act.querySelector("h1");
 }
 
 form.addEventListener("prepare", ({ detail: { body } }) => {
@@ -51,18 +51,14 @@ form.addEventListener("done", ({ detail: { body } }) => {
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
   if (!isDead(problem)) return;
-  if (!tokenOf()) problem.reasons = { code: ["wrong"] };
-  else {
-    event.preventDefault();
-    goOnWithout("error_invalid_token");
-  }
+  if (!tokenOf()) return (problem.reasons = { code: ["wrong"] });
+  event.preventDefault();
+  goOnWithout("error_invalid_token");
 });
 // A code is shown like on the sheet that it was printed on.
-codes?.addEventListener("change", ({ target }) => {
+form.elements.code?.addEventListener("change", ({ target }) => {
   const digits = target.value.toUpperCase().replace(/[\s-]/g, "");
-  if (target.name === "code" && /^[0-9A-Z]{12}$/.test(digits)) {
-    target.value = digits.match(/.{4}/g).join("-");
-  }
+  if (/^[0-9A-Z]{12}$/.test(digits)) target.value = digits.match(/.{4}/g).join("-");
 });
 
 export const sections = { "choose-password": show, "verify-email": show };

@@ -130,26 +130,22 @@ function complain(problem) {
   trouble.querySelector("[role=alert]").textContent = explain(problem);
 }
 
-async function begin() {
-  try {
-    // Nobody is signed in on the pages of links, which have no such section.
-    if (document.getElementById("sign-in") && (await resume())) await reload();
-    if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
-    await route({ focus: false });
-  } catch (problem) {
-    complain(problem);
-  }
-}
+const trying = (work) => (event) => work(event).catch(complain);
 
-onChange(async (isIn) => {
-  try {
+const begin = trying(async () => {
+  // Nobody is signed in on the pages of links, which have no such section.
+  if (document.getElementById("sign-in") && (await resume())) await reload();
+  if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
+  await route({ focus: false });
+});
+
+onChange(
+  trying(async (isIn) => {
     if (isIn) await reload();
     await route({ keep: true });
     document.getElementById("ended").textContent = isIn ? "" : say("say_session_ended");
-  } catch (problem) {
-    complain(problem);
-  }
-});
+  }),
+);
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
 addEventListener("hashchange", () => {
   if (BROUGHT.test(location.hash)) location.reload(); // another link, pasted into this page
@@ -165,18 +161,14 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 // The address may have been confirmed in the meantime, in another tab or on a phone.
-document.addEventListener("visibilitychange", async () => {
+const lookAgain = trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
-  try {
-    await reload();
-    if (me.profile.emailVerified) await route({ focus: false });
-  } catch (problem) {
-    complain(problem);
-  }
+  await reload();
+  if (me.profile.emailVerified) await route({ focus: false });
 });
-document.getElementById("sign-out").addEventListener("click", () => {
-  logOut(me.profile?.provider ? "#signed-out" : "").catch(complain);
-});
+document.addEventListener("visibilitychange", lookAgain);
+const signOut = trying(() => logOut(me.profile?.provider ? "#signed-out" : ""));
+document.getElementById("sign-out").addEventListener("click", signOut);
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.browser
 
 VISITORS = ["sign-in", "sign-up", "check-mail", "forgot-password", "new-confirmation", "mail-sent"]
 OF_LINKS = {
-    "reset-password": ["choose-password", "new-link", "mail-sent", "done"],
-    "verify-email": ["new-link", "done"],
+    "reset-password": ["choose-password", "forgot-password", "mail-sent", "done"],
+    "verify-email": ["new-confirmation", "done"],
 }
 COURSE = {"courseId": "sql", "courseName": "SQL"}
 
@@ -111,7 +111,7 @@ def test_an_account_with_everything_in_it(look, make_user, sign_in, client, make
         check(id)
     page.get_by_role("button", name="Delete my account").click()
     check("dialog")
-    page.locator("#security-delete [data-closes]").click()
+    page.locator("#act-delete [data-closes]").click()
     page.evaluate("location.hash = 'learning'")
     expect(page.locator("#learning h1")).to_be_focused()
     expect(page.locator("#learning[aria-busy=true]")).to_have_count(0)

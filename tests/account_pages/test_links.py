@@ -189,7 +189,7 @@ def test_a_used_link_leads_to_the_sign_in_a_code_or_a_new_link(
     outbox.deliver()
     open_link(token=token)
     expect_section(page, "Get a new link", DEAD)
-    section = page.locator("#new-link")
+    section = page.locator("#forgot-password")
     expect(section).to_contain_text("If you have already used it to choose a password, sign in")
     expect(section).to_contain_text("ask your teacher or the operators")
     to_sign_in = section.get_by_role("link", name="Back to the sign-in")
@@ -317,7 +317,7 @@ def test_address_is_confirmed_only_by_the_button_and_once(page, open_link, calls
 def test_a_page_without_a_token_waits_for_the_link(page, base_url, open_link, ask, fragment):
     page.goto(f"{base_url}/verify-email{fragment}")
     expect_section(page, "Get a new link", "This page needs the link in our e-mail.")
-    page.get_by_label("E-mail address").fill("newcomer@example.org")
+    page.locator("#new-confirmation input").fill("newcomer@example.org")
     page.get_by_role("button", name="Send a new link").click()
     expect_section(page, "Check your e-mail")
     open_link("verify-email")  # pasted into the open page

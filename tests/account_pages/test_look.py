@@ -30,7 +30,7 @@ def test_large_text_fits_a_small_screen_for_visitors(phone, base_url):
     for path in ("verify-email", "reset-password"):
         phone.goto(f"{base_url}/{path}?language=fr")
         expect(phone.locator("main > section:visible")).to_have_count(1)
-        expect_large_text_to_fit(phone, "new-link", "mail-sent", "done")
+        expect_large_text_to_fit(phone, "forgot-password", "mail-sent", "done")
     expect_large_text_to_fit(phone, "choose-password")
     # Phones zoom into a field whose letters are smaller, and stay zoomed.
     phone.reload()

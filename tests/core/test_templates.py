@@ -65,8 +65,8 @@ def source(language, name):
 
 
 def page(name, language, shipped=OURS, site="school.example", **changes):
-    more = {"swagger_version": "5", "opened": "reset_password"} | CERTIFICATE | changes
-    return shipped.page(name, language, PageFacts(site=site), **more)
+    facts = PageFacts(site=site, opened="reset_password" if name == "links" else "")
+    return shipped.page(name, language, facts, swagger_version="5", **CERTIFICATE, **changes)
 
 
 # The languages that we ship
