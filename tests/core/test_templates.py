@@ -157,6 +157,20 @@ def test_the_subject_is_sent_as_the_standard_says(kind, language):
     assert message["Subject"] == mail.subject
 
 
+@every_mail
+def test_a_mail_leads_to_the_platform_once_and_ends_with_who_runs_it(kind, language):
+    app, imprint = "https://app.school.example/start?from=x", "Ann & Jo's School, 1 Mill Road"
+    mail = OURS.mail(kind, language, **FACTS, app_url=app, imprint=imprint)
+    assert mail.text.splitlines().count(app) == 1
+    assert mail.text.endswith(f"\n{imprint}\n")
+    assert mail.html.count(f'href="{app}"') == 1
+    assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in mail.html
+    assert (f"{FACTS['link']}</a>" in mail.html) == (FACTS["link"] in mail.text)
+    plain = OURS.mail(kind, language, **FACTS)
+    assert len(plain.text.split("\n\n")) == len(re.split(r"\n\n+", plain.text))
+    assert plain.html.count("href=") == 2 * plain.text.count(FACTS["link"])
+
+
 def test_every_reason_and_error_has_words():
     html = page("links", "fr")[1]
     lines = re.search(r'<template id="texts">\n(.*?)\n</template>', html, re.S)[1]
