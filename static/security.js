@@ -145,13 +145,15 @@ const AFTER = {
   "security-link": () => call("DELETE", `auth/sessions/${session}`).catch(() => {}),
 };
 
-const done = ({ target: form, detail: { data } }) =>
+function done({ target: form, detail: { data } }) {
+  const card = form.closest(".card"); // the form may go
   attempt(form, async () => {
     await AFTER[form.id]?.(data);
     await me.reload();
     await load();
-    moveOn(form.closest(".card"));
+    moveOn(card);
   });
+}
 
 // Codes that cannot be right any more: back to the form that begins.
 const AGAIN = {
