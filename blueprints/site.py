@@ -82,14 +82,7 @@ def show(name: str) -> Response:
 
 
 def page(
-    name: str,
-    policy: str,
-    language: str = "",
-    *,
-    root: str = "",
-    query: str = "",
-    opened: str = "",
-    **more: object,
+    name: str, policy: str, language: str = "", *, root: str = "", query: str = "", **more: object
 ) -> Response:
     """Return a page, by default in the caller's language; `more` is what only this one shows.
 
@@ -107,7 +100,6 @@ def page(
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         root=root,
         query=query,
-        opened=opened,
     )
     tag, html = templates.page(name, language or caller.language(), facts, **more)
     response = Response(html)

@@ -64,7 +64,6 @@ class PageFacts:
     no_picture: str = ""  # the file that accounts without a picture have
     root: str = ""  # the way up from the page's URL to that of the service
     query: str = ""  # with which other pages keep the language
-    opened: str = ""  # by a link: reset_password or verify_email
 
 
 class Templates:

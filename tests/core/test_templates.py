@@ -65,8 +65,8 @@ def source(language, name):
 
 
 def page(name, language, shipped=OURS, site="school.example", **changes):
-    facts = PageFacts(site=site, opened="reset_password" if name == "links" else "")
-    return shipped.page(name, language, facts, swagger_version="5", **CERTIFICATE, **changes)
+    more = {"opened": "reset_password"} | CERTIFICATE | changes
+    return shipped.page(name, language, PageFacts(site=site), **more)
 
 
 # The languages that we ship
