@@ -164,7 +164,7 @@ def test_a_used_link_leads_to_the_sign_in_a_code_or_a_new_link(page, client, ope
 def test_a_link_of_another_page_or_of_the_wrong_form_is_not_valid(page, open_link, ask):
     for path, other in (("reset-password", "verify-email"), ("verify-email", "reset-password")):
         token = ask(other)
-        for wrong in (token, "x" * 3000):
+        for wrong in (token, "x" * 5000):
             page.goto("about:blank")
             open_link(path, wrong)
             expect_section(page, "Get a new link", DEAD)
