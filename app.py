@@ -79,6 +79,7 @@ def create_app(
         },
         load_user=sessions.load_user,
         load_key=keys.load,
+        error_page=site.error_page,
     )
     database.init_app(app, settings.database_url or embedded.database_url(folder))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from flask import Flask, current_app
+from flask import Flask, Response, current_app
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import MetaData, Row, Table
 from sqlalchemy.orm import DeclarativeBase
@@ -54,6 +54,8 @@ class Components:
     load_user: "Callable[[str, str], UserRow | None]"
     # Returns the row of this service key, or None.
     load_key: "Callable[[str], Row[Any] | None]"
+    # Returns the page for the error with this code.
+    error_page: "Callable[[str], Response]"
     background: "BackgroundThread | None" = None
 
 

@@ -10,12 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import orjson
 from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
 from core.locales import ranges, standard_language
+from core.templates import PageFacts
 from extensions import settings, templates
 from services import profiles
 from web import caller
@@ -45,13 +45,14 @@ _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
-    # Links open these. The token is in the URL's fragment, which is not sent.
+    # Links open these two. The token is in the URL's fragment, which is not sent.
     "reset_password": STRICT_POLICY,
     "verify_email": STRICT_POLICY,
     "account": _ACCOUNT_POLICY,
     "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
 }
+_OF_LINKS = ("reset_password", "verify_email")
 
 
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
@@ -74,17 +75,20 @@ def show(name: str) -> Response:
     # The scripts ask for the language of the user; the pages to which this one leads keep it.
     wanted = standard_language(request.args.get("language", "")) or ""
     language = wanted if templates.languages.intersection(ranges(wanted)) else ""
-    return page(name, PAGES[name], language, query=f"?language={language}" if language else "")
+    query = f"?language={language}" if language else ""
+    if name in _OF_LINKS:
+        return page("links", PAGES[name], language, query=query, opened=name)
+    return page(name, PAGES[name], language, query=query)
 
 
-def page(name: str, policy: str, language: str = "", **facts: object) -> Response:
-    """Return a page with the facts that it shows, by default in the caller's language.
+def page(
+    name: str, policy: str, language: str = "", *, root: str = "", query: str = "", **more: object
+) -> Response:
+    """Return a page, by default in the caller's language; `more` is what only this one shows.
 
     `web.headers` sets the other headers.
     """
-    tag, html = templates.page(
-        name,
-        language or caller.language(),
+    facts = PageFacts(
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
@@ -94,8 +98,10 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
-        **facts,
+        root=root,
+        query=query,
     )
+    tag, html = templates.page(name, language or caller.language(), facts, **more)
     response = Response(html)
     response.headers["Content-Language"] = tag
     response.headers["Content-Security-Policy"] = policy
@@ -121,22 +127,10 @@ def own_look(name: str) -> Response:
     return response
 
 
-@bp.after_app_request
-def show_error(response: Response) -> Response:
-    """Show an error as a page to a browser that has opened a URL, and not called the API."""
-    asked = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
-    if response.status_code < 400 or not asked or request.path.startswith(("/api/", "/metrics")):
-        return response
-    if response.mimetype == "application/json":  # the page of a certificate is one already
-        root = f"{urlsplit(settings.public_url).path}/"
-        code = orjson.loads(response.data)["error"]["code"]
-        shown = page("error", STRICT_POLICY, code=code, root=root)
-        kept = {name: text for name, text in response.headers if not name.startswith("Content-")}
-        shown.status_code = response.status_code
-        shown.headers.update(kept)  # such as Retry-After
-        shown.vary.add("Accept")
-        return shown
-    return response
+def error_page(code: str) -> Response:
+    """Return the page for an error of a URL that a browser has opened, and not called."""
+    root = f"{urlsplit(settings.public_url).path}/"
+    return page("error", STRICT_POLICY, root=root, code=code)
 
 
 @bp.get("/docs/assets/<name>")

@@ -8,7 +8,8 @@ import glob
 import itertools
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,23 @@ class Mail(NamedTuple):
     html: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class PageFacts:
+    """What any page may show besides its words; each is a name in its template."""
+
+    site: str
+    app_url: str = ""
+    imprint: str = ""
+    account_pages: bool = False
+    teachers: bool = False  # whether they may use /admin
+    registration_open: bool = True
+    providers: Sequence[object] = ()  # each has a `name` and a `label`
+    min_length: int = 8
+    no_picture: str = ""  # the file that accounts without a picture have
+    root: str = ""  # the way up from the page's URL to that of the service
+    query: str = ""  # with which other pages keep the language
+
+
 class Templates:
     """The templates of one application; read once, at the start."""
 
@@ -65,11 +83,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # What is the same for all pages, and what they have unless it is given.
         self._environment.globals |= {
-            **{"app_url": "", "imprint": "", "root": "", "account_pages": False, "teachers": False},
-            **{"query": "", "registration_open": True, "no_picture": ""},
-            "providers": (),
             "logo": self.own_look("logo.svg"),
             "own_css": self.own_look("own.css"),
             "languages": [(tag, tag) for tag in sorted(self.languages)],
@@ -108,22 +122,23 @@ class Templates:
         html = self._environment.get_template("mail.html").render(written)
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
-    def page(self, name: str, language: str, **facts: object) -> tuple[str, str]:
-        """Return a page, and the language that it is in. A datetime is written as a day in words.
+    def page(self, name: str, language: str, facts: PageFacts, **more: object) -> tuple[str, str]:
+        """Return a page, and the language that it is in.
 
-        `root` is the way up from the page's URL to that of the service. A page may have a file of
-        words, such as `account.txt`; then it has `app.txt` too. Its scripts say the `texts`.
+        `more` is what only this page shows; a datetime is written as a day in words. A page may
+        have a file of words, such as `account.txt`; then it has `app.txt` too. Its scripts say the
+        `texts`.
         """
         words: dict[str, object] = {}
         tag = language
         has_own = f"{ENGLISH}/{name}.txt" in self._sources
         for file in [f"{name}.txt", "app.txt", "pages.txt"] if has_own else ["pages.txt"]:
             tag, template = self._look_up(file, tag)
-            words = vars(template.make_module(facts)) | words
-        dates: Any = self._look_up("words.txt", tag)[1].make_module(facts)
-        shown = {
+            words = vars(template.make_module(vars(facts))) | words
+        dates: Any = self._look_up("words.txt", tag)[1].make_module(vars(facts))
+        shown = vars(facts) | {
             key: str(dates.day(value)).strip() if isinstance(value, datetime) else value
-            for key, value in facts.items()
+            for key, value in more.items()
         }
         shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
         shown |= {"language": tag, "words": SimpleNamespace(**words)}

@@ -2,8 +2,9 @@
 // accounts. The text is what is still to be done: a line leaves it when its account is made.
 
 import { call, Problem } from "./api.js";
-import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
+import { explain, explainReason, read, showProblem } from "./forms.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
+import { run } from "./run.js";
 import * as sheet from "./sheet.js";
 import { copy, say } from "./words.js";
 
@@ -15,7 +16,7 @@ const heading = preview.querySelector("h3");
 const stop = byId("make-stop");
 let lines = []; // without an account: the people of the list, each with its `mistake`
 let sent = null; // {line, body} of the call without an answer: this account may be there already
-let run = null; // {isOn} while accounts are made
+let making = null; // what stops it, while accounts are made
 
 // Checking
 
@@ -68,7 +69,7 @@ function showLines(news = "", leftOut = "") {
 
 paste.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (run) return;
+  if (making) return;
   const { people, leftOut, code } = parse(list.value, labels);
   if (code) return showProblem(paste, new Problem(code));
   const found = people.map((person) => ({ ...person, mistake: mistakeOf(person.reasons) }));
@@ -81,7 +82,7 @@ paste.addEventListener("submit", (event) => {
 list.addEventListener("input", () => (make.hidden = true));
 
 async function readFile(chosen) {
-  if (!chosen || run) return;
+  if (!chosen || making) return;
   if (chosen.size > LARGEST_FILE) return showProblem(paste, new Problem("too_large"));
   const text = await textOf(chosen);
   file.value = "";
@@ -140,64 +141,44 @@ export async function holderOf({ reasons }, body) {
   return user && { href: `#people/${user.id}`, name: `${user.firstName} ${user.lastName}` };
 }
 
-async function makeAll(mine) {
-  const chosen = read(options);
-  const all = lines.length;
-  for (const line of lines) {
-    if (!mine.isOn) return;
-    const progress = say("say_people_of", { done: all - lines.length, all });
-    make.querySelector("[role=status]").textContent = progress;
-    try {
-      await makeLine(line, chosen);
-    } catch (problem) {
-      if (![400, 409].includes(problem.status)) throw problem;
-      const { username } = problem.reasons;
-      const isBare = username && !line.email; // the address is made of the name
-      line.mistake = mistakeOf(isBare ? { username } : problem.reasons) || explain(problem);
-      line.holder = await holderOf(problem, bodyOf(line, chosen));
-    }
-  }
-}
-
-function setRunning(isOn) {
-  run = isOn ? { isOn } : null;
-  list.readOnly = isOn;
-  stop.hidden = !isOn;
-  setBusy(make, isOn);
+async function refused(line, problem) {
+  // Where the account is there and the group is not, the next lines would fare no better.
+  if (![400, 409].includes(problem.status)) throw problem;
+  const { username } = problem.reasons;
+  const isBare = username && !line.email; // the address is made of the name
+  line.mistake = mistakeOf(isBare ? { username } : problem.reasons) || explain(problem);
+  line.holder = await holderOf(problem, bodyOf(line, read(options)));
 }
 
 make.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (run || showLines()) return;
-  const all = lines.length;
-  showProblem(make, null);
-  setRunning(true);
-  try {
-    await makeAll(run);
-  } catch (problem) {
-    if (!problem.code) throw problem; // a mistake of ours
-    if (problem.status !== 401) showProblem(make, problem); // else the sign-in is shown
-  } finally {
-    setRunning(false);
-    const open = lines.filter((line) => line !== sent?.line);
-    // With the usernames that were shown: what is made by now must not change them.
-    list.value = listOf(open);
-    for (const [index, line] of open.entries()) line.number = index + 1;
-    const made = all - lines.length;
-    const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
-    const end = sheet.hasCodes() ? sheet.heading : heading;
-    if (!isWrong) (lines.length ? make.querySelector("button") : end).focus();
-  }
+  if (making || showLines()) return;
+  const [all, chosen] = [lines.length, read(options)];
+  making = new AbortController();
+  list.readOnly = true;
+  stop.hidden = false;
+  await run(make, lines, (line) => makeLine(line, chosen), { signal: making.signal, refused });
+  making = null;
+  list.readOnly = false;
+  stop.hidden = true;
+  const open = lines.filter((line) => line !== sent?.line);
+  // With the usernames that were shown: what is made by now must not change them.
+  list.value = listOf(open);
+  for (const [index, line] of open.entries()) line.number = index + 1;
+  const made = all - lines.length;
+  const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
+  const end = sheet.hasCodes() ? sheet.heading : heading;
+  if (!isWrong) (lines.length ? make.querySelector("button") : end).focus();
 });
-stop.addEventListener("click", () => (run.isOn = false));
+stop.addEventListener("click", () => making.abort());
 
 addEventListener("beforeunload", (event) => {
-  if (run || sent || list.value) event.preventDefault();
+  if (making || sent || list.value) event.preventDefault();
 });
 // The frame empties all forms before another user's turn.
 paste.addEventListener("reset", () => {
-  if (run) run.isOn = false;
-  run = sent = null;
+  making?.abort();
+  sent = null;
   lines = [];
   preview.hidden = true;
 });

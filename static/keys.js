@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { copy, date, fill, say, when } from "./words.js";
 
 const list = document.getElementById("keys-list");
-const dialog = document.getElementById("keys-revoke");
+const dialog = document.getElementById("act-revoke");
 
 const since = (time) => (time ? when((new Date(time) - Date.now()) / 1000) : say("say_keys_never"));
 
@@ -21,7 +21,7 @@ function rowOf(key) {
   const button = row.querySelector("button");
   button.setAttribute("aria-label", say("say_keys_revoke", { name }));
   button.addEventListener("click", () => {
-    fill(dialog, { name });
+    fill(dialog, { who: name });
     dialog.querySelector("form").dataset.id = key.id;
     dialog.showModal();
   });

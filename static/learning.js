@@ -169,8 +169,8 @@ function certificateItem(certificate) {
     event.preventDefault(); // the link would be dead for good: ask first
     shared.checked = true;
     stopping = item;
-    fill(part("stop"), { courseName }).querySelector("form").dataset.id = id;
-    part("stop").showModal();
+    fill(stop, { who: courseName }).querySelector("form").dataset.id = id;
+    stop.showModal();
   });
   form.addEventListener("failed", () => (shared.checked = false));
   form.addEventListener("done", ({ detail }) => showCertificate(item, detail.data));
@@ -178,7 +178,8 @@ function certificateItem(certificate) {
 }
 
 let stopping = null; // the certificate that the dialog is about
-part("stop")?.addEventListener("done", ({ detail }) => {
+const stop = document.getElementById("act-stop"); // on /account
+stop?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });

@@ -1,22 +1,19 @@
 // An act for those chosen in the list of people, one after the other. Closing the dialog stops it.
 
 import { call } from "./api.js";
-import { explain, setBusy, showProblem } from "./forms.js";
+import { explain, showProblem } from "./forms.js";
 import { chosen, reload } from "./people.js";
+import { run } from "./run.js";
 import * as sheet from "./sheet.js";
-import { copy, fill, say, when } from "./words.js";
+import { copy, fill, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const dialog = byId("many");
 const form = dialog.querySelector("form");
 const filter = byId("people-groupId");
 const { groupId } = form.elements;
-const [button, status] = ["button", "[role=status]"].map((part) => form.querySelector(part));
 let act = "";
 let people = []; // those whom it is for
-let done = 0;
-let failed = []; // the lines that say why
-let running = null;
 
 const ACTS = {
   join: ({ id }) => call("PUT", `groups/${groupId.value}/members/${id}`),
@@ -30,7 +27,7 @@ const ACTS = {
 
 /** Ask whether the act of a button of the list is meant. */
 export function ask(opener) {
-  [act, done, running] = [opener.value, 0, null];
+  act = opener.value;
   const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
   const isFor = ({ hasPassword, isActive }) => !isSlip || (isActive && !hasPassword);
   people = [...chosen.values()].filter(isFor);
@@ -40,63 +37,35 @@ export function ask(opener) {
   const whom = say("say_people_chosen", { count: people.length });
   const text = opener.textContent;
   fill(dialog, { text, whom, isSlip, isDeactivation, isGroup: !groupId.disabled });
-  Object.assign(button, { textContent: text, disabled: !people.length });
+  Object.assign(form.querySelector("button"), { textContent: text, disabled: !people.length });
   showProblem(form, null);
+  dialog.onclose = null;
   dialog.showModal();
-}
-
-async function doFor(user) {
-  try {
-    await ACTS[act](user);
-    chosen.delete(user.id);
-    done++;
-  } catch (problem) {
-    const { status: number, retryAfter } = problem;
-    if (number === 429) {
-      status.textContent = say("say_people_pause", { when: when(retryAfter || 1) });
-      await new Promise((over) => {
-        setTimeout(over, (retryAfter || 1) * 1000);
-        dialog.addEventListener("close", over, { once: true });
-      });
-      if (dialog.open) await doFor(user);
-    } else if ([403, 404, 409].includes(number)) {
-      const name = `${user.firstName} ${user.lastName}`;
-      failed.push(copy("learning-line", { name, facts: explain(problem) }));
-    } else throw problem;
-  }
-}
-
-async function run() {
-  const all = people.length;
-  failed = [];
-  showProblem(form, null);
-  setBusy(form, true);
-  if (act === "slip") sheet.place(byId("people-form"));
-  try {
-    for (const user of people.filter(({ id }) => chosen.has(id))) {
-      if (!dialog.open) break;
-      status.textContent = say("say_people_of", { done, all });
-      await doFor(user);
-    }
-    dialog.close();
-  } catch (problem) {
-    if (!problem.code) throw problem; // a mistake of ours
-    if (problem.status !== 401) showProblem(form, problem); // else the sign-in is shown
-  } finally {
-    setBusy(form, false);
-  }
 }
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (form.ariaBusy !== "true") running = run();
-});
-dialog.addEventListener("close", async () => {
-  if (!running) return;
-  await running;
-  await reload();
-  const news = byId("people-chosen");
-  news.textContent = say("say_people_done", { done, all: people.length });
-  byId("people-failures").replaceChildren(...failed);
-  (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
+  if (form.ariaBusy === "true") return;
+  const isLeft = ({ id }) => chosen.has(id);
+  const [all, stop, failed] = [people.length, new AbortController(), []];
+  const doFor = async (user) => {
+    await ACTS[act](user);
+    chosen.delete(user.id);
+  };
+  const refused = ({ firstName, lastName }, problem) => {
+    const name = `${firstName} ${lastName}`;
+    failed.push(copy("learning-line", { name, facts: explain(problem) }));
+  };
+  if (act === "slip") sheet.place(byId("people-form"));
+  const over = run(form, people.filter(isLeft), doFor, { signal: stop.signal, refused, all });
+  dialog.onclose = async () => {
+    stop.abort();
+    await over;
+    await reload();
+    const news = byId("people-chosen");
+    news.textContent = say("say_people_done", { done: all - people.filter(isLeft).length, all });
+    byId("people-failures").replaceChildren(...failed);
+    (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
+  };
+  over.then((isOver) => isOver && dialog.close());
 });

@@ -1,9 +1,10 @@
 // The section "newcomers": makes the account of one person. class-list.js makes those of many.
 
 import { holderOf, join } from "./class-list.js";
-import { read, setBusy, showProblem } from "./forms.js";
+import { read, setBusy } from "./forms.js";
 import { listGroups } from "./lists.js";
 import { bodyOf, COLUMNS, suggest } from "./pasted-list.js";
+import { attempt } from "./run.js";
 import * as sheet from "./sheet.js";
 import { fill, languageName, say } from "./words.js";
 
@@ -44,7 +45,8 @@ one.addEventListener("done", async (event) => {
   for (const name of COLUMNS) one.elements[name].value = "";
   isNamed = false;
   setBusy(one, false, say("say_newcomers_one_made", { name: data.user.username }));
-  const group = await join(data.user, groupId.value).catch((problem) => showProblem(one, problem));
+  let group;
+  await attempt(one, async () => (group = await join(data.user, groupId.value)));
   if (!data.code) return;
   sheet.add({ ...data, group });
   sheet.heading.focus();

@@ -4,6 +4,7 @@
 import { call, loadModule, userId } from "./api.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
+import { attempt } from "./run.js";
 import { addressOf, copy, date, fill, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
@@ -14,7 +15,6 @@ const all = byId("people-all"); // the box for all on the page
 export const chosen = new Map(); // whose boxes are ticked, by their ids
 let waiting = 0;
 let person = null; // the module, from the first account that is opened
-let many = null; // the module, from the first act for those chosen
 let asked = 0; // an answer that comes after a newer question is dropped
 let shown = {}; // the query of the list
 
@@ -80,18 +80,11 @@ async function load(query, keeps = false) {
   }
 }
 
-// Runs what the user asks the list for; the form says what hinders it.
-const run = (work) => async (event) => {
-  try {
-    await work(event);
-  } catch (problem) {
-    if (!problem.code) throw problem; // a mistake of ours
-    if (problem.status !== 401) showProblem(form, problem);
-  }
-};
+// Does what the user asks the list for.
+const trying = (work) => (event) => attempt(form, () => work(event));
 
 /** Load the list again after an act; who is still chosen stays so. */
-export const reload = run(() => load(shown, true));
+export const reload = trying(() => load(shown, true));
 
 // Saves what the filters show, on all pages.
 async function saveList() {
@@ -121,24 +114,23 @@ function search() {
 
 async function ask({ target }) {
   if (!target.matches("[value]")) return;
-  many ??= await loadModule("many");
-  many.ask(target);
+  (await loadModule("many")).ask(target);
 }
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  run(search)();
+  trying(search)();
 });
 form.addEventListener("input", ({ target }) => {
   clearTimeout(waiting);
-  waiting = setTimeout(run(search), target.type === "search" ? PAUSE : 0);
+  waiting = setTimeout(trying(search), target.type === "search" ? PAUSE : 0);
 });
 all.addEventListener("change", () => {
   const { checked } = all; // each box changes it
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
-acts.addEventListener("click", run(ask));
-byId("people-save").addEventListener("click", run(saveList));
+acts.addEventListener("click", trying(ask));
+byId("people-save").addEventListener("click", trying(saveList));
 
 async function show(section, me, rest = "", part = "") {
   clearTimeout(waiting);

@@ -1,13 +1,12 @@
 // The section "profile": what users say about themselves, their picture, and what others see of it.
 
-import { Problem, call } from "./api.js";
+import { call } from "./api.js";
 import { setBusy, showProblem } from "./forms.js";
+import { attempt } from "./run.js";
 import { addressOf, date, fill, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
-const section = byId("profile");
-const form = byId("profile-form");
-const pictureForm = byId("picture-form");
+const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");
 const LARGE = 2 ** 20; // bytes
@@ -83,19 +82,15 @@ async function change(method, body) {
   showProblem(pictureForm, null);
   setBusy(pictureForm, true);
   bar.hidden = false;
-  try {
+  await attempt(pictureForm, async () => {
     me.profile.avatar = (await call(method, "users/avatar", await body?.())).avatar;
     pictureForm.reset();
     canvas.hidden = true;
     present();
     done = say(body ? "say_saved" : "say_profile_picture_removed");
-  } catch (problem) {
-    if (!(problem instanceof Problem)) throw problem;
-    showProblem(pictureForm, problem);
-  } finally {
-    bar.hidden = true;
-    setBusy(pictureForm, false, done);
-  }
+  });
+  bar.hidden = true;
+  setBusy(pictureForm, false, done);
 }
 
 // A photo of many megabytes goes as it is shown: small enough for any limit, and in a moment.

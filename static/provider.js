@@ -55,7 +55,7 @@ function askForPassword() {
 
 // Forgets the code, and says why.
 function drop(word) {
-  held = me.returned = null;
+  held = me.brought = null;
   note.textContent = "";
   if (link) link.hidden = true;
   setAlone(false);
@@ -64,11 +64,11 @@ function drop(word) {
   if (word) showProblem(place, { key: `error_provider_${word}` });
 }
 
-/** Go on with `returned`, before a section is shown. */
+/** Go on with what the URL brought, before a section is shown. */
 export async function comeBack(who) {
   if (held) return; // "Try again", after something else
   me = who;
-  const [name, code, error] = ["provider", "code", "error"].map((key) => me.returned.get(key));
+  const [name, code, error] = ["provider", "code", "error"].map((key) => me.brought.get(key));
   const asked = JSON.parse(sessionStorage.getItem(NAME));
   sessionStorage.removeItem(NAME);
   const user = userId();

@@ -4,6 +4,7 @@ import { call, forget } from "./api.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
 import { showEvents } from "./happened.js";
 import { save } from "./lists.js";
+import { attempt } from "./run.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
 const part = (id) => document.getElementById(`security-${id}`);
@@ -24,11 +25,11 @@ let codes = [];
 let session = ""; // the id of this device's
 
 // Who has no password finds the way to one in place of what asks for it.
-for (const part of mail ? section.querySelectorAll("details, [data-opens]") : []) {
+for (const opener of mail ? section.querySelectorAll("details, [data-opens]") : []) {
   const way = mail.cloneNode(true);
   way.dataset.unless = "account.hasPassword";
   way.querySelector("p").remove();
-  part.after(way);
+  opener.after(way);
 }
 
 function device(userAgent) {
@@ -74,7 +75,8 @@ async function load() {
   session = sessions.find(({ current }) => current).id;
   const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
   const mine = me.profile.mayChangeAccount;
-  fill(section, { account: me.profile, email: me.profile.email, linked, mine });
+  const { email: address, username: who } = me.profile;
+  fill(section, { account: me.profile, email: address, who, linked, mine });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -143,17 +145,14 @@ const AFTER = {
   "security-link": () => call("DELETE", `auth/sessions/${session}`).catch(() => {}),
 };
 
-async function done({ target: form, detail: { data } }) {
-  const card = form.closest(".card");
-  try {
+function done({ target: form, detail: { data } }) {
+  const card = form.closest(".card"); // the form may go
+  attempt(form, async () => {
     await AFTER[form.id]?.(data);
     await me.reload();
     await load();
     moveOn(card);
-  } catch (problem) {
-    if (!problem.code) throw problem;
-    showProblem(form, problem);
-  }
+  });
 }
 
 // Codes that cannot be right any more: back to the form that begins.

@@ -1,7 +1,6 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
-import { Problem } from "./api.js";
-import { showProblem } from "./forms.js";
+import { attempt } from "./run.js";
 import { addressOf, fill, languageName } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 
@@ -31,10 +30,7 @@ section.addEventListener("prepare", ({ detail: { body } }) => {
 });
 section.addEventListener("done", ({ target, detail: { data } }) => {
   if (target === theme && data.theme !== theme.elements.theme.value) return theme.requestSubmit();
-  me.reload().catch((problem) => {
-    if (!(problem instanceof Problem)) throw problem;
-    showProblem(target, problem);
-  });
+  attempt(target, me.reload);
 });
 theme.addEventListener("change", () => {
   document.documentElement.dataset.theme = theme.elements.theme.value;

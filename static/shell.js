@@ -1,4 +1,4 @@
-// The frame of /account and /admin: who is signed in, and which section is shown. A section is
+// The frame of the pages with sections: who is signed in, and which section is shown. A section is
 // <section id data-module>; its module in this folder exports `sections`, with a function for each
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
@@ -7,10 +7,11 @@ import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./a
 import { explain } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
-// What a provider sends back leaves the URL before anything else happens.
+// What a link or a provider brings leaves the URL before anything else happens.
+const BROUGHT = /^#(token|provider)=/;
 const { hash, pathname, search } = location;
-const returned = hash.startsWith("#provider=") && new URLSearchParams(hash.slice(1));
-if (returned) history.replaceState(null, "", pathname + search);
+const brought = BROUGHT.test(hash) ? new URLSearchParams(hash.slice(1)) : null;
+if (brought) history.replaceState(null, "", pathname + search);
 
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
@@ -19,8 +20,8 @@ const menu = document.getElementById("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
-// What sections get: {profile, settings, reload, go}. provider.js clears `returned`.
-const me = { profile: null, settings: null, reload, go, returned };
+// What sections get. links.js and provider.js clear `brought`.
+const me = { profile: null, settings: null, reload, go, brought };
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -33,7 +34,7 @@ function applyTheme(theme) {
 
 // Reloads the page once in the user's own language; the service may not have it.
 function switchLanguage(wanted) {
-  if (me.returned) return; // it would be lost
+  if (me.brought) return; // it would be lost
   const url = new URL(location);
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
@@ -129,27 +130,27 @@ function complain(problem) {
   trouble.querySelector("[role=alert]").textContent = explain(problem);
 }
 
-async function begin() {
-  try {
-    if (await resume()) await reload();
-    if (me.returned) await (await loadModule("provider")).comeBack(me);
-    await route({ focus: false });
-  } catch (problem) {
-    complain(problem);
-  }
-}
+const trying = (work) => (event) => work(event).catch(complain);
 
-onChange(async (isIn) => {
-  try {
+const begin = trying(async () => {
+  // Nobody is signed in on the pages of links, which have no such section.
+  if (document.getElementById("sign-in") && (await resume())) await reload();
+  if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
+  await route({ focus: false });
+});
+
+onChange(
+  trying(async (isIn) => {
     if (isIn) await reload();
     await route({ keep: true });
     document.getElementById("ended").textContent = isIn ? "" : say("say_session_ended");
-  } catch (problem) {
-    complain(problem);
-  }
-});
+  }),
+);
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
-addEventListener("hashchange", () => (me.profile || !userId() ? route() : undefined));
+addEventListener("hashchange", () => {
+  if (BROUGHT.test(location.hash)) location.reload(); // another link, pasted into this page
+  else if (me.profile || !userId()) route();
+});
 // The fragment of the URL names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -160,18 +161,14 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 // The address may have been confirmed in the meantime, in another tab or on a phone.
-document.addEventListener("visibilitychange", async () => {
+const lookAgain = trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
-  try {
-    await reload();
-    if (me.profile.emailVerified) await route({ focus: false });
-  } catch (problem) {
-    complain(problem);
-  }
+  await reload();
+  if (me.profile.emailVerified) await route({ focus: false });
 });
-document.getElementById("sign-out").addEventListener("click", () => {
-  logOut(me.profile?.provider ? "#signed-out" : "").catch(complain);
-});
+document.addEventListener("visibilitychange", lookAgain);
+const signOut = trying(() => logOut(me.profile?.provider ? "#signed-out" : ""));
+document.getElementById("sign-out").addEventListener("click", signOut);
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

@@ -37,7 +37,6 @@ from web import logs
 SLOW = (
     *("end_to_end/", "faults/", "mail/test_servers.py"),
     "account_pages/",
-    *("site/test_pages_in_browser.py", "site/test_code_in_browser.py"),
     *("test_bench.py", "test_contributing.py", "test_deploy.py"),
 )
 

@@ -180,6 +180,18 @@ def test_the_service_has_the_name_of_its_host_or_its_own():
         assert "SITE_NAME must " in refusal(SITE_NAME=name)
 
 
+def test_settings_take_a_url_and_a_line():
+    url, line = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
+    settings = load({"APP_URL": url, "IMPRINT": line, "DOCS": "0"})
+    assert (settings.app_url, settings.imprint, settings.docs) == (url, line, False)
+    for name, value in (
+        *(("APP_URL", "app.example"), ("APP_URL", "javascript://x/"), ("DOCS", "2")),
+        *(("IMPRINT", "x" * 201), ("IMPRINT", "javascript://x/"), ("IMPRINT", "https://a b")),
+    ):
+        with pytest.raises(ConfigError, match=f"{name} must be"):
+            load({name: value})
+
+
 def test_the_default_language_is_one_that_is_there(tmp_path):
     assert load({"DEFAULT_LANGUAGE": "fr"}).default_language == "fr"
     there = "DEFAULT_LANGUAGE must be among de, en, es, fr"

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from flask import Flask, Response
+from flask import Flask, Response, has_request_context, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -11,6 +11,7 @@ import database
 import errors
 from core.images import PicturesBusy
 from core.passwords import HasherBusy
+from extensions import components
 from web.responses import json_response
 
 NOT_VALID = "The request is not valid."
@@ -30,12 +31,27 @@ def init_app(app: Flask) -> None:
 
 
 def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error as JSON, or as a page to a browser that has opened a URL."""
+    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    headers = {**retry, **error.headers, **(headers or {})}
+    if _is_opened():
+        page = components().error_page(error.code)
+        page.status_code = error.status
+        page.headers.update(headers)
+        page.vary.add("Accept")
+        return page
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail |= {"fields": error.fields, "reasons": _words(error.fields)}
     content = {"success": False, "message": str(error), "error": detail}
-    retry = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return json_response(content, error.status, {**retry, **error.headers, **(headers or {})})
+    return json_response(content, error.status, headers)
+
+
+def _is_opened() -> bool:
+    if not has_request_context() or request.method not in ("GET", "HEAD"):
+        return False  # the worker's own errors come before there is a request
+    is_called = request.path.startswith(("/api/", "/metrics"))
+    return not is_called and "text/html" in request.headers.get("Accept", "")
 
 
 def _words(fields: errors.Fields) -> dict[str, object]:

@@ -106,7 +106,7 @@ def test_a_certificate_is_shared_until_its_link_is_dead(signed_in, deliver, base
     expect(card.get_by_role("status")).to_contain_text("The link works now.")
     dialog = it.page.get_by_role("dialog", name="Stop sharing this certificate?")
     switch.click()
-    dialog.get_by_role("button", name="Keep the link").click()
+    dialog.get_by_role("button", name="Cancel").click()
     expect(switch).to_be_checked()
     expect(switch).to_be_focused()
     switch.click()

@@ -27,6 +27,17 @@ def expect_large_text_to_fit(page, *ids):
 def test_large_text_fits_a_small_screen_for_visitors(phone, base_url):
     phone.goto(f"{base_url}/account?language=de")
     expect_large_text_to_fit(phone, "sign-up", "forgot-password", "new-confirmation", "sign-in")
+    for path in ("verify-email", "reset-password"):
+        phone.goto(f"{base_url}/{path}?language=fr")
+        expect(phone.locator("main > section:visible")).to_have_count(1)
+        expect_large_text_to_fit(phone, "forgot-password", "mail-sent", "done")
+    expect_large_text_to_fit(phone, "choose-password")
+    # Phones zoom into a field whose letters are smaller, and stay zoomed.
+    phone.reload()
+    sizes = phone.locator("input:not([type=checkbox])").evaluate_all(
+        "all => all.map(input => parseFloat(getComputedStyle(input).fontSize))"
+    )
+    assert min(sizes) >= 16
 
 
 def test_large_text_fits_a_small_screen_for_users(phone, make_user, sign_in):
@@ -53,9 +64,10 @@ def test_paper_shows_the_section_alone_in_black_on_white(signed_in):
     expect(page.locator("header, nav, form:visible, button:visible").first).to_be_hidden()
 
 
-def test_without_scripts_the_page_says_what_it_needs(browser, base_url):
+@pytest.mark.parametrize("path", ["account", "reset-password#token=T", "verify-email#token=T"])
+def test_without_scripts_the_page_says_what_it_needs(browser, base_url, path):
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.goto(f"{base_url}/account")
+    page.goto(f"{base_url}/{path}")
     expect(page.locator("noscript p")).to_be_visible()
     expect(page.locator("form:visible, nav:visible")).to_have_count(0)
     page.context.close()

@@ -258,27 +258,6 @@ def test_mistakes_are_said_at_their_fields_in_the_pages_language(page, base_url)
     assert said == [name, name, address, name]
 
 
-def test_the_language_that_is_shown_holds_on_the_pages_of_links(page, base_url):
-    page.goto(f"{base_url}/account?language=es")
-    page.get_by_role("link", name="Tengo un código").click()
-    expect(page.get_by_role("heading", name="Elegir una contraseña")).to_be_visible()
-    assert "account?language=es" in page.locator("#way-on").get_attribute("href")
-
-
-def test_whoever_has_chosen_a_password_signs_in_with_it(page, base_url, client, make_user, outbox):
-    user = make_user(username="ada", email="ada+school@example.org")
-    client.post("/api/auth/forgot-password", json={"email": user.email})
-    page.goto(f"{base_url}/reset-password#token={outbox.deliver_token()}")
-    page.get_by_label("New password").fill(NEW_PASSWORD)
-    page.get_by_role("button", name="Save the password").click()
-    page.get_by_role("link", name="Sign in").click()
-    expect(page.locator("#sign-in [name=email]")).to_have_value("ada")
-    expect(page.locator("#sign-in [name=password]")).to_be_focused()
-    page.keyboard.type(NEW_PASSWORD)
-    page.keyboard.press("Enter")
-    expect(page.locator("header")).to_contain_text("ada")
-
-
 def test_too_many_codes_leave_the_recovery_codes(
     page, client, clock, make_user, log_in, sign_in, change_settings
 ):

@@ -11,7 +11,7 @@ import pytest
 
 from core.message import build
 from core.reasons import WORDS
-from core.templates import SHIPPED, Templates, problems
+from core.templates import SHIPPED, PageFacts, Templates, problems
 
 LANGUAGES = ["de", "en", "es", "fr"]
 FILES = sorted(str(path.relative_to(SHIPPED / "en")) for path in (SHIPPED / "en").rglob("*.txt"))
@@ -31,7 +31,7 @@ FACTS = {
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
 PAGES = [
-    *("reset_password", "verify_email", "account", "admin"),
+    *("links", "account", "admin"),
     *("certificate", "no_certificate"),
 ]
 CERTIFICATE = {
@@ -64,9 +64,9 @@ def source(language, name):
     return (SHIPPED / language / name).read_text()
 
 
-def page(name, language, shipped=OURS, **changes):
-    facts = {"site": "school.example", "min_length": 8, "swagger_version": "5"} | CERTIFICATE
-    return shipped.page(name, language, **{**facts, **changes})
+def page(name, language, shipped=OURS, site="school.example", **changes):
+    more = {"opened": "reset_password"} | CERTIFICATE | changes
+    return shipped.page(name, language, PageFacts(site=site), **more)
 
 
 # The languages that we ship
@@ -157,8 +157,22 @@ def test_the_subject_is_sent_as_the_standard_says(kind, language):
     assert message["Subject"] == mail.subject
 
 
+@every_mail
+def test_a_mail_leads_to_the_platform_once_and_ends_with_who_runs_it(kind, language):
+    app, imprint = "https://app.school.example/start?from=x", "Ann & Jo's School, 1 Mill Road"
+    mail = OURS.mail(kind, language, **FACTS, app_url=app, imprint=imprint)
+    assert mail.text.splitlines().count(app) == 1
+    assert mail.text.endswith(f"\n{imprint}\n")
+    assert mail.html.count(f'href="{app}"') == 1
+    assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in mail.html
+    assert (f"{FACTS['link']}</a>" in mail.html) == (FACTS["link"] in mail.text)
+    plain = OURS.mail(kind, language, **FACTS)
+    assert len(plain.text.split("\n\n")) == len(re.split(r"\n\n+", plain.text))
+    assert plain.html.count("href=") == 2 * plain.text.count(FACTS["link"])
+
+
 def test_every_reason_and_error_has_words():
-    html = page("reset_password", "fr")[1]
+    html = page("links", "fr")[1]
     lines = re.search(r'<template id="texts">\n(.*?)\n</template>', html, re.S)[1]
     texts = dict(line.split(" ", 1) for line in lines.split("\n"))
     # What can be wrong with a password or an address that is not empty.
@@ -236,7 +250,7 @@ def test_a_further_language_may_have_some_of_the_files(own):
     assert mail.subject == "Nova senha"
     assert '<html lang="pt-BR">' in mail.html
     assert shipped.mail("password_changed", "pt-BR", **FACTS).subject.startswith("Se ha cambiado")
-    assert page("reset_password", "pt-BR", shipped)[0] == "es"
+    assert page("links", "pt-BR", shipped)[0] == "es"
 
 
 def test_an_own_look_escapes_what_it_shows(own):
@@ -247,7 +261,7 @@ def test_an_own_look_escapes_what_it_shows(own):
     mail = shipped.mail("password_changed", "en", **{**FACTS, "site": "A & <B>"})
     assert "A &amp; &lt;B&gt;" in mail.html
     assert "A & <B>" in mail.text
-    assert "<i>A &amp; &lt;B&gt;</i>" in page("verify_email", "en", shipped, site="A & <B>")[1]
+    assert "<i>A &amp; &lt;B&gt;</i>" in page("links", "en", shipped, site="A & <B>")[1]
 
 
 def test_hidden_files_are_left_alone(own):
@@ -281,9 +295,9 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
         ),
         ("mail.html", "{{ settings.secret_key }}{{ title }}", "not, in mail.html: settings, title"),
         (
-            "verify_email.html",
+            "links.html",
             "{{ holder }}",
-            "uses what ours does not, in verify_email.html: holder",
+            "uses what ours does not, in links.html: holder",
         ),
         ("no_certificate.html", "{% if is_limited %}{{ x }}{% endif %}", "no_certificate.html: x"),
         ("account.html", "{% extends 'layout.html' %}", "not, in account.html: layout.html"),
@@ -320,9 +334,9 @@ def test_every_mistake_is_named_at_once(own):
 def test_an_own_page_may_use_what_it_sets_itself(own):
     top = "{% extends 'base.html' %}{% set title, way = 1, 'B' %}{% macro end() %}C{% endmacro %}"
     main = "{{ way }}{{ end() }}{{ super() }}{{ root }}{{ range(2) | join }}"
-    folder = own("verify_email.html", f"{top}{{% block main %}}{main}{{% endblock %}}")
+    folder = own("links.html", f"{top}{{% block main %}}{main}{{% endblock %}}")
     assert problems(folder) == []
-    assert "BC01" in page("verify_email", "en", Templates(folder, "en"))[1]
+    assert "BC01" in page("links", "en", Templates(folder, "en"))[1]
 
 
 def test_a_word_that_an_own_file_lacks_is_ours(own):
@@ -333,7 +347,7 @@ def test_a_word_that_an_own_file_lacks_is_ours(own):
     shipped = Templates(folder, "de")
     mail = shipped.mail("username_changed", "de", **FACTS)
     assert "1. März 2026, 12 Uhr" in mail.text
-    german, portuguese = (page("reset_password", tag, shipped)[1] for tag in ("de", "pt"))
-    assert "<title>school.example: Passwort speichern</title>" in german
-    assert "<title>Escolha uma senha</title>" in portuguese
+    german, portuguese = (page("links", tag, shipped)[1] for tag in ("de", "pt"))
+    assert "<h1>school.example: Passwort speichern</h1>" in german
+    assert "<h1>Escolha uma senha</h1>" in portuguese
     assert "Passwort speichern" in portuguese

@@ -1,21 +1,24 @@
 """The built-in pages as a client without scripts sees them: headers, addresses, content."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from flask.testing import FlaskClient
+from helpers import DeclaredClient
 
-from config import ROOT, Settings
+from config import ROOT
 from core.templates import Templates, problems
 from extensions import components
 
+APP, IMPRINT = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
+
 PAGES = ["/reset-password", "/verify-email", "/account", "/admin", "/docs"]
-TOKEN_PAGES = PAGES[:2]
+PAGES_OF_LINKS = PAGES[:2]
 ACCOUNT_PAGES = PAGES[2:4]
 
 
-class Visitor(FlaskClient):
+class Visitor(DeclaredClient):
     """Reads every answer to its end, so that no file stays open."""
 
     def open(self, *args, **kwargs):
@@ -23,8 +26,26 @@ class Visitor(FlaskClient):
 
 
 @pytest.fixture
-def visitor(site_app):
-    return Visitor(site_app)
+def database_url(_migrated, _sqlite_url):
+    """The pages do not see which database there is."""
+    return _migrated(_sqlite_url)
+
+
+@pytest.fixture
+def visitor(app):
+    return Visitor(app)
+
+
+@pytest.fixture
+def visit(app, visitor):
+    """Open a path of a service with these settings."""
+    usual = components(app).settings
+
+    def visit(path, **changed):
+        components(app).settings = replace(usual, **changed)
+        return visitor.get(path)
+
+    return visit
 
 
 class Reader(HTMLParser):
@@ -52,9 +73,49 @@ def policy(visitor, path):
     return dict(rule.split(" ", 1) for rule in header.split("; "))
 
 
-def test_the_root_leads_to_the_account_below_any_prefix(visitor):
-    answer = visitor.get("/")
+def test_the_root_leads_to_the_account_below_any_prefix(visit):
+    answer = visit("/", public_url="https://school.test/accounts")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/accounts/account")
+
+
+def test_the_root_leads_to_the_platform(visit):
+    for docs in (True, False):
+        response = visit("/", app_url=APP, docs=docs, account_pages=docs)
+        assert (response.status_code, response.headers["Location"]) == (302, APP)
+    assert visit("/").headers["Location"] == "/account"
+    assert visit("/", account_pages=False).headers["Location"] == "/docs"
+    assert visit("/", account_pages=False, docs=False).status_code == 404
+
+
+def test_the_account_pages_can_be_turned_off(visit):
+    for path in ("/account", "/admin"):
+        assert visit(path).status_code == 200
+        assert visit(path, account_pages=False).status_code == 404
+    for path in PAGES_OF_LINKS:
+        assert 'href="account#sign-in"' in visit(path).text
+        assert 'href="account' not in visit(path, account_pages=False).text
+
+
+def test_the_docs_can_be_turned_off(visit):
+    for path in ("/docs", "/docs/assets/swagger-ui.css"):
+        assert visit(path, docs=False).status_code == 404
+        with visit(path, docs=True) as response:
+            assert response.status_code == 200
+
+
+@pytest.mark.parametrize("path", PAGES_OF_LINKS)
+def test_a_page_leads_to_the_platform_and_names_who_runs_it(visit, path):
+    page = visit(path, app_url=APP, imprint=IMPRINT, site_name="The School").text
+    assert f'<a class="button" href="{APP}">Go to The School</a>' in page
+    name = "Sign in" if path == "/reset-password" else "My account"
+    assert f'<a class="button plain" id="way-on" href="account">{name}</a>' in page
+    assert "Ann &amp; Jo&#39;s School, 1 Mill Road" in page
+    page = visit(path, imprint="https://school.example/imprint").text
+    assert '<a href="https://school.example/imprint">Legal notice</a>' in page
+    assert '<a class="button" id="way-on" href="account">' in page
+    page = visit(path, account_pages=False).text
+    assert "You can close this page." in page
+    assert "<footer>" not in page
 
 
 @pytest.mark.asvs("3.4.3", "3.4.4", "3.4.5", "3.4.6")
@@ -67,11 +128,11 @@ def test_a_page_allows_nothing_but_its_own_files(visitor, path):
     assert "unsafe" not in str(rules)
 
 
-@pytest.mark.parametrize("path", TOKEN_PAGES + ACCOUNT_PAGES)
+@pytest.mark.parametrize("path", PAGES_OF_LINKS + ACCOUNT_PAGES)
 def test_a_page_forbids_markup_from_script_and_only_an_account_page_shows_qr_codes(visitor, path):
     rules = policy(visitor, path)
     assert rules["require-trusted-types-for"] == "'script'"
-    assert rules["img-src"] == ("'self'" if path in TOKEN_PAGES else "'self' data:")
+    assert rules["img-src"] == ("'self'" if path in PAGES_OF_LINKS else "'self' data:")
 
 
 @pytest.mark.parametrize("path", ACCOUNT_PAGES)
@@ -84,9 +145,15 @@ def test_an_account_page_can_be_asked_for_in_a_language(visitor, path, asked, la
     assert f'<html lang="{language}">' in response.text
 
 
-@pytest.mark.parametrize(("path", "most"), [("/account", 87_000), ("/admin", 100_000)])
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        *(("/account", 87_000), ("/admin", 100_000)),
+        *(("/reset-password", 56_900), ("/verify-email", 54_900)),
+    ],
+)
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-def test_an_account_page_is_light(visitor, path, most, language):
+def test_a_page_is_light(visitor, path, most, language):
     """Before compression; calls of the API follow, and the modules of other sections."""
 
     def imported(modules):
@@ -150,8 +217,8 @@ def test_a_page_has_no_inline_script_or_style_and_only_addresses_of_its_own(
             assert visitor.get(f"/{address}").status_code == 200, address
 
 
-@pytest.mark.parametrize("path", TOKEN_PAGES)
-def test_a_token_page_keeps_itself_out_of_referrers_and_search(visitor, path):
+@pytest.mark.parametrize("path", PAGES_OF_LINKS)
+def test_a_page_of_a_link_keeps_itself_out_of_referrers_and_search(visitor, path):
     metas = Reader(visitor.get(path).text).metas
     assert metas["referrer"] == "no-referrer"
     assert metas["robots"] == "noindex"
@@ -161,7 +228,7 @@ def test_a_token_page_keeps_itself_out_of_referrers_and_search(visitor, path):
 @pytest.mark.parametrize(
     ("path", "accepted", "language"),
     [
-        *((path, "de-AT", "de") for path in TOKEN_PAGES),
+        *((path, "de-AT", "de") for path in PAGES_OF_LINKS),
         *(("/verify-email", accepted, "en") for accepted in ("pt, ja", "", "*")),
         ("/docs", "de", "en"),
     ],
@@ -173,15 +240,14 @@ def test_a_page_is_in_the_language_that_the_browser_asks_for(visitor, path, acce
     assert f'<html lang="{language}">' in response.text
 
 
-@pytest.mark.parametrize("path", TOKEN_PAGES)
-def test_a_page_names_the_service(site_app, path):
-    components(site_app).settings = Settings(site_name="Tom & Jo's School")
-    assert "Tom &amp; Jo&#39;s School" in site_app.test_client().get(path).text
+@pytest.mark.parametrize("path", PAGES_OF_LINKS)
+def test_a_page_names_the_service(visit, path):
+    page = visit(path, site_name="Tom & Jo's School")
+    assert "<title>Tom &amp; Jo&#39;s School</title>" in page.text
 
 
-def test_the_password_hint_follows_the_setting(site_app):
-    components(site_app).settings = Settings(password_min_length=15)
-    assert "At least 15 characters" in site_app.test_client().get("/reset-password").text
+def test_the_password_hint_follows_the_setting(visit):
+    assert "At least 15 characters" in visit("/reset-password", password_min_length=15).text
 
 
 @pytest.mark.asvs("1.3.2")
@@ -211,20 +277,19 @@ def test_no_other_file_of_the_package_is_served(visitor, name):
     assert visitor.get(f"/docs/assets/{name}").status_code == 404
 
 
-@pytest.mark.parametrize("name", ["pages.css", "pages.js", "docs.css", "docs.js", "icon.svg"])
+@pytest.mark.parametrize("name", ["pages.css", "links.js", "docs.css", "docs.js", "icon.svg"])
 def test_a_static_file_is_asked_for_anew_by_its_etag(visitor, name):
     answer = visitor.get(f"/static/{name}")
     again = visitor.get(f"/static/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (answer.status_code, again.status_code) == (200, 304)
 
 
-def test_an_operators_style_sheet_and_logo_are_on_all_pages(site_app, tmp_path):
+def test_an_operators_style_sheet_and_logo_are_on_all_pages(app, client, tmp_path):
     (tmp_path / "own.css").write_text(":root { --accent: #060 }")
     (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     assert problems(tmp_path) == []
-    components(site_app).templates = Templates(tmp_path, "en")
-    client = site_app.test_client()
-    for path in [*TOKEN_PAGES, *ACCOUNT_PAGES]:
+    components(app).templates = Templates(tmp_path, "en")
+    for path in [*PAGES_OF_LINKS, *ACCOUNT_PAGES]:
         page = client.get(path).text
         assert page.index("static/pages.css") < page.index('<link rel="stylesheet" href="own.css">')
         assert "icon.svg" not in page

@@ -1,0 +1,53 @@
+// Work that is more than the one call of a form, such as an act for each of many.
+
+import { Problem } from "./api.js";
+import { setBusy, showProblem } from "./forms.js";
+import { say, when } from "./words.js";
+
+/** Do some work of a form, which says what hinders it; return whether nothing did. */
+export async function attempt(form, work) {
+  try {
+    await work();
+    return true;
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem; // a mistake of ours
+    if (problem.status !== 401) showProblem(form, problem); // else the sign-in is shown
+    return false;
+  }
+}
+
+/**
+ * Do `act` for each of the items until the `signal` stops it; return whether it came to its end. The
+ * form says how far it is, and waits where the service asks for that. What is refused goes to
+ * `refused(item, problem)`; any other problem ends it. `all` counts what an earlier run has done, too.
+ */
+export async function run(form, items, act, { signal, refused, all = items.length }) {
+  const [status, rest] = [form.querySelector("[role=status]"), [...items]];
+  let done = all - rest.length;
+  showProblem(form, null);
+  setBusy(form, true);
+  const isOver = await attempt(form, async () => {
+    while (rest.length && !signal.aborted) {
+      status.textContent = say("say_people_of", { done, all });
+      try {
+        await act(rest[0]);
+        done++;
+      } catch (problem) {
+        const wait = problem.status === 429 && (problem.retryAfter || 1); // seconds
+        if (wait) {
+          status.textContent = say("say_people_pause", { when: when(wait) });
+          await new Promise((over) => {
+            setTimeout(over, wait * 1000);
+            signal.addEventListener("abort", over, { once: true });
+          });
+          continue;
+        }
+        if (![400, 403, 404, 409].includes(problem.status)) throw problem;
+        await refused(rest[0], problem);
+      }
+      rest.shift();
+    }
+  });
+  setBusy(form, false);
+  return isOver;
+}
