@@ -12,6 +12,7 @@ from werkzeug.local import LocalProxy
 
 if TYPE_CHECKING:
     from config import Settings
+    from core.audit import Actor
     from core.images import Avatars
     from core.openid import Provider
     from core.passwords import Hasher
@@ -54,6 +55,8 @@ class Components:
     load_user: "Callable[[str, str], UserRow | None]"
     # Returns the row of this service key, or None.
     load_key: "Callable[[str], Row[Any] | None]"
+    # Returns who acts now: the caller of the request, or the machine.
+    actor: "Callable[[], Actor]"
     background: "BackgroundThread | None" = None
 
 

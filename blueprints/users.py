@@ -8,17 +8,26 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.images import PictureInvalid
 from core.reasons import Reason
 from core.roles import EVERYBODY, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, certificates, email_change, export, learning, profiles, second_factor
+from services import (
+    accounts,
+    certificates,
+    email_change,
+    events,
+    export,
+    learning,
+    profiles,
+    second_factor,
+)
 from web import bearer
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, By, Limit
+from web.limits import CONFIRMATIONS, By, Limit, right_guess
 from web.responses import Reply
 
 bp = Blueprint("users", __name__)
@@ -192,9 +201,11 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
 )
 def export_data() -> Reply:
     """Read everything that is stored about the caller, as a file to keep."""
-    user = bearer.user()
-    data = export.collect(user, session_id=bearer.claims()["sid"], now=clock.utcnow())
-    audit.log("data_exported", user.id)
+    me = bearer.caller()
+    data = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
+    with transaction():
+        accounts.lock_caller(me, replaced=None)
+        events.tell("data_exported", me.user.id)
     return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
 
 
@@ -211,9 +222,8 @@ def change_password(body: dict[str, str]) -> None:
     current, person = body["current_password"], me.user._asdict()
     proof = second_factor.prove(me.user, current, typed, field="currentPassword")
     new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with second_factor.allowed(me, proof):
+    with second_factor.allowed(me, proof), right_guess():
         accounts.change_password(me, new_hash)
-    audit.log("password_changed", me.user.id)
 
 
 @get("/email", response=schemas.EmailState)
@@ -241,10 +251,8 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     accounts.check_domain(body["new_email"], field="newEmail")
-    with second_factor.allowed(me, proof):
-        pending = email_change.request(me, body["new_email"], now=clock.utcnow())
-    audit.log("email_change_requested", me.user.id)
-    return pending
+    with second_factor.allowed(me, proof), right_guess():
+        return email_change.request(me, body["new_email"], now=clock.utcnow())
 
 
 @post(
@@ -266,7 +274,6 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     proven = email_change.try_code(me.user.id, body["code"], now=now)
     with transaction():
         email_change.confirm(me, proven, now=now)
-    audit.log("email_changed", me.user.id)
     return {"email": proven.new_email}
 
 
@@ -290,10 +297,8 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     me = bearer.caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof):
+    with second_factor.allowed(me, proof), right_guess():
         renamed = profiles.rename(me.user, body["username"])
-    if renamed.username != me.user.username:
-        audit.log("username_changed", me.user.id)
     return profiles.profile(renamed)
 
 
@@ -312,8 +317,8 @@ def delete_account(body: dict[str, str]) -> None:
     me = bearer.caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof, lock_first=accounts.lock_admins):
+    locks = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
+    with locks, right_guess():
         if accounts.lock_admins(me.user.id) == [me.user.id]:
             raise errors.LastAdmin
         accounts.delete(me.user)
-    audit.log("account_deleted", me.user.id)

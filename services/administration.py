@@ -10,12 +10,22 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select
 
 import errors
-from core import audit, clock
+from core import clock
 from core.addresses import fold
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
+from extensions import db
 from models import User, UserRow
-from services import accounts, email_change, groups, profiles, sessions, users
+from services import (
+    accounts,
+    email_change,
+    events,
+    groups,
+    profiles,
+    second_factor,
+    sessions,
+    users,
+)
 
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
@@ -56,11 +66,10 @@ def list_accounts(
 
 
 class Change(NamedTuple):
-    """The row of an account before and after a change, and the groups that this ended."""
+    """The row of an account before and after a change."""
 
     before: UserRow
     after: UserRow
-    left: Sequence[str] = ()
 
 
 def alter(
@@ -81,7 +90,7 @@ def alter(
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins(user_id) if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
-    before = users.require(users.lock(user_id, key_share=email is None), reach)
+    before = users.lock_within(user_id, reach, key_share=email is None)
     if role not in (None, *reach.roles) or (email and before.role == Role.ADMIN):
         raise errors.Forbidden
     values = {name: value for name, value in changes.items() if value != getattr(before, name)}
@@ -104,12 +113,52 @@ def alter(
     else:
         email_change.replace(before, email, verified_at=now if email_verified else None)
         email_change.notify_old_address(before)
-    left = groups.leave_all(user_id) if "role" in values else ()
+    if "role" in values:
+        groups.leave_all(user_id)
     with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
         after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
-    return Change(before, after, left)
+    change = Change(before, after)
+    _tell(change)
+    return change
+
+
+# The event of a column; a new username and a new address are told where they are set.
+_EVENTS = {
+    "role": "role_changed",
+    "email_verified_at": "email_verified",
+    "first_name": "profile_changed",
+    "last_name": "profile_changed",
+    "language": "profile_changed",
+    "timezone": "profile_changed",
+    "external_id": "profile_changed",
+}
+
+
+def _tell(change: Change) -> None:
+    before, after = change
+    changed = [name for name in _EVENTS if getattr(before, name) != getattr(after, name)]
+    if after.email_verified_at is None and "email_verified_at" in changed:
+        changed.remove("email_verified_at")
+    for event in dict.fromkeys(_EVENTS[name] for name in changed):
+        events.tell(event, after.id, role=after.role if event == "role_changed" else None)
+    if before.is_active != after.is_active:
+        activated = "account_activated" if after.is_active else "account_deactivated"
+        events.tell(activated, after.id)
+
+
+def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
+    """Let an account begin without wrong codes of its second factor, if it is within reach; return
+    its row, for what limits have counted.
+
+    Raises UserNotFound.
+    """
+    user = users.lock_within(user_id)
+    if users.is_within(reach, user, db.session):
+        second_factor.forget_wrong_codes(user_id)
+    events.tell("account_unlocked", user_id)
+    return user
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
@@ -118,33 +167,7 @@ def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
     Raises UserNotFound, LastAdmin and Forbidden.
     """
     admins = accounts.lock_admins(user_id)
-    user = users.require(users.lock(user_id), reach)
+    user = users.lock_within(user_id, reach)
     if admins == [user_id]:
         raise errors.LastAdmin
     accounts.delete(user)
-
-
-# The event of a change, by the column that differs.
-_EVENTS = {
-    "role": "role_changed",
-    "email": "email_changed",
-    "username": "username_changed",
-    "email_verified_at": "email_verified",
-    **dict.fromkeys(("first_name", "last_name", "language", "timezone"), "profile_changed"),
-    "external_id": "profile_changed",
-}
-
-
-def log_changes(change: Change, *, by: str | None = None) -> None:
-    """Log what `alter` has changed, as security events; to be called after the commit."""
-    before, after, left = change
-    changed = {name for name in _EVENTS if getattr(before, name) != getattr(after, name)}
-    if after.email_verified_at is None:
-        changed.discard("email_verified_at")
-    for event in dict.fromkeys(event for name, event in _EVENTS.items() if name in changed):
-        audit.log(event, after.id, by=by, role=after.role if event == "role_changed" else None)
-    if before.is_active != after.is_active:
-        activated = "account_activated" if after.is_active else "account_deactivated"
-        audit.log(activated, after.id, by=by)
-    for group_id in left:
-        audit.log("group_left", after.id, group=group_id, by=by)

@@ -62,7 +62,7 @@ def put(
         except IntegrityError as error:
             if not lacks_parent(error):
                 raise
-            users.require(users.lock(user_id, read=True))
+            users.lock_within(user_id, read=True)
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
             ) from None
@@ -77,7 +77,7 @@ def put(
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
     """Remove a record if it exists, a course with its lessons. Raises UserNotFound."""
     if not change(delete(kind).filter_by(user_id=user_id, **key)):
-        users.require(users.lock(user_id, read=True))
+        users.lock_within(user_id, read=True)
 
 
 def list_courses(user_id: str, *conditions: Condition) -> Sequence[Row[Any]]:

@@ -10,7 +10,7 @@ from core.addresses import has_mailbox
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
-from services import second_factor, sessions, users
+from services import events, second_factor, sessions, users
 from services.second_factor import Proof
 from services.sessions import TokenPair
 
@@ -91,7 +91,7 @@ def refuse_hindered(user: UserRow, *, is_proven: bool = False) -> None:
 
 
 def finish(
-    found: Authenticated, proof: Proof | None, *, now: datetime, **client: str
+    found: Authenticated, proof: Proof | None, *, now: datetime, provider: str = "", **client: str
 ) -> tuple[UserRow, TokenPair]:
     """Record the login, spend the proof of the second factor and open a session; return the user's
     row as it is now, and the tokens.
@@ -106,4 +106,6 @@ def finish(
     if user is None:
         raise errors.CredentialsReplaced
     second_factor.spend(proof)
-    return user, sessions.open_session(user, now=now, **client)
+    pair = sessions.open_session(user, now=now, **client)
+    events.tell("login", user.id, provider=provider)
+    return user, pair

@@ -14,7 +14,7 @@ from core.roles import BUT_ADMINS, EVERYBODY, Reach, Role
 from database import change, reading, unique
 from extensions import db, settings
 from models import Avatar, Caller, User, UserRow
-from services import accounts, learning, outbox, users
+from services import accounts, events, learning, outbox, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -51,7 +51,7 @@ def public_profile(
     own account, a viewer sees all; `granted` is the reach that a second factor would give. Raises
     UserNotFound, also for an inactive user, Forbidden, ProfilePrivate and RoleNeedsFactor.
     """
-    user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
+    user = users.require_active(users.get_within(user_id, EVERYBODY if viewer else BUT_ADMINS))
     sees_all = (viewer and viewer.id == user_id) or users.is_within(reach, user)
     if not (user.profile_visible or sees_all):
         if granted != reach and users.is_within(granted, user):
@@ -73,6 +73,7 @@ def rename(user: UserRow, username: str) -> UserRow:
     if username != user.username:
         # Somebody else may have the old name before the e-mail is sent.
         outbox.withdraw(user.username_key)
+        events.tell("username_changed", user.id)
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 

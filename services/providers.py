@@ -33,7 +33,7 @@ from core.roles import Role
 from database import transaction, unique
 from extensions import components, settings
 from models import User, UserRow
-from services import accounts, login, outbox, signed, users
+from services import accounts, events, login, outbox, signed, users
 from services.letters import MailKind
 
 STATE_LIFE = timedelta(hours=1)
@@ -169,14 +169,13 @@ def register(came: Arrival, language: str) -> None:
         facts["mail"] = MailKind.EMAIL_VERIFICATION
     try:
         with transaction():
-            user = accounts.add(username=username, email=came.email, **facts)
+            accounts.add(username=username, email=came.email, provider=came.provider, **facts)
     except errors.ApiError as error:
         if users.get(User.identity == came.identity):
             return
         if isinstance(error, errors.EmailTaken):
             raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
         raise
-    audit.log("registered", user.id, provider=came.provider)
 
 
 def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
@@ -201,6 +200,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
         raise errors.CredentialsReplaced
+    events.tell("identity_linked" if by_password else "identity_joined", user.id)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
     return linked
 

@@ -21,7 +21,7 @@ from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
 from models import ALL_UNUSED, Caller, SecondFactor, User, UserRow, UTCDateTime
-from services import accounts, outbox, sessions, users
+from services import accounts, events, outbox, sessions, users
 from services.letters import MailKind
 
 # How long a new factor waits for its first code.
@@ -110,7 +110,7 @@ def confirm(caller: Caller, proof: Proof) -> list[str]:
     values = {"confirmed_at": now, "wrong_codes": 0, "window_ends_at": None}
     change(update(SecondFactor).where(SecondFactor.user_id == user.id).values(**values))
     sessions.end_all(user.id, keep=caller.session_id)
-    notify(user, "added")
+    _tell(user, "second_factor_added", "added")
     return totp.recovery_codes(proof.seed, proof.factor.generation)
 
 
@@ -125,7 +125,7 @@ def replace_recovery_codes(caller: Caller, proof: Proof | None) -> list[str]:
     _raise_version(user_id)
     this = SecondFactor.user_id == user_id
     change(update(SecondFactor).where(this).values(generation=generation, unused=ALL_UNUSED))
-    notify(caller.user, "codes_replaced")
+    _tell(caller.user, "recovery_codes_replaced", "codes_replaced")
     return totp.recovery_codes(proof.seed, generation)
 
 
@@ -138,7 +138,7 @@ def remove(caller: Caller) -> None:
         raise errors.NotFound(_NO_FACTOR)
     drop(caller.user.id)
     sessions.end_all(caller.user.id, keep=caller.session_id)
-    notify(caller.user, "removed")
+    _tell(caller.user, "second_factor_removed", "removed")
 
 
 def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
@@ -146,12 +146,12 @@ def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
 
     Raises UserNotFound, Forbidden for one out of reach, and NotFound without a factor.
     """
-    user = users.require(users.lock(user_id), reach)
+    user = users.lock_within(user_id, reach)
     if user.second_factor_at is None:
         raise errors.NotFound(_NO_FACTOR)
     drop(user_id)
     sessions.end_all(user_id)
-    notify(user, "reset")
+    _tell(user, "second_factor_reset", "reset")
 
 
 def drop(user_id: str) -> None:
@@ -166,12 +166,16 @@ def _raise_version(user_id: str, **values: object) -> None:
 
 def forget_wrong_codes(user_id: str) -> None:
     """Let six digits be judged again, whatever was typed before."""
-    this = update(_FACTORS).where(_FACTORS.c.user_id == user_id)
-    with one_statement() as connection:
-        connection.execute(this.values(wrong_codes=0, window_ends_at=None))
+    this = update(SecondFactor).where(SecondFactor.user_id == user_id)
+    change(this.values(wrong_codes=0, window_ends_at=None))
 
 
-def notify(user: UserRow, event: str, *, left: int | str = "") -> None:
+def _tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
+    events.tell(event, user.id)
+    _notify(user, notice, left=left)
+
+
+def _notify(user: UserRow, event: str, *, left: int | str = "") -> None:
     """Queue a notice about the factor; its template has a sentence for each event, one of them with
     how many recovery codes are left.
     """
@@ -220,13 +224,6 @@ def allowed(
         accounts.lock_caller(caller)
         spend(proof)
         yield
-    log_use(proof)
-
-
-def log_use(proof: Proof | None) -> None:
-    """Log that a recovery code was used; to be called after the commit."""
-    if proof and proof.number is not None:
-        audit.log("recovery_code_used", proof.user.id)
 
 
 def spend(proof: Proof | None) -> None:
@@ -247,7 +244,7 @@ def spend(proof: Proof | None) -> None:
     if left is None:
         raise _wrong(proof.user, proof.factor)
     if proof.number is not None:
-        notify(proof.user, "code_used", left=left.unused.bit_count())
+        _tell(proof.user, "recovery_code_used", "code_used", left=left.unused.bit_count())
 
 
 def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof | None:
@@ -290,7 +287,7 @@ def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof |
         audit.log("second_factor_locked", user.id)
     if factor.confirmed_at and factor.wrong_codes == WARN_AT:
         with harmless(_log, "a notice could not be queued"), transaction():
-            notify(user, "guessed")  # somebody knows the password
+            _notify(user, "guessed")  # somebody knows the password
     raise _wrong(user, factor)
 
 

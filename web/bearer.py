@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from flask import Flask, Response, request
+from flask import Flask, Response, has_request_context, request
 from flask_jwt_extended import JWTManager, decode_token
 
 import errors
 from core import audit, clock
+from core.audit import Actor
 from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components, settings
 from models import Caller, UserRow
+from web import caller as client
 from web.error_handlers import render
 
 
@@ -114,6 +116,14 @@ def member() -> str | None:
 def caller_id() -> str:
     """Return the id of the user who calls, or `key:` and the id of the service key."""
     return cast("str", request.environ["accounts.user_id"])
+
+
+def actor() -> Actor:
+    """Return who acts now, and from where; outside of a request, the machine."""
+    if not has_request_context():
+        return audit.MACHINE
+    who = request.environ.get("accounts.user_id", "")
+    return Actor(who, client.ip_address(), client.network())
 
 
 def user() -> UserRow:
