@@ -11,7 +11,7 @@ from core import clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
-from models import User, UserRow
+from models import User
 from services import (
     accounts,
     events,
@@ -25,8 +25,6 @@ from services import (
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from services.login import Authenticated
-from services.providers import Arrival
 from web import bearer, caller, limits, refresh_cookie
 from web.api import endpoint
 from web.limits import GUESSES, By, Limit, right_guess
@@ -116,28 +114,21 @@ def login(body: dict[str, Any]) -> Reply:
     nobody can sign in, else a new one. With `email` and `password` too, it is linked to that
     account. No error uses up its code.
     """
-    came = providers.read(**body["provider"]) if "provider" in body else None
-    by_password = "password" in body
-    if came and not by_password:
-        found = Authenticated(_account_of(came))
-    else:
-        found = login_steps.check_password(body["email"], body["password"])
+    way = _way_in(body)
+    proof = second_factor.check_code(way.user, body["second_factor"]) if way.needs_code else None
     client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
-    proof = second_factor.check_code(found.user, body["second_factor"])
     with transaction(), right_guess(body):
-        if came:
-            row = providers.connect(came, found.user, by_password=by_password)
-            found, client["provider"] = found._replace(user=row), came.provider
-        user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
+        user, pair = login_steps.finish(way, proof, **client, now=clock.utcnow())
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
 
-def _account_of(came: Arrival) -> UserRow:
-    """Return the account of somebody who comes from a provider; make it if there is none."""
-    while (user := providers.find_account(came)) is None:
-        facts = {"came": came, "language": caller.language()}
-        limits.call_within((REGISTRATIONS,), providers.register, **facts)
-    return user
+def _way_in(body: dict[str, Any]) -> login_steps.Way:
+    came = providers.read(**body["provider"]) if "provider" in body else None
+    if came and "password" not in body:
+        count = functools.partial(limits.call_within, (REGISTRATIONS,))
+        return providers.open_account(came, language=caller.language(), count=count)
+    way = login_steps.check_password(body["email"], body["password"])
+    return providers.link(came, way) if came else way
 
 
 @post(
