@@ -317,8 +317,8 @@ def delete_account(body: dict[str, str]) -> None:
     me = bearer.caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    locks = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
-    with locks, right_guess():
-        if accounts.lock_admins(me.user.id) == [me.user.id]:
+    acting = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
+    with acting as admins, right_guess():
+        if admins == [me.user.id]:
             raise errors.LastAdmin
         accounts.delete(me.user)

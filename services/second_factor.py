@@ -42,8 +42,8 @@ class Proof(NamedTuple):
     user: UserRow
     factor: Row[Any]
     seed: bytes
-    step: int | None
-    number: int | None
+    step: int | None = None
+    number: int | None = None
 
 
 def status(user: UserRow) -> dict[str, Any]:
@@ -89,11 +89,15 @@ def try_first_code(user: UserRow, typed: str) -> Proof:
 
     Raises InvalidToken if none waits, WrongCode and TooManyRequests.
     """
-    waits = (_FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > clock.utcnow() - LIFE)
-    proof = _try(user, typed, *waits)
-    if proof is None:
+    now = clock.utcnow()
+    factor = _count(user, _FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > now - LIFE)
+    if factor is None:
         raise errors.InvalidToken(_NONE_WAITS)
-    return proof
+    seed = _open(factor)
+    step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step) if seed else None
+    if not seed or step is None:
+        raise _wrong(user, "code")
+    return _right(Proof(user, factor, seed, step=step))
 
 
 def confirm(caller: Caller, proof: Proof) -> list[str]:
@@ -197,33 +201,48 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
     transaction of the act must `spend`.
 
     Return None for an account without a factor, where nothing is asked for. Raises
-    SecondFactorRequired, WrongCode and TooManyRequests.
+    SecondFactorRequired and WrongCode; and TooManyRequests for six digits after 20 wrong codes in
+    24 hours. A recovery code is always judged, since it cannot be guessed.
     """
     if user.second_factor_at is None:
         return None
     if not typed:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
-    proof = _try(user, typed, _FACTORS.c.confirmed_at.is_not(None))
-    if proof is None:  # it was removed meanwhile, so the act would fail too
+    factor = _count(user, _FACTORS.c.confirmed_at.is_not(None))
+    if factor is None:  # it was removed meanwhile, so the act would fail too
         raise errors.WrongCode.at("secondFactor", "wrong")
-    return proof
+    now, is_locked = clock.utcnow(), factor.wrong_codes > LOCK_AT
+    if is_locked and totp.has_form_of_digits(typed):
+        audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
+        wait = math.ceil((factor.window_ends_at - now).total_seconds())
+        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
+    if seed := _open(factor):
+        step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
+        number = totp.recovery_code_of(typed, seed, factor.generation)
+        if step is not None or (number is not None and factor.unused >> number & 1):
+            return _right(Proof(user, factor, seed, step, number))
+    if factor.wrong_codes == LOCK_AT:
+        audit.log("second_factor_locked", user.id)
+    if factor.wrong_codes == WARN_AT:
+        with harmless(_log, "a notice could not be queued"), transaction():
+            _notify(user, "guessed")  # somebody knows the password
+    raise _wrong(user)
 
 
 @contextmanager
 def allowed(
     caller: Caller, proof: Proof | None, *, lock_first: Callable[[str], object] | None = None
-) -> Iterator[None]:
+) -> Iterator[object]:
     """Run what a confirmed password and this proof allow, as one transaction with the proof's use.
 
-    What is locked before the caller's row has to be locked by `lock_first`. Raises what
-    `accounts.lock_caller` does, and WrongCode if another call has used the code.
+    What is locked before the caller's row has to be locked by `lock_first`; lend what that returns.
+    Raises what `accounts.lock_caller` does, and WrongCode if another call has used the code.
     """
     with transaction():
-        if lock_first:
-            lock_first(caller.user.id)
+        locked = lock_first(caller.user.id) if lock_first else None
         accounts.lock_caller(caller)
         spend(proof)
-        yield
+        yield locked
 
 
 def spend(proof: Proof | None) -> None:
@@ -242,17 +261,14 @@ def spend(proof: Proof | None) -> None:
         this = this.where(unused.bitwise_and(bit) != 0).values(unused=unused - bit)
     left = change_one(this.returning(unused))
     if left is None:
-        raise _wrong(proof.user, proof.factor)
+        raise _wrong(proof.user, "secondFactor" if proof.factor.confirmed_at else "code")
     if proof.number is not None:
         _tell(proof.user, "recovery_code_used", "code_used", left=left.unused.bit_count())
 
 
-def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof | None:
-    """Count a try, then judge it; return the proof that the code is right, or None if there is no
-    factor under these conditions. A right one is not counted in the end.
-
-    Raises WrongCode; and TooManyRequests for six digits after 20 wrong codes in 24 hours. A
-    recovery code is always judged, since it cannot be guessed.
+def _count(user: UserRow, *conditions: ColumnElement[bool]) -> Row[Any] | None:
+    """Count a try before it is judged; return the factor, or None if there is none under these
+    conditions.
     """
     now, columns = clock.utcnow(), _FACTORS.c
     wrong_codes, window_ends_at = columns.wrong_codes, columns.window_ends_at
@@ -262,33 +278,18 @@ def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof |
     this = update(_FACTORS).where(columns.user_id == user.id, *conditions)
     counted = this.values(wrong_codes=hits, window_ends_at=end).returning(_FACTORS)
     with one_statement() as connection:
-        factor = connection.execute(counted).one_or_none()
-    if factor is None:
-        return None
-    is_locked = factor.confirmed_at and factor.wrong_codes > LOCK_AT
-    if is_locked and totp.has_form_of_digits(typed):
-        audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
-        wait = math.ceil((factor.window_ends_at - now).total_seconds())
-        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
-    if seed := _open(factor):
-        step = number = None
-        if not is_locked:
-            step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
-        if factor.confirmed_at:
-            number = totp.recovery_code_of(typed, seed, factor.generation)
-        if step is not None or (number is not None and factor.unused >> number & 1):
-            same_window = window_ends_at == factor.window_ends_at
-            this = update(_FACTORS).where(*_same(factor), same_window)
-            left = case((wrong_codes > 1, window_ends_at))
-            with one_statement() as connection:
-                connection.execute(this.values(wrong_codes=wrong_codes - 1, window_ends_at=left))
-            return Proof(user, factor, seed, step, number)
-    if factor.confirmed_at and factor.wrong_codes == LOCK_AT:
-        audit.log("second_factor_locked", user.id)
-    if factor.confirmed_at and factor.wrong_codes == WARN_AT:
-        with harmless(_log, "a notice could not be queued"), transaction():
-            _notify(user, "guessed")  # somebody knows the password
-    raise _wrong(user, factor)
+        return connection.execute(counted).one_or_none()
+
+
+def _right(proof: Proof) -> Proof:
+    """Take back that a right code was counted, unless its window is over."""
+    wrong_codes, window_ends_at = _FACTORS.c.wrong_codes, _FACTORS.c.window_ends_at
+    this = update(_FACTORS).where(*_same(proof.factor))
+    this = this.where(window_ends_at == proof.factor.window_ends_at)
+    left = case((wrong_codes > 1, window_ends_at))
+    with one_statement() as connection:
+        connection.execute(this.values(wrong_codes=wrong_codes - 1, window_ends_at=left))
+    return proof
 
 
 def _open(factor: Row[Any]) -> bytes | None:
@@ -298,9 +299,9 @@ def _open(factor: Row[Any]) -> bytes | None:
     return seed
 
 
-def _wrong(user: UserRow, factor: Row[Any]) -> errors.WrongCode:
+def _wrong(user: UserRow, field: str = "secondFactor") -> errors.WrongCode:
     audit.log("wrong_code", user.id)
-    return errors.WrongCode.at("secondFactor" if factor.confirmed_at else "code", "wrong")
+    return errors.WrongCode.at(field, "wrong")
 
 
 def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:
