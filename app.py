@@ -35,7 +35,7 @@ from core.tokens import TokenCodec
 from extensions import Components
 from services import service_keys as keys
 from services import sessions
-from web import api, bearer, caller, error_handlers, headers, logs, openapi
+from web import api, bearer, client, error_handlers, headers, logs, openapi
 
 # How many of the `threads` in gunicorn.conf.py may wait for the hasher, and for a picture. The
 # others stay free for requests that take a millisecond.
@@ -98,7 +98,7 @@ def create_app(
     error_handlers.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, parts)
-    caller.init_app(app, settings)
+    client.init_app(app, settings)
 
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")

@@ -25,8 +25,9 @@ from services import (
     users,
 )
 from services.letters import MailKind
-from web import bearer, limits
+from web import limits
 from web.api import endpoint
+from web.bearer import caller
 from web.limits import By, Limit
 
 bp = Blueprint("admin", __name__)
@@ -52,15 +53,16 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     one of the groups that `GET /api/groups` shows to the caller.
     """
     if "group_id" in query:
-        groups.require(query["group_id"], member=bearer.member())
-    reach = NOBODY if "external_id" in query and bearer.member() else bearer.reach()
+        groups.require(query["group_id"], member=caller().member)
+    is_hidden = "external_id" in query and caller().member
+    reach = NOBODY if is_hidden else caller().accounts
     found, total = administration.list_accounts(**query, reach=reach)
     return {**query, "users": [_shown(user) for user in found], "total": total}
 
 
 def _shown(user: UserRow) -> dict[str, object]:
     """Return an account as the caller may see it: teachers without its `externalId`."""
-    return user._asdict() | ({"external_id": None} if bearer.member() else {})
+    return user._asdict() | ({"external_id": None} if caller().member else {})
 
 
 @admin(
@@ -80,7 +82,7 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
     confirmed. The ids of deleted accounts stay for 90 days. Service keys do not see the accounts of
     admins.
     """
-    return changes.since(query["after"], query["limit"], bearer.reach())
+    return changes.since(query["after"], query["limit"], caller().accounts)
 
 
 @admin(
@@ -93,9 +95,9 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 )
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
-    user = users.get_within(user_id, bearer.reach())
+    user = users.get_within(user_id, caller().accounts)
     state = login.state(user, limits.locked_until(user))
-    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=bearer.member())}
+    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=caller().member)}
 
 
 @endpoint(
@@ -111,7 +113,7 @@ def list_events(user_id: str) -> dict[str, object]:
 
     For the user, and for admins, who also see which admin, teacher or service key it was.
     """
-    viewer = bearer.user()
+    viewer = caller().user
     if is_admin := viewer.role == Role.ADMIN:
         users.get_within(user_id)
     elif viewer.id != user_id:
@@ -141,7 +143,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     link nor create an admin.
     """
     deliver, verified = body.pop("deliver"), body.pop("email_verified")
-    if deliver == "link" and (bearer.is_key() or body["role"] == Role.ADMIN):
+    if deliver == "link" and (caller().is_key or body["role"] == Role.ADMIN):
         raise errors.Forbidden
     _refuse_role(body["role"])
     now = clock.utcnow()
@@ -158,7 +160,7 @@ def _refuse_role(role: str) -> None:
     """Raise Forbidden if the caller may not give or take this role."""
     # Where instructors make links for students, who becomes one is not a key's to choose.
     trusted = role == Role.INSTRUCTOR and settings.instructor_rights != "records"
-    if bearer.is_key() and (role == Role.ADMIN or trusted):
+    if caller().is_key and (role == Role.ADMIN or trusted):
         raise errors.Forbidden
 
 
@@ -186,13 +188,13 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     account is one without a password: use it when somebody else knows the password. For admins, use
     `flask users access-link`.
     """
-    reach, replace = bearer.reach(admins=BUT_ADMINS), body["replace_password"]
-    user = users.get_within(user_id, reach)
+    replace = body["replace_password"]
     with transaction():
+        user = users.lock_within(user_id, caller().accounts.but_admins)
         if body["deliver"] == "mail":
-            recovery.send_way_in(user_id, reach, replace_password=replace)
+            recovery.send_way_in(user, replace_password=replace)
             return {}
-        made = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
+        made = recovery.make_link(user, replace_password=replace, now=clock.utcnow())
         limits.unlock(user)
     return _handed(made)
 
@@ -222,14 +224,14 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     at a verified address that another one replaces. A service key can neither change an admin nor
     give that role.
     """
-    if "email" in body and bearer.is_key():
+    if "email" in body and caller().is_key:
         raise errors.Forbidden
     _refuse_role(body.get("role", ""))
     with transaction():
-        change = administration.alter(user_id, **body, reach=bearer.reach())
-        if change.after.role != change.before.role:
-            _refuse_role(change.before.role)
-    return change.after
+        before, after = administration.alter(user_id, **body, reach=caller().accounts)
+        if after.role != before.role:
+            _refuse_role(before.role)
+    return after
 
 
 @admin(
@@ -244,7 +246,7 @@ def unlock_user(user_id: str) -> None:
     The wrong codes of a second factor too, but not those of an admin.
     """
     with transaction():
-        limits.unlock(administration.unlock(user_id, BUT_ADMINS))
+        limits.unlock(second_factor.unlock(user_id, BUT_ADMINS))
 
 
 @admin(
@@ -276,4 +278,4 @@ def delete_user(user_id: str) -> None:
     A service key cannot delete an admin.
     """
     with transaction():
-        administration.delete(user_id, reach=bearer.reach())
+        administration.delete(user_id, reach=caller().accounts)

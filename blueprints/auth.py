@@ -25,8 +25,9 @@ from services import (
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from web import bearer, caller, limits, refresh_cookie
+from web import client, limits, refresh_cookie
 from web.api import endpoint
+from web.bearer import caller
 from web.limits import GUESSES, By, Limit, right_guess
 from web.responses import Reply
 
@@ -65,7 +66,7 @@ def register(body: dict[str, Any]) -> User:
     if settings.registration != "open":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
-    password, language = body.pop("password"), body.pop("language", None) or caller.language()
+    password, language = body.pop("password"), body.pop("language", None) or client.language()
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         mail = MailKind.EMAIL_VERIFICATION
@@ -116,9 +117,9 @@ def login(body: dict[str, Any]) -> Reply:
     """
     way = _way_in(body)
     proof = second_factor.check_code(way.user, body["second_factor"]) if way.needs_code else None
-    client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
+    device = {"user_agent": client.user_agent(), "ip_address": client.ip_address()}
     with transaction(), right_guess(body):
-        user, pair = login_steps.finish(way, proof, **client, now=clock.utcnow())
+        user, pair = login_steps.finish(way, proof, **device, now=clock.utcnow())
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
 
@@ -126,7 +127,7 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
     came = providers.read(**body["provider"]) if "provider" in body else None
     if came and "password" not in body:
         count = functools.partial(limits.call_within, (REGISTRATIONS,))
-        return providers.open_account(came, language=caller.language(), count=count)
+        return providers.open_account(came, language=client.language(), count=count)
     way = login_steps.check_password(body["email"], body["password"])
     return providers.link(came, way) if came else way
 
@@ -156,8 +157,9 @@ def refresh(body: dict[str, str]) -> Reply:
 @student("GET", "/verify", response=schemas.Verified, message="This access token is valid.")
 def verify() -> dict[str, object]:
     """Check an access token: how long it is valid, and whose it is."""
-    seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
-    return {"valid": True, "expires_in": seconds, "user": bearer.user()}
+    me = caller()
+    seconds = me.claims["exp"] - int(clock.utcnow().timestamp())
+    return {"valid": True, "expires_in": seconds, "user": me.user}
 
 
 @student("POST", "/logout", message="You are logged out.", refresh_cookie=True)
@@ -167,16 +169,16 @@ def logout() -> Reply:
     With `X-Refresh-Cookie`, the cookie is cleared.
     """
     with transaction():
-        sessions.end(bearer.claims()["sid"], bearer.user().id)
-        events.tell("logout", bearer.user().id)
+        sessions.end(caller().session_id, caller().id)
+        events.tell("logout", caller().id)
     return refresh_cookie.cleared()
 
 
 @student("GET", "/sessions", response=schemas.Sessions, message="These are your open sessions.")
 def list_sessions() -> dict[str, object]:
     """List the caller's open sessions, last used first."""
-    current = bearer.claims()["sid"]
-    return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}
+    me = caller()
+    return {"sessions": sessions.list_open(me.id, current=me.session_id, now=clock.utcnow())}
 
 
 @student(
@@ -188,17 +190,17 @@ def list_sessions() -> dict[str, object]:
 def end_session(session_id: str) -> None:
     """End one of the caller's sessions, such as that of a lost device."""
     with transaction():
-        if not sessions.end(session_id, bearer.user().id):
+        if not sessions.end(session_id, caller().id):
             raise errors.NotFound("There is no such session.")
-        events.tell("session_ended", bearer.user().id)
+        events.tell("session_ended", caller().id)
 
 
 @student("DELETE", "/sessions", message="Your other sessions have ended.")
 def end_other_sessions() -> None:
     """End all of the caller's sessions except the current one."""
     with transaction():
-        sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
-        events.tell("other_sessions_ended", bearer.user().id)
+        sessions.end_all(caller().id, keep=caller().session_id)
+        events.tell("other_sessions_ended", caller().id)
 
 
 @post(

@@ -7,13 +7,13 @@ from flask import Blueprint
 
 import schemas
 from core import clock
-from core.roles import EVERYBODY, STUDENTS, Reach, Role
+from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
 from services import groups
-from web import bearer
 from web.api import endpoint
+from web.bearer import caller
 from web.responses import Reply
 
 bp = Blueprint("groups", __name__)
@@ -27,7 +27,7 @@ def list_groups() -> dict[str, object]:
 
     `members` counts deactivated accounts too.
     """
-    return {"groups": groups.list_groups(member=bearer.member())}
+    return {"groups": groups.list_groups(member=caller().member)}
 
 
 @admin(
@@ -43,8 +43,8 @@ def list_groups() -> dict[str, object]:
 def save_group(group_id: str, body: dict[str, str]) -> Reply:
     """Make or rename the group with this id, a UUID that you choose. Names need not be unique."""
     with transaction():
-        saved = groups.save(group_id, **body)
-    return Reply(saved.group, 201 if saved.is_new else 200)
+        group, is_new = groups.save(group_id, **body)
+    return Reply(group, 201 if is_new else 200)
 
 
 @admin("DELETE", "/<uuid:group_id>", message="The group is removed.", errors=(NotFound,))
@@ -68,7 +68,7 @@ def add_member(group_id: str, user_id: str) -> None:
     all memberships of an account.
     """
     with transaction():
-        groups.join(group_id, user_id, _reach())
+        groups.join(group_id, user_id, caller().recruits)
 
 
 @admin(
@@ -81,11 +81,7 @@ def add_member(group_id: str, user_id: str) -> None:
 def remove_member(group_id: str, user_id: str) -> None:
     """Take a user out of a group; service keys take out students only."""
     with transaction():
-        groups.leave(group_id, user_id, _reach())
-
-
-def _reach() -> Reach:
-    return STUDENTS if bearer.is_key() else EVERYBODY
+        groups.leave(group_id, user_id, caller().recruits)
 
 
 @endpoint(
@@ -105,5 +101,5 @@ def list_group_days(group_id: str, query: dict[str, date]) -> dict[str, object]:
     UTC; with only one of `from` and `to` the 8 from or to it. Instructors read the groups that they
     are in. A group with more than 1,000 active students is refused.
     """
-    groups.require(group_id, member=bearer.member())
+    groups.require(group_id, member=caller().member)
     return groups.list_days(group_id, query, now=clock.utcnow())

@@ -12,8 +12,8 @@ from core.roles import Role
 from database import transaction
 from extensions import settings
 from services import accounts, second_factor, users
-from web import bearer
 from web.api import endpoint
+from web.bearer import caller
 from web.limits import CONFIRMATIONS, GUESSES, right_guess
 
 bp = Blueprint("second_factor", __name__)
@@ -23,7 +23,7 @@ student = functools.partial(endpoint, bp, role=Role.STUDENT)
 @student("GET", "", response=schemas.SecondFactorState, message="This is your second factor.")
 def get_second_factor() -> dict[str, object]:
     """Read whether the caller has a second factor, and whether the role needs one."""
-    user = bearer.user()
+    user = caller().user
     return {**second_factor.status(user), "required": users.needs_factor(user.granted_role)}
 
 
@@ -42,7 +42,7 @@ def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
     Nothing of the account changes before `POST /api/auth/second-factor/confirm` gets the first
     code, within 15 minutes.
     """
-    me = bearer.caller()
+    me = caller()
     accounts.confirm_password(me.user, body["password"], field="password")
     with transaction(), right_guess():
         seed = second_factor.begin(me)
@@ -65,7 +65,7 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
     All other sessions end, and a notice is sent by e-mail. Each of the recovery codes works once,
     in place of a code of the app. They are shown only now.
     """
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.try_first_code(me.user, body["code"])
     with transaction(), right_guess():
         return {"recovery_codes": second_factor.confirm(me, proof)}
@@ -82,7 +82,7 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
 )
 def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
     """Make ten new recovery codes; the old ones stop working. A notice is sent by e-mail."""
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     with second_factor.allowed(me, proof), right_guess():
         return {"recovery_codes": second_factor.replace_recovery_codes(me, proof)}
@@ -98,7 +98,7 @@ def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
 )
 def remove_second_factor(body: dict[str, str]) -> None:
     """Remove the second factor. All other sessions end, and a notice is sent by e-mail."""
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     with second_factor.allowed(me, proof), right_guess():
         second_factor.remove(me)

@@ -18,7 +18,7 @@ import errors
 from core.locales import ranges, standard_language
 from extensions import settings, templates
 from services import profiles
-from web import caller
+from web import client
 
 bp = Blueprint("site", __name__)
 
@@ -84,7 +84,7 @@ def page(name: str, policy: str, language: str = "", **facts: object) -> Respons
     """
     tag, html = templates.page(
         name,
-        language or caller.language(),
+        language or client.language(),
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,

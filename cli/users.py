@@ -13,7 +13,7 @@ import schemas
 from cli import transfer
 from cli.base import Commands, account, each_account, load, written
 from core import clock, passwords
-from core.roles import EVERYBODY, Role
+from core.roles import Role
 from database import transaction
 from extensions import settings
 from models import UserRow
@@ -114,9 +114,8 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
     to be typed in its place, for all others. For each account in the standard input (-), print a
     line instead: username, link and code, separated by tabs."""
     with transaction():
-        made = recovery.make_link(
-            user.id, EVERYBODY, replace_password=replace_password, now=clock.utcnow()
-        )
+        user = lock_within(user.id)
+        made = recovery.make_link(user, replace_password=replace_password, now=clock.utcnow())
         limits.unlock(user)
     if click.get_current_context().params["account"] == "-":
         click.echo("\t".join((user.username, made.link, made.code)))
@@ -239,7 +238,7 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 def unlock_user(user: UserRow) -> None:
     """Clear the failed logins and wrong codes that were counted against ACCOUNT."""
     with transaction():
-        limits.unlock(administration.unlock(user.id))
+        limits.unlock(second_factor.unlock(user.id))
     click.echo(f"{user.username} can try again.")
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
+from callers import Caller
 from core import audit, guessable, passwords
 from core.addresses import has_domain, has_mailbox
 from core.reasons import Reason
@@ -14,7 +15,7 @@ from core.roles import Role
 from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import Caller, PendingEmail, User, UserRow
+from models import PendingEmail, User, UserRow
 from services import changes, events, outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
@@ -61,9 +62,8 @@ def add(
     with unique(error, *columns), db.session.begin_nested():
         db.session.add(user)
     changes.note([user.id])
-    is_registered = not values.keys().isdisjoint({"password_hash", "identity"})
-    event = "registered" if is_registered else "account_created"
-    events.tell(event, user.id, provider=provider)
+    is_registered = values.keys() & {"password_hash", "identity"}
+    events.tell("registered" if is_registered else "account_created", user.id, provider=provider)
     if mail:
         outbox.queue(mail, email)
     return user
@@ -145,9 +145,8 @@ def is_told_of_links(user: UserRow) -> bool:
 def remove_password(user: UserRow) -> UserRow:
     """Make a password useless at once, as against somebody who knows it; return the whole row."""
     marker = passwords.unusable(brief=is_told_of_links(user))
-    row = users.require(set_password(user.id, marker))
     events.tell("password_removed", user.id)
-    return row
+    return users.require(set_password(user.id, marker))
 
 
 def delete(user: UserRow) -> None:

@@ -5,7 +5,7 @@ reach students only.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -14,18 +14,8 @@ from core import clock
 from core.addresses import fold
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
-from extensions import db
 from models import User, UserRow
-from services import (
-    accounts,
-    email_change,
-    events,
-    groups,
-    profiles,
-    second_factor,
-    sessions,
-    users,
-)
+from services import accounts, email_change, events, groups, profiles, sessions, users
 
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
@@ -65,13 +55,6 @@ def list_accounts(
         return rows, total
 
 
-class Change(NamedTuple):
-    """The row of an account before and after a change."""
-
-    before: UserRow
-    after: UserRow
-
-
 def alter(
     user_id: str,
     *,
@@ -79,8 +62,9 @@ def alter(
     email_verified: bool = False,
     reach: Reach = EVERYBODY,
     **changes: Any,
-) -> Change:
-    """Change columns of an account, its address, or mark that as verified.
+) -> tuple[UserRow, UserRow]:
+    """Change columns of an account, its address, or mark that as verified; return its row before
+    and after it.
 
     A new role or a deactivation ends all its sessions, and for good all links to choose a password;
     a new address too, and it is not verified by itself. A new role ends all memberships. Raises
@@ -119,46 +103,21 @@ def alter(
         after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
-    change = Change(before, after)
-    _tell(change)
-    return change
+    _tell(before, after)
+    return before, after
 
 
-# The event of a column; a new username and a new address are told where they are set.
-_EVENTS = {
-    "role": "role_changed",
-    "email_verified_at": "email_verified",
-    "first_name": "profile_changed",
-    "last_name": "profile_changed",
-    "language": "profile_changed",
-    "timezone": "profile_changed",
-    "external_id": "profile_changed",
-}
-
-
-def _tell(change: Change) -> None:
-    before, after = change
-    changed = [name for name in _EVENTS if getattr(before, name) != getattr(after, name)]
-    if after.email_verified_at is None and "email_verified_at" in changed:
-        changed.remove("email_verified_at")
-    for event in dict.fromkeys(_EVENTS[name] for name in changed):
-        events.tell(event, after.id, role=after.role if event == "role_changed" else None)
-    if before.is_active != after.is_active:
-        activated = "account_activated" if after.is_active else "account_deactivated"
-        events.tell(activated, after.id)
-
-
-def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
-    """Let an account begin without wrong codes of its second factor, if it is within reach; return
-    its row, for what limits have counted.
-
-    Raises UserNotFound.
-    """
-    user = users.lock_within(user_id)
-    if users.is_within(reach, user, db.session):
-        second_factor.forget_wrong_codes(user_id)
-    events.tell("account_unlocked", user_id)
-    return user
+def _tell(before: UserRow, after: UserRow) -> None:
+    # A new username and a new address are told where they are set.
+    changed = {name for name, value in before._asdict().items() if getattr(after, name) != value}
+    if "role" in changed:
+        events.tell("role_changed", after.id, role=after.role)
+    if "email_verified_at" in changed and after.email_verified_at:
+        events.tell("email_verified", after.id)
+    if changed & {"first_name", "last_name", "language", "timezone", "external_id"}:
+        events.tell("profile_changed", after.id)
+    if "is_active" in changed:
+        events.tell("account_activated" if after.is_active else "account_deactivated", after.id)
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import Row, delete, select, update
 
 import errors
+from callers import Caller
 from core import codes, ids
 from database import change, insert_into, one_statement, reading, unique
 from extensions import db, settings
-from models import Caller, PendingEmail, User, UserRow
+from models import PendingEmail, User, UserRow
 from services import accounts, events, links, outbox, sessions, users
 from services.letters import MailKind
 

@@ -18,8 +18,6 @@ from models import Event
 # How many a call returns.
 LATEST = 200
 MACHINE = audit.MACHINE.id
-# The events that are kept, with the details that are.
-KEPT = {name: event.kept for name, event in audit.EVENTS.items() if event.kept is not None}
 _EVENTS = Event.__table__
 
 

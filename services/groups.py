@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Row, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -28,13 +28,6 @@ _TOO_MANY = f"This group has more than {MOST_STUDENTS} active students."
 _OWN = aliased(Membership)
 # Id, name and number of members.
 GroupRow: TypeAlias = Row[str, str, int]
-
-
-class Saved(NamedTuple):
-    """A group as it is now, with the number of its members."""
-
-    group: GroupRow
-    is_new: bool
 
 
 def members(group_id: str) -> Select[str]:
@@ -74,8 +67,8 @@ def _has(user_id: str) -> Condition:
     return Group.id.in_(select(_OWN.group_id).where(_OWN.user_id == user_id))
 
 
-def save(group_id: str, name: str) -> Saved:
-    """Add a group, or rename the one with this id."""
+def save(group_id: str, name: str) -> tuple[GroupRow, bool]:
+    """Add a group, or rename the one with this id; return it, and whether it is new."""
     values = {"id": group_id, "name": name}
     insert = insert_into(Group.__table__).values(values).on_conflict_do_nothing()
     present = select(Group.name).where(Group.id == group_id).with_for_update(key_share=True)
@@ -87,7 +80,7 @@ def save(group_id: str, name: str) -> Saved:
         change(update(Group).where(Group.id == group_id).values(name=name))
     if is_new or old != name:
         events.tell("group_saved", group=group_id)
-    return Saved(db.session.execute(_counted(Group.id == group_id)).one(), is_new)
+    return db.session.execute(_counted(Group.id == group_id)).one(), is_new
 
 
 def remove(group_id: str) -> None:

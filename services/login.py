@@ -18,21 +18,24 @@ from services.sessions import TokenPair
 _log = logging.getLogger("accounts.login")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Way:
-    """How somebody has shown who logs in, before the transaction of the login."""
+    """A way to log in, as it was judged before the transaction of the login: by the password."""
 
     # Whether the second factor of an account that has one is asked for.
     needs_code: ClassVar[bool] = True
     user: UserRow  # as it was read first
-    provider: str = ""  # where one is a part of it
+    # A new hash of the same password if the stored one has another cost or format.
+    fresh_hash: str | None = None
+    provider: str = ""  # if one is a part of it
 
-    def settle(self, **values: object) -> UserRow:
-        """Store a login in the open transaction, with these columns; return the row as it is now.
+    def settle(self, now: datetime) -> UserRow:
+        """Store the login in the open transaction; return the user's row as it is then.
 
         Raises CredentialsReplaced if the account's version has grown since the row was read: what
         raises it ends the sessions, so no new one may open.
         """
+        values = {"last_login_at": now, "password_hash": self.fresh_hash or User.password_hash}
         unchanged = (User.password_version == self.user.password_version, User.is_active)
         row = users.update(self.user.id, *unchanged, **values)
         if row is None:
@@ -40,18 +43,7 @@ class Way:
         return row
 
 
-@dataclass(frozen=True, kw_only=True)
-class ByPassword(Way):
-    # A new hash of the same password if the stored one has another cost or format.
-    fresh_hash: str | None
-
-    def settle(self, **values: object) -> UserRow:
-        if self.fresh_hash:
-            values["password_hash"] = self.fresh_hash
-        return super().settle(**values)
-
-
-def check_password(name: str, raw_password: str) -> ByPassword:
+def check_password(name: str, raw_password: str) -> Way:
     """Return the way in of the user with this e-mail address or username, and password; takes the
     time of one or two hashes.
 
@@ -72,8 +64,7 @@ def check_password(name: str, raw_password: str) -> ByPassword:
             _log.warning("the stored hash of account %s has an unknown form", user.id)
         raise errors.InvalidCredentials
     refuse_hindered(user)
-    fresh_hash = hasher.hash(raw_password) if verdict.outdated else None
-    return ByPassword(user=user, fresh_hash=fresh_hash)
+    return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
 def hindrances(user: UserRow) -> list[Hindrance]:
@@ -125,7 +116,7 @@ def finish(
 
     Raises what the way's `settle` does, and WrongCode if the code was used meanwhile.
     """
-    user = way.settle(last_login_at=now)
+    user = way.settle(now)
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
     events.tell("login", user.id, provider=way.provider)

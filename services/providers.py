@@ -8,8 +8,8 @@ one that is there.
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -64,25 +64,14 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ByProvider(login.Way):
-    """A provider alone, whose account is linked, or is to be."""
+    """With somebody who has come from a provider: alone, or with the password, which links it."""
 
     came: Arrival
+    by_password: bool
 
-    def settle(self, **values: object) -> UserRow:
-        row = _connect(self.came, self.user, by_password=False)
-        return login.Way(user=row).settle(**values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Linking(login.Way):
-    """A password, together with a provider whose account it links."""
-
-    came: Arrival
-    password: login.ByPassword
-
-    def settle(self, **values: object) -> UserRow:
-        row = _connect(self.came, self.user, by_password=True)
-        return replace(self.password, user=row).settle(**values)
+    def settle(self, now: datetime) -> UserRow:
+        row = _connect(self.came, self.user, by_password=self.by_password)
+        return login.Way(row, self.fresh_hash).settle(now)
 
 
 def label_of(identity: str) -> str:
@@ -156,12 +145,12 @@ def open_account(came: Arrival, *, language: str, count: Callable[..., object]) 
     """
     while (user := _find_account(came)) is None:
         count(_register, came=came, language=language)
-    return ByProvider(user=user, provider=came.provider, came=came)
+    return ByProvider(user, None, came.provider, came=came, by_password=False)
 
 
-def link(came: Arrival, way: login.ByPassword) -> Linking:
+def link(came: Arrival, way: login.Way) -> ByProvider:
     """Return the way in of somebody who comes from a provider and has sent the password."""
-    return Linking(user=way.user, provider=came.provider, came=came, password=way)
+    return ByProvider(way.user, way.fresh_hash, came.provider, came=came, by_password=True)
 
 
 def _find_account(came: Arrival) -> UserRow | None:

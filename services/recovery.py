@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple, cast
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
-from core.roles import Reach, Role
+from core.roles import Role
 from extensions import db, settings
 from models import User, UserRow
 from services import accounts, events, links, outbox, second_factor, users
@@ -78,28 +78,26 @@ def _hour(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def send_way_in(user_id: str, reach: Reach, *, replace_password: bool) -> None:
-    """Queue an e-mail with which a user chooses a password: an invitation, or a reset mail where
-    there is a way in.
-
-    Raises UserNotFound, also for an inactive user, and Forbidden for one out of reach.
+def send_way_in(user: UserRow, *, replace_password: bool) -> None:
+    """Queue an e-mail with which a user, whose row is locked, chooses a password: an invitation, or
+    a reset mail where there is a way in. Raises UserNotFound for an inactive user.
     """
-    user = users.require_active(users.lock_within(user_id, reach))
+    users.require_active(user)
     if replace_password:
         user = accounts.remove_password(user)
     kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
     if outbox.queue(kind, user.email):
-        events.tell("access_link_made", user_id, deliver="mail")
+        events.tell("access_link_made", user.id, deliver="mail")
 
 
-def make_link(user_id: str, reach: Reach, *, replace_password: bool, now: datetime) -> Handout:
-    """Return a new way in for a user, to be handed over.
+def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handout:
+    """Return a new way in for a user, whose row is locked, to be handed over.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound, also for an inactive user, and Forbidden for one out of reach.
+    UserNotFound for an inactive user.
     """
-    user = users.require_active(users.lock_within(user_id, reach))
+    users.require_active(user)
     is_told = accounts.is_told_of_links(user)
     if is_told:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
@@ -107,10 +105,10 @@ def make_link(user_id: str, reach: Reach, *, replace_password: bool, now: dateti
         user = accounts.remove_password(user)
     if not users.has_way_in(user):
         marker = passwords.unusable(brief=is_told)
-        user = users.require(users.update(user_id, password_hash=marker))
+        user = users.require(users.update(user.id, password_hash=marker))
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email, user.username_key)
-    events.tell("access_link_made", user_id, deliver="link")
+    events.tell("access_link_made", user.id, deliver="link")
     return hand_over(user, now=now)
 
 
@@ -122,6 +120,8 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     table = User.__table__
     has_none = [User.is_active, User.role != Role.ADMIN.value]
     has_none += [User.password_hash.startswith("!"), User.identity.is_(None)]
+    these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
+    db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
     rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
     outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 
 import errors
+from callers import Caller
 from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
-from models import ALL_UNUSED, Caller, SecondFactor, User, UserRow, UTCDateTime
+from models import ALL_UNUSED, SecondFactor, User, UserRow, UTCDateTime
 from services import accounts, events, outbox, sessions, users
 from services.letters import MailKind
 
@@ -168,10 +169,16 @@ def _raise_version(user_id: str, **values: object) -> None:
     users.update(user_id, password_version=User.password_version + 1, **values)
 
 
-def forget_wrong_codes(user_id: str) -> None:
-    """Let six digits be judged again, whatever was typed before."""
+def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
+    """Let six digits be judged again, whatever was typed before, if the account is within reach;
+    return its row, for what limits have counted. Raises UserNotFound.
+    """
+    user = users.lock_within(user_id)
     this = update(SecondFactor).where(SecondFactor.user_id == user_id)
-    change(this.values(wrong_codes=0, window_ends_at=None))
+    if users.is_within(reach, user, db.session):
+        change(this.values(wrong_codes=0, window_ends_at=None))
+    events.tell("account_unlocked", user_id)
+    return user
 
 
 def _tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:

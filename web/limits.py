@@ -32,7 +32,7 @@ from database import (
 )
 from extensions import db, settings
 from models import Counter, User, UserRow
-from web import bearer, caller
+from web import bearer, client
 
 View = Callable[..., object]
 Person: TypeAlias = User | UserRow
@@ -115,8 +115,8 @@ def _key(limit: Limit, body: Mapping[str, Any]) -> str:
     account = _account(body) if By.ACCOUNT in limit.by else None
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
-        bearer.caller_id() if By.CALLER in limit.by else "",
-        caller.network() if By.IP in limit.by else "",
+        bearer.caller().id if By.CALLER in limit.by else "",
+        client.network() if By.IP in limit.by else "",
     )
     return counting.key(limit.name, *others, account=account)
 
@@ -130,9 +130,9 @@ def _account(body: Mapping[str, Any]) -> str | None:
     name = _named(body)
     if name is not None:
         return login_name(name) or name
-    if not bearer.is_guarded():
-        return None
-    return bearer.caller_id() if bearer.is_key() else bearer.user().email
+    if me := bearer.caller_if_any():
+        return me.id if me.is_key else me.user.email
+    return None
 
 
 def _named(body: Mapping[str, str]) -> str | None:
