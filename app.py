@@ -1,12 +1,11 @@
 """The application factory."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Flask, has_request_context
+from flask import Flask
 
 import cli
 import config
@@ -28,16 +27,15 @@ from blueprints import (
     site,
     users,
 )
-from core import audit
 from core.images import Avatars
 from core.openid import Provider
 from core.passwords import Hasher
 from core.templates import Templates
 from core.tokens import TokenCodec
 from extensions import Components
-from services import events, sessions
 from services import service_keys as keys
-from web import api, bearer, caller, error_handlers, headers, logs, openapi
+from services import sessions
+from web import api, bearer, client, error_handlers, headers, logs, openapi
 
 # How many of the `threads` in gunicorn.conf.py may wait for the hasher, and for a picture. The
 # others stay free for requests that take a millisecond.
@@ -80,6 +78,7 @@ def create_app(
         load_user=sessions.load_user,
         load_key=keys.load,
         error_page=site.error_page,
+        actor=bearer.actor,
     )
     database.init_app(app, settings.database_url or embedded.database_url(folder))
 
@@ -100,8 +99,7 @@ def create_app(
     error_handlers.init_app(app)
     headers.init_app(app, settings)
     bearer.init_app(app, parts)
-    caller.init_app(app, settings)
-    audit.keep = _keep
+    client.init_app(app, settings)
 
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
@@ -124,12 +122,3 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
-
-
-def _keep(event: str, user_id: str, said: Mapping[str, object]) -> None:
-    """Keep an event in the history of its account, with the client IP inside of a request."""
-    client = None
-    if has_request_context():
-        # Of a login, what limits count as one client: an IPv6 /64 has too many addresses to keep.
-        client = caller.network() if event == "login" else caller.ip_address()
-    events.keep(event, user_id, said, client=client)

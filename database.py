@@ -10,7 +10,7 @@ import select
 import sqlite3
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -258,24 +258,46 @@ class DriverSelect:
         return self._compiled[dialect.name]
 
 
+def last(act: Callable[[set[str]], None], ids: Iterable[str]) -> None:
+    """Do this right before the commit of the open transaction, once, with all ids given for it."""
+    db.session.info[last].setdefault(act, set()).update(ids)
+
+
+def afterwards(act: Callable[[], object]) -> None:
+    """Do this after the commit of the open transaction; it must not fail."""
+    db.session.info[afterwards].append(act)
+
+
 @contextmanager
 def transaction() -> Iterator[scoped_session[Any]]:
     """Run one use case: commit at the end, roll back on an exception.
+
+    A service may say what comes `last` before the commit, and what comes `afterwards`.
 
     Raises SQLAlchemy's errors or WriteQueueFull, and RuntimeError where `db.session` is in use.
     """
     if db.session().in_transaction():
         # That one's connection would be used as it is: in autocommit, a rollback undoes nothing.
         raise RuntimeError("db.session is in use: end its transaction, or read with reading()")
+    at_the_end: dict[Callable[[set[str]], None], set[str]] = {}
+    after_it: list[Callable[[], object]] = []
+    db.session.info.update({last: at_the_end, afterwards: after_it})
     with _write_lock():
         try:
             level = _LEVELS[db.engine.dialect.name]
             db.session.connection(execution_options={"isolation_level": level})
             yield db.session
+            for act, ids in at_the_end.items():
+                db.session.flush()  # or what the session still holds would be locked after this
+                act(ids)
             db.session.commit()
         except BaseException:
             db.session.rollback()
             raise
+        finally:
+            db.session.info.clear()
+    for done in after_it:
+        done()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from werkzeug.local import LocalProxy
 
 if TYPE_CHECKING:
     from config import Settings
+    from core.audit import Actor
     from core.images import Avatars
     from core.openid import Provider
     from core.passwords import Hasher
@@ -56,6 +57,8 @@ class Components:
     load_key: "Callable[[str], Row[Any] | None]"
     # Returns the page for the error with this code.
     error_page: "Callable[[str], Response]"
+    # Returns who acts now: the caller of the request, or the machine.
+    actor: "Callable[[], Actor]"
     background: "BackgroundThread | None" = None
 
 

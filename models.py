@@ -6,7 +6,7 @@ the docstrings.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
@@ -170,13 +170,6 @@ if TYPE_CHECKING:
 
 else:
     UserRow = sa.Row
-
-
-class Caller(NamedTuple):
-    """A signed-in user, as the guard read the row, and the session of the access token."""
-
-    user: UserRow
-    session_id: str
 
 
 class UserSession(Base):

@@ -7,12 +7,12 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.roles import BUT_ADMINS, NOBODY, Role
 from core.scopes import Scope
 from database import transaction
 from extensions import settings
-from models import User, UserRow
+from models import UserRow
 from services import (
     accounts,
     administration,
@@ -20,14 +20,14 @@ from services import (
     events,
     groups,
     login,
-    outbox,
     recovery,
     second_factor,
     users,
 )
 from services.letters import MailKind
-from web import bearer, limits
+from web import limits
 from web.api import endpoint
+from web.bearer import caller
 from web.limits import By, Limit
 
 bp = Blueprint("admin", __name__)
@@ -53,15 +53,16 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     one of the groups that `GET /api/groups` shows to the caller.
     """
     if "group_id" in query:
-        groups.require(query["group_id"], member=bearer.member())
-    reach = NOBODY if "external_id" in query and bearer.member() else bearer.reach()
+        groups.require(query["group_id"], member=caller().member)
+    is_hidden = "external_id" in query and caller().member
+    reach = NOBODY if is_hidden else caller().accounts
     found, total = administration.list_accounts(**query, reach=reach)
     return {**query, "users": [_shown(user) for user in found], "total": total}
 
 
 def _shown(user: UserRow) -> dict[str, object]:
     """Return an account as the caller may see it: teachers without its `externalId`."""
-    return user._asdict() | ({"external_id": None} if bearer.member() else {})
+    return user._asdict() | ({"external_id": None} if caller().member else {})
 
 
 @admin(
@@ -81,7 +82,7 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
     confirmed. The ids of deleted accounts stay for 90 days. Service keys do not see the accounts of
     admins.
     """
-    return changes.since(query["after"], query["limit"], bearer.reach())
+    return changes.since(query["after"], query["limit"], caller().accounts)
 
 
 @admin(
@@ -94,9 +95,9 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 )
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
-    user = users.require(users.get(User.id == user_id), bearer.reach())
+    user = users.get_within(user_id, caller().accounts)
     state = login.state(user, limits.locked_until(user))
-    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=bearer.member())}
+    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=caller().member)}
 
 
 @endpoint(
@@ -112,9 +113,9 @@ def list_events(user_id: str) -> dict[str, object]:
 
     For the user, and for admins, who also see which admin, teacher or service key it was.
     """
-    viewer = bearer.user()
+    viewer = caller().user
     if is_admin := viewer.role == Role.ADMIN:
-        users.require(users.get(User.id == user_id))
+        users.get_within(user_id)
     elif viewer.id != user_id:
         raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
     return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
@@ -142,25 +143,24 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     link nor create an admin.
     """
     deliver, verified = body.pop("deliver"), body.pop("email_verified")
-    if deliver == "link" and (bearer.is_key() or body["role"] == Role.ADMIN):
+    if deliver == "link" and (caller().is_key or body["role"] == Role.ADMIN):
         raise errors.Forbidden
     _refuse_role(body["role"])
     now = clock.utcnow()
     with transaction():
         mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
-    audit.log("account_created", user.id, by=bearer.caller_id())
-    if deliver != "link":
-        return {"user": user}
-    limits.unlock(user)
-    return {"user": user, **_handed(recovery.hand_over(user, now=now))}
+        if deliver == "link":
+            limits.unlock(user)
+    made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
+    return {"user": user, **made}
 
 
 def _refuse_role(role: str) -> None:
     """Raise Forbidden if the caller may not give or take this role."""
     # Where instructors make links for students, who becomes one is not a key's to choose.
     trusted = role == Role.INSTRUCTOR and settings.instructor_rights != "records"
-    if bearer.is_key() and (role == Role.ADMIN or trusted):
+    if caller().is_key and (role == Role.ADMIN or trusted):
         raise errors.Forbidden
 
 
@@ -188,26 +188,15 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     account is one without a password: use it when somebody else knows the password. For admins, use
     `flask users access-link`.
     """
-    reach = bearer.reach(admins=BUT_ADMINS)
-    user = users.require(users.get(User.id == user_id))
-    link, replace = None, body["replace_password"]
-    if body["deliver"] == "mail":
-        if not replace:  # else it is judged with the row locked, as for a link
-            users.require_active(user, reach)
-        has_one = users.has_way_in(user) and not replace
-        with transaction():
-            if replace:
-                user = users.require_active(users.lock(user_id), reach)
-                accounts.remove_password(user)
-            outbox.queue(MailKind.PASSWORD_RESET if has_one else MailKind.INVITATION, user.email)
-    else:
-        with transaction():
-            link = recovery.make_link(user_id, reach, replace_password=replace, now=clock.utcnow())
+    replace = body["replace_password"]
+    with transaction():
+        user = users.lock_within(user_id, caller().accounts.but_admins)
+        if body["deliver"] == "mail":
+            recovery.send_way_in(user, replace_password=replace)
+            return {}
+        made = recovery.make_link(user, replace_password=replace, now=clock.utcnow())
         limits.unlock(user)
-    if replace:
-        audit.log("password_removed", user_id, by=bearer.caller_id())
-    audit.log("access_link_made", user_id, by=bearer.caller_id(), deliver=body["deliver"])
-    return _handed(link) if link else {}
+    return _handed(made)
 
 
 @admin(
@@ -235,15 +224,14 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     at a verified address that another one replaces. A service key can neither change an admin nor
     give that role.
     """
-    if "email" in body and bearer.is_key():
+    if "email" in body and caller().is_key:
         raise errors.Forbidden
     _refuse_role(body.get("role", ""))
     with transaction():
-        change = administration.alter(user_id, **body, reach=bearer.reach())
-        if change.after.role != change.before.role:
-            _refuse_role(change.before.role)
-    administration.log_changes(change, by=bearer.caller_id())
-    return change.after
+        before, after = administration.alter(user_id, **body, reach=caller().accounts)
+        if after.role != before.role:
+            _refuse_role(before.role)
+    return after
 
 
 @admin(
@@ -257,11 +245,8 @@ def unlock_user(user_id: str) -> None:
 
     The wrong codes of a second factor too, but not those of an admin.
     """
-    user = users.find(user_id)
-    limits.unlock(user)
-    if user.role != Role.ADMIN:
-        second_factor.forget_wrong_codes(user_id)
-    audit.log("account_unlocked", user_id, by=bearer.caller_id())
+    with transaction():
+        limits.unlock(second_factor.unlock(user_id, BUT_ADMINS))
 
 
 @admin(
@@ -278,7 +263,6 @@ def reset_second_factor(user_id: str) -> None:
     """
     with transaction():
         second_factor.reset(user_id, BUT_ADMINS)
-    audit.log("second_factor_reset", user_id, by=bearer.caller_id())
 
 
 @admin(
@@ -294,5 +278,4 @@ def delete_user(user_id: str) -> None:
     A service key cannot delete an admin.
     """
     with transaction():
-        administration.delete(user_id, reach=bearer.reach())
-    audit.log("account_deleted", user_id, by=bearer.caller_id())
+        administration.delete(user_id, reach=caller().accounts)

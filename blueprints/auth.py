@@ -7,25 +7,28 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.roles import Role
 from database import transaction
 from extensions import settings
-from models import User, UserRow
-from services import accounts, outbox, profiles, providers, recovery, second_factor, sessions
+from models import User
+from services import (
+    accounts,
+    events,
+    outbox,
+    profiles,
+    providers,
+    recovery,
+    second_factor,
+    sessions,
+)
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from services.login import Authenticated
-from services.providers import Arrival
-from web import bearer, caller, limits, refresh_cookie
+from web import client, limits, refresh_cookie
 from web.api import endpoint
-from web.limits import (
-    GUESSES,
-    GUESSES_KEPT,
-    By,
-    Limit,
-)
+from web.bearer import caller
+from web.limits import GUESSES, By, Limit, right_guess
 from web.responses import Reply
 
 bp = Blueprint("auth", __name__)
@@ -63,13 +66,11 @@ def register(body: dict[str, Any]) -> User:
     if settings.registration != "open":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
-    password, language = body.pop("password"), body.pop("language", None) or caller.language()
+    password, language = body.pop("password"), body.pop("language", None) or client.language()
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         mail = MailKind.EMAIL_VERIFICATION
-        user = accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
-    audit.log("registered", user.id)
-    return user
+        return accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
 
 
 @endpoint(
@@ -114,33 +115,21 @@ def login(body: dict[str, Any]) -> Reply:
     nobody can sign in, else a new one. With `email` and `password` too, it is linked to that
     account. No error uses up its code.
     """
-    came = providers.read(**body["provider"]) if "provider" in body else None
-    by_password = "password" in body
-    if came and not by_password:
-        found = Authenticated(_account_of(came))
-    else:
-        found = login_steps.check_password(body["email"], body["password"])
-    client = {"user_agent": caller.user_agent(), "ip_address": caller.ip_address()}
-    proof = second_factor.check_code(found.user, body["second_factor"])
-    identity = found.user.identity
-    with transaction():
-        if came:
-            row = providers.connect(came, found.user, by_password=by_password)
-            found = found._replace(user=row)
-        user, pair = login_steps.finish(found, proof, **client, now=clock.utcnow())
-    second_factor.log_use(proof)
-    if came and identity != came.identity:
-        audit.log("identity_linked" if by_password else "identity_joined", user.id)
-    audit.log("login", user.id, provider=came.provider if came else None)
+    way = _way_in(body)
+    proof = second_factor.check_code(way.user, body["second_factor"]) if way.needs_code else None
+    device = {"user_agent": client.user_agent(), "ip_address": client.ip_address()}
+    with transaction(), right_guess(body):
+        user, pair = login_steps.finish(way, proof, **device, now=clock.utcnow())
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
 
-def _account_of(came: Arrival) -> UserRow:
-    """Return the account of somebody who comes from a provider; make it if there is none."""
-    while (user := providers.find_account(came)) is None:
-        facts = {"came": came, "language": caller.language()}
-        limits.call_within((REGISTRATIONS,), providers.register, **facts)
-    return user
+def _way_in(body: dict[str, Any]) -> login_steps.Way:
+    came = providers.read(**body["provider"]) if "provider" in body else None
+    if came and "password" not in body:
+        count = functools.partial(limits.call_within, (REGISTRATIONS,))
+        return providers.open_account(came, language=client.language(), count=count)
+    way = login_steps.check_password(body["email"], body["password"])
+    return providers.link(came, way) if came else way
 
 
 @post(
@@ -168,8 +157,9 @@ def refresh(body: dict[str, str]) -> Reply:
 @student("GET", "/verify", response=schemas.Verified, message="This access token is valid.")
 def verify() -> dict[str, object]:
     """Check an access token: how long it is valid, and whose it is."""
-    seconds = bearer.claims()["exp"] - int(clock.utcnow().timestamp())
-    return {"valid": True, "expires_in": seconds, "user": bearer.user()}
+    me = caller()
+    seconds = me.claims["exp"] - int(clock.utcnow().timestamp())
+    return {"valid": True, "expires_in": seconds, "user": me.user}
 
 
 @student("POST", "/logout", message="You are logged out.", refresh_cookie=True)
@@ -179,16 +169,16 @@ def logout() -> Reply:
     With `X-Refresh-Cookie`, the cookie is cleared.
     """
     with transaction():
-        sessions.end(bearer.claims()["sid"], bearer.user().id)
-    audit.log("logout", bearer.user().id)
+        sessions.end(caller().session_id, caller().id)
+        events.tell("logout", caller().id)
     return refresh_cookie.cleared()
 
 
 @student("GET", "/sessions", response=schemas.Sessions, message="These are your open sessions.")
 def list_sessions() -> dict[str, object]:
     """List the caller's open sessions, last used first."""
-    current = bearer.claims()["sid"]
-    return {"sessions": sessions.list_open(bearer.user().id, current=current, now=clock.utcnow())}
+    me = caller()
+    return {"sessions": sessions.list_open(me.id, current=me.session_id, now=clock.utcnow())}
 
 
 @student(
@@ -200,17 +190,17 @@ def list_sessions() -> dict[str, object]:
 def end_session(session_id: str) -> None:
     """End one of the caller's sessions, such as that of a lost device."""
     with transaction():
-        if not sessions.end(session_id, bearer.user().id):
+        if not sessions.end(session_id, caller().id):
             raise errors.NotFound("There is no such session.")
-    audit.log("session_ended", bearer.user().id)
+        events.tell("session_ended", caller().id)
 
 
 @student("DELETE", "/sessions", message="Your other sessions have ended.")
 def end_other_sessions() -> None:
     """End all of the caller's sessions except the current one."""
     with transaction():
-        sessions.end_all(bearer.user().id, keep=bearer.claims()["sid"])
-    audit.log("other_sessions_ended", bearer.user().id)
+        sessions.end_all(caller().id, keep=caller().session_id)
+        events.tell("other_sessions_ended", caller().id)
 
 
 @post(
@@ -249,7 +239,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     body=schemas.ResetPassword,
     message="Your password is changed and all sessions have ended. Log in with the new password.",
     errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
-    limits=(*GUESSES_KEPT, RESETS),
+    limits=(*GUESSES, RESETS),
 )
 def reset_password(body: dict[str, str]) -> None:
     """Set a password with the token of a link, or with the code that came with an access link.
@@ -264,12 +254,10 @@ def reset_password(body: dict[str, str]) -> None:
         found = recovery.find_by_code(body["account"], body["code"], now=clock.utcnow())
     person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with transaction():
+    # The user probably tried old passwords before; with a second factor, codes could be tried on.
+    forgets = () if found.user.second_factor_at else limits.names(found.user)
+    with transaction(), right_guess(body, forgets=forgets):
         recovery.replace_password(found, password_hash, now=clock.utcnow())
-    by_mail = found.way is recovery.Way.MAIL
-    audit.log("password_reset" if by_mail else "access_link_used", found.user.id)
-    if not found.user.second_factor_at:
-        limits.forgive(found.user)
 
 
 @post(
@@ -283,7 +271,6 @@ def verify_email(body: dict[str, str]) -> None:
     user = recovery.find(Action.VERIFY_EMAIL, body["token"]).user
     with transaction():
         recovery.verify_email(user, now=clock.utcnow())
-    audit.log("email_verified", user.id)
 
 
 @post(

@@ -6,14 +6,14 @@ from datetime import date
 from flask import Blueprint
 
 import schemas
-from core import audit, clock
-from core.roles import EVERYBODY, STUDENTS, Reach, Role
+from core import clock
+from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
 from services import groups
-from web import bearer
 from web.api import endpoint
+from web.bearer import caller
 from web.responses import Reply
 
 bp = Blueprint("groups", __name__)
@@ -27,7 +27,7 @@ def list_groups() -> dict[str, object]:
 
     `members` counts deactivated accounts too.
     """
-    return {"groups": groups.list_groups(member=bearer.member())}
+    return {"groups": groups.list_groups(member=caller().member)}
 
 
 @admin(
@@ -43,10 +43,8 @@ def list_groups() -> dict[str, object]:
 def save_group(group_id: str, body: dict[str, str]) -> Reply:
     """Make or rename the group with this id, a UUID that you choose. Names need not be unique."""
     with transaction():
-        saved = groups.save(group_id, **body)
-    if saved.is_changed:
-        audit.log("group_saved", group=group_id, by=bearer.caller_id())
-    return Reply(saved.group, 201 if saved.is_new else 200)
+        group, is_new = groups.save(group_id, **body)
+    return Reply(group, 201 if is_new else 200)
 
 
 @admin("DELETE", "/<uuid:group_id>", message="The group is removed.", errors=(NotFound,))
@@ -54,7 +52,6 @@ def delete_group(group_id: str) -> None:
     """Remove a group. The accounts in it stay."""
     with transaction():
         groups.remove(group_id)
-    audit.log("group_deleted", group=group_id, by=bearer.caller_id())
 
 
 @admin(
@@ -71,9 +68,7 @@ def add_member(group_id: str, user_id: str) -> None:
     all memberships of an account.
     """
     with transaction():
-        is_new = groups.join(group_id, user_id, _reach())
-    if is_new:
-        audit.log("group_joined", user_id, group=group_id, by=bearer.caller_id())
+        groups.join(group_id, user_id, caller().recruits)
 
 
 @admin(
@@ -86,13 +81,7 @@ def add_member(group_id: str, user_id: str) -> None:
 def remove_member(group_id: str, user_id: str) -> None:
     """Take a user out of a group; service keys take out students only."""
     with transaction():
-        was_in = groups.leave(group_id, user_id, _reach())
-    if was_in:
-        audit.log("group_left", user_id, group=group_id, by=bearer.caller_id())
-
-
-def _reach() -> Reach:
-    return STUDENTS if bearer.is_key() else EVERYBODY
+        groups.leave(group_id, user_id, caller().recruits)
 
 
 @endpoint(
@@ -112,5 +101,5 @@ def list_group_days(group_id: str, query: dict[str, date]) -> dict[str, object]:
     UTC; with only one of `from` and `to` the 8 from or to it. Instructors read the groups that they
     are in. A group with more than 1,000 active students is refused.
     """
-    groups.require(group_id, member=bearer.member())
+    groups.require(group_id, member=caller().member)
     return groups.list_days(group_id, query, now=clock.utcnow())

@@ -12,14 +12,14 @@ from flask import Blueprint
 
 import schemas
 from core import clock
-from core.roles import EVERYBODY, Role
+from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from errors import NotFound, UserNotFound
-from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
+from models import Achievement, Certificate, Course, Lesson, Record, UserRow
 from services import certificates, learning, users
-from web import bearer
 from web.api import endpoint
+from web.bearer import caller
 from web.responses import Reply
 
 bp = Blueprint("records", __name__)
@@ -34,7 +34,7 @@ read = functools.partial(
 
 
 def _learner(user_id: str) -> UserRow:
-    return users.require(users.get(User.id == user_id), bearer.reach(instructors=EVERYBODY))
+    return users.get_within(user_id, caller().learners)
 
 
 @read("/courses", response=schemas.Courses)
@@ -76,28 +76,20 @@ def list_user_certificates(user_id: str) -> dict[str, object]:
     return {"certificates": certificates.list_all(_learner(user_id).id)}
 
 
-def _require_reach(user_id: str) -> None:
-    reach = bearer.reach(instructors=EVERYBODY)
-    if reach.teacher:
-        users.require_reach(user_id, reach)
-    elif reach != EVERYBODY:
-        users.require(users.lock(user_id, read=True), reach)
-
-
 def _put(
     kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
 ) -> Reply:
     """Add or replace a record; `at` names the time field that defaults to now in a new record."""
     at_first = {at: clock.utcnow()} if at else None
     with transaction():
-        _require_reach(user_id)
+        users.lock_within(user_id, caller().learners, read=True)
         row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
     return Reply(row, 201 if is_new else 200)
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
     with transaction():
-        _require_reach(user_id)
+        users.lock_within(user_id, caller().learners, read=True)
         learning.remove(kind, user_id, key)
 
 
@@ -180,7 +172,7 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     is shared stays so; removing it ends both.
     """
     with transaction():
-        _require_reach(user_id)
+        users.lock_within(user_id, caller().learners, read=True)
         row, is_new = certificates.deliver(user_id, certificate_id, body, now=clock.utcnow())
     return Reply(row, 201 if is_new else 200)
 

@@ -6,15 +6,15 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, totp
+from core import totp
 from core.qr_codes import svg
 from core.roles import Role
 from database import transaction
 from extensions import settings
 from services import accounts, second_factor, users
-from web import bearer
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, GUESSES
+from web.bearer import caller
+from web.limits import CONFIRMATIONS, GUESSES, right_guess
 
 bp = Blueprint("second_factor", __name__)
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
@@ -23,7 +23,7 @@ student = functools.partial(endpoint, bp, role=Role.STUDENT)
 @student("GET", "", response=schemas.SecondFactorState, message="This is your second factor.")
 def get_second_factor() -> dict[str, object]:
     """Read whether the caller has a second factor, and whether the role needs one."""
-    user = bearer.user()
+    user = caller().user
     return {**second_factor.status(user), "required": users.needs_factor(user.granted_role)}
 
 
@@ -42,9 +42,9 @@ def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
     Nothing of the account changes before `POST /api/auth/second-factor/confirm` gets the first
     code, within 15 minutes.
     """
-    me = bearer.caller()
+    me = caller()
     accounts.confirm_password(me.user, body["password"], field="password")
-    with transaction():
+    with transaction(), right_guess():
         seed = second_factor.begin(me)
     uri = totp.app_uri(seed, settings.site, me.user.email)
     return {"secret": totp.app_key(seed), "uri": uri, "qr_code": svg(uri)}
@@ -65,12 +65,10 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
     All other sessions end, and a notice is sent by e-mail. Each of the recovery codes works once,
     in place of a code of the app. They are shown only now.
     """
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.try_first_code(me.user, body["code"])
-    with transaction():
-        made = second_factor.confirm(me, proof)
-    audit.log("second_factor_added", me.user.id)
-    return {"recovery_codes": made}
+    with transaction(), right_guess():
+        return {"recovery_codes": second_factor.confirm(me, proof)}
 
 
 @student(
@@ -84,12 +82,10 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
 )
 def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
     """Make ten new recovery codes; the old ones stop working. A notice is sent by e-mail."""
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof):
-        made = second_factor.replace_recovery_codes(me, proof)
-    audit.log("recovery_codes_replaced", me.user.id)
-    return {"recovery_codes": made}
+    with second_factor.allowed(me, proof), right_guess():
+        return {"recovery_codes": second_factor.replace_recovery_codes(me, proof)}
 
 
 @student(
@@ -102,8 +98,7 @@ def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
 )
 def remove_second_factor(body: dict[str, str]) -> None:
     """Remove the second factor. All other sessions end, and a notice is sent by e-mail."""
-    me = bearer.caller()
+    me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof):
+    with second_factor.allowed(me, proof), right_guess():
         second_factor.remove(me)
-    audit.log("second_factor_removed", me.user.id)

@@ -6,12 +6,10 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit
 from core.roles import Role
 from database import transaction
 from models import ServiceKey
 from services import service_keys
-from web import bearer
 from web.api import endpoint
 
 bp = Blueprint("keys", __name__)
@@ -29,4 +27,3 @@ def revoke_key(key_id: str) -> None:
     """Revoke a service key, immediately and permanently."""
     with transaction():
         service_keys.revoke(ServiceKey.id == key_id)
-    audit.log("service_key_revoked", f"key:{key_id}", by=bearer.caller_id())

@@ -18,7 +18,7 @@ from core.locales import ranges, standard_language
 from core.templates import PageFacts
 from extensions import settings, templates
 from services import profiles
-from web import caller
+from web import client
 
 bp = Blueprint("site", __name__)
 
@@ -101,7 +101,7 @@ def page(
         root=root,
         query=query,
     )
-    tag, html = templates.page(name, language or caller.language(), facts, **more)
+    tag, html = templates.page(name, language or client.language(), facts, **more)
     response = Response(html)
     response.headers["Content-Language"] = tag
     response.headers["Content-Security-Policy"] = policy

@@ -8,17 +8,27 @@ from flask import Blueprint
 
 import errors
 import schemas
-from core import audit, clock
+from core import clock
 from core.images import PictureInvalid
 from core.reasons import Reason
-from core.roles import EVERYBODY, Role
+from core.roles import Role
 from core.scopes import Scope
 from database import transaction
 from extensions import avatars
-from services import accounts, certificates, email_change, export, learning, profiles, second_factor
-from web import bearer
+from services import (
+    accounts,
+    certificates,
+    email_change,
+    events,
+    export,
+    learning,
+    profiles,
+    second_factor,
+    users,
+)
 from web.api import endpoint
-from web.limits import CONFIRMATIONS, By, Limit
+from web.bearer import caller
+from web.limits import CONFIRMATIONS, By, Limit, right_guess
 from web.responses import Reply
 
 bp = Blueprint("users", __name__)
@@ -41,7 +51,7 @@ RENAMES = Limit(5, "day", "changes of a username", By.CALLER)
 @get("/profile", response=schemas.Profile)
 def get_profile() -> dict[str, object]:
     """Read the caller's profile."""
-    return profiles.profile(bearer.user())
+    return profiles.profile(caller().user)
 
 
 @put(
@@ -56,7 +66,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
     An empty string clears `bio`, `location` and `website`.
     """
     with transaction():
-        user = profiles.update(bearer.user(), body)
+        user = profiles.update(caller().user, body)
     return profiles.profile(user)
 
 
@@ -73,10 +83,7 @@ def get_user(user_id: str) -> dict[str, object]:
     always see `progress`; others see it if the user's settings allow it. Where `INSTRUCTOR_RIGHTS`
     is `groups`, instructors are such others for all but the students of their groups.
     """
-    viewer = None if bearer.is_key() else bearer.user()
-    roles = (viewer.role, viewer.granted_role) if viewer else (None, None)
-    reaches = (bearer.reach(instructors=EVERYBODY, role=role) for role in roles)
-    return profiles.public_profile(user_id, viewer, *reaches, now=clock.utcnow())
+    return profiles.public_profile(user_id, caller(), now=clock.utcnow())
 
 
 @post(
@@ -99,20 +106,20 @@ def upload_avatar(file: BinaryIO) -> dict[str, str]:
         reason = Reason("invalid", str(error))
         raise errors.InvalidImage(reason, fields={"avatar": [reason]}) from None
     with transaction():
-        return {"avatar": profiles.set_avatar(bearer.caller(), picture)}
+        return {"avatar": profiles.set_avatar(caller(), picture)}
 
 
 @delete("/avatar", response=schemas.AvatarUrl, message="Your picture is removed.")
 def delete_avatar() -> dict[str, str]:
     """Go back to the default picture and return its URL."""
     with transaction():
-        return {"avatar": profiles.remove_avatar(bearer.user())}
+        return {"avatar": profiles.remove_avatar(caller().user)}
 
 
 @get("/settings", response=schemas.Settings)
 def get_settings() -> dict[str, object]:
     """Read the caller's settings."""
-    return profiles.preferences(bearer.user())
+    return profiles.preferences(caller().user)
 
 
 @put(
@@ -124,14 +131,14 @@ def get_settings() -> dict[str, object]:
 def update_settings(body: dict[str, object]) -> dict[str, object]:
     """Change the settings that are sent, also within `privacy`; the others stay as they are."""
     with transaction():
-        user = profiles.update(bearer.user(), body)
+        user = profiles.update(caller().user, body)
     return profiles.preferences(user)
 
 
 @get("/progress", response=schemas.Progress)
 def get_progress() -> dict[str, object]:
     """Read the caller's learning progress; achievements are newest first."""
-    user = bearer.user()
+    user = caller().user
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
@@ -141,13 +148,13 @@ def list_days(query: dict[str, date]) -> dict[str, object]:
 
     By default the 366 days to today; with only one of `from` and `to` the 366 days from or to it.
     """
-    return learning.list_days(bearer.user(), query, now=clock.utcnow())
+    return learning.list_days(caller().user, query, now=clock.utcnow())
 
 
 @get("/courses", response=schemas.Courses)
 def list_courses() -> dict[str, object]:
     """List the caller's courses, last activity first."""
-    return {"courses": learning.list_courses(bearer.user().id)}
+    return {"courses": learning.list_courses(caller().user.id)}
 
 
 @get(
@@ -158,13 +165,13 @@ def list_courses() -> dict[str, object]:
 )
 def get_course(course_id: str) -> dict[str, object]:
     """Read one of the caller's courses with its completed lessons, oldest first."""
-    return learning.course(bearer.user().id, course_id)
+    return learning.course(caller().user.id, course_id)
 
 
 @get("/certificates", response=schemas.Certificates)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
-    return {"certificates": certificates.list_all(bearer.user().id)}
+    return {"certificates": certificates.list_all(caller().user.id)}
 
 
 @put(
@@ -181,7 +188,7 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
     A shared certificate keeps its URL. After `shared` was set to false, the URL never works again.
     """
     with transaction():
-        return certificates.share(bearer.user().id, certificate_id, **body)
+        return certificates.share(caller().user.id, certificate_id, **body)
 
 
 @get(
@@ -192,9 +199,12 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
 )
 def export_data() -> Reply:
     """Read everything that is stored about the caller, as a file to keep."""
-    user = bearer.user()
-    data = export.collect(user, session_id=bearer.claims()["sid"], now=clock.utcnow())
-    audit.log("data_exported", user.id)
+    me = caller()
+    data = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
+    with transaction():
+        if users.lock(me.id, key_share=True) is None:
+            raise errors.TokenRevoked
+        events.tell("data_exported", me.id)
     return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
 
 
@@ -207,19 +217,18 @@ def export_data() -> Reply:
 )
 def change_password(body: dict[str, str]) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
-    me, typed = bearer.caller(), body["second_factor"]
+    me, typed = caller(), body["second_factor"]
     current, person = body["current_password"], me.user._asdict()
     proof = second_factor.prove(me.user, current, typed, field="currentPassword")
     new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with second_factor.allowed(me, proof):
+    with second_factor.allowed(me, proof), right_guess():
         accounts.change_password(me, new_hash)
-    audit.log("password_changed", me.user.id)
 
 
 @get("/email", response=schemas.EmailState)
 def get_email() -> dict[str, object]:
     """Read the caller's e-mail address, and the new one that waits for its code."""
-    user = bearer.user()
+    user = caller().user
     return {**user._asdict(), **email_change.pending(user.id, now=clock.utcnow())}
 
 
@@ -237,14 +246,12 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     Nothing of the account changes before `POST /api/users/email/confirm` gets the code, within 24
     hours.
     """
-    me = bearer.caller()
+    me = caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     accounts.check_domain(body["new_email"], field="newEmail")
-    with second_factor.allowed(me, proof):
-        pending = email_change.request(me, body["new_email"], now=clock.utcnow())
-    audit.log("email_change_requested", me.user.id)
-    return pending
+    with second_factor.allowed(me, proof), right_guess():
+        return email_change.request(me, body["new_email"], now=clock.utcnow())
 
 
 @post(
@@ -261,12 +268,11 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
     After five wrong codes, ask for the change again. All other sessions end. The old e-mail
     address, if it was confirmed, gets a notice.
     """
-    me, now = bearer.caller(), clock.utcnow()
+    me, now = caller(), clock.utcnow()
     profiles.require_own_account(me.user)
     proven = email_change.try_code(me.user.id, body["code"], now=now)
     with transaction():
         email_change.confirm(me, proven, now=now)
-    audit.log("email_changed", me.user.id)
     return {"email": proven.new_email}
 
 
@@ -274,7 +280,7 @@ def confirm_email(body: dict[str, str]) -> dict[str, str]:
 def drop_email() -> None:
     """Drop the request for another e-mail address, if there is one."""
     with transaction():
-        accounts.drop_pending_email(bearer.user().id)
+        accounts.drop_pending_email(caller().user.id)
 
 
 @put(
@@ -287,13 +293,11 @@ def drop_email() -> None:
 )
 def rename(body: dict[str, str]) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
-    me = bearer.caller()
+    me = caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof):
+    with second_factor.allowed(me, proof), right_guess():
         renamed = profiles.rename(me.user, body["username"])
-    if renamed.username != me.user.username:
-        audit.log("username_changed", me.user.id)
     return profiles.profile(renamed)
 
 
@@ -309,11 +313,11 @@ def delete_account(body: dict[str, str]) -> None:
 
     Username and e-mail address can be registered again. A notice is sent to the e-mail address.
     """
-    me = bearer.caller()
+    me = caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof, lock_first=accounts.lock_admins):
-        if accounts.lock_admins(me.user.id) == [me.user.id]:
+    acting = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
+    with acting as admins, right_guess():
+        if admins == [me.user.id]:
             raise errors.LastAdmin
         accounts.delete(me.user)
-    audit.log("account_deleted", me.user.id)

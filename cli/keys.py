@@ -6,7 +6,7 @@ import click
 
 import schemas
 from cli.base import Commands, load, written
-from core import audit, clock
+from core import clock
 from core.scopes import Scope
 from database import transaction
 from models import ServiceKey
@@ -28,8 +28,7 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     name = load(schemas.ServiceKeyName(), name=name)["name"]
     expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
     with transaction():
-        id_, key = service_keys.create(name, scopes, expires_at=expires_at)
-    audit.log("service_key_created", f"key:{id_}")
+        key = service_keys.create(name, scopes, expires_at=expires_at)
     click.echo(key)
 
 
@@ -46,6 +45,5 @@ def list_keys() -> None:
 def revoke_key(name: str) -> None:
     """Revoke the service key NAME, immediately and permanently."""
     with transaction():
-        id_ = service_keys.revoke(ServiceKey.name == name)
-    audit.log("service_key_revoked", f"key:{id_}")
+        service_keys.revoke(ServiceKey.name == name)
     click.echo(f"{name} is revoked.")

@@ -12,8 +12,8 @@ import click
 import schemas
 from cli import transfer
 from cli.base import Commands, account, each_account, load, written
-from core import audit, clock, passwords
-from core.roles import EVERYBODY, Role
+from core import clock, passwords
+from core.roles import Role
 from database import transaction
 from extensions import settings
 from models import UserRow
@@ -21,6 +21,7 @@ from services import (
     accounts,
     administration,
     email_change,
+    events,
     export,
     login,
     providers,
@@ -30,6 +31,7 @@ from services import (
     sessions,
 )
 from services.letters import MailKind
+from services.users import lock_within
 from web import limits
 
 # Accounts that `flask users list` reads per query.
@@ -83,9 +85,9 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
         user = accounts.add(**person, role=role, **proof)
-    audit.log("registered" if by_password else "account_created", user.id)
+        if link:
+            limits.unlock(user)
     if link:
-        limits.unlock(user)
         _hand_over(recovery.hand_over(user, now=now))
     elif invite:
         click.echo(f"{user.email} gets an invitation.")
@@ -112,13 +114,9 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
     to be typed in its place, for all others. For each account in the standard input (-), print a
     line instead: username, link and code, separated by tabs."""
     with transaction():
-        made = recovery.make_link(
-            user.id, EVERYBODY, replace_password=replace_password, now=clock.utcnow()
-        )
-    if replace_password:
-        audit.log("password_removed", user.id)
-    audit.log("access_link_made", user.id)
-    limits.unlock(user)
+        user = lock_within(user.id)
+        made = recovery.make_link(user, replace_password=replace_password, now=clock.utcnow())
+        limits.unlock(user)
     if click.get_current_context().params["account"] == "-":
         click.echo("\t".join((user.username, made.link, made.code)))
     else:
@@ -136,9 +134,6 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
         email_change.set_email(
             user.id, email, replace_password=replace_password, now=clock.utcnow()
         )
-    if replace_password:
-        audit.log("password_removed", user.id)
-    audit.log("email_changed", user.id)
     click.echo(f"{user.username} has the e-mail address {email}.")
 
 
@@ -234,8 +229,7 @@ def deactivate_user(user: UserRow) -> None:
 
 def _alter(user: UserRow, done: str, **changes: Any) -> None:
     with transaction():
-        change = administration.alter(user.id, **changes)
-    administration.log_changes(change)
+        administration.alter(user.id, **changes)
     click.echo(f"{user.username} {done}.")
 
 
@@ -243,9 +237,8 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 @account
 def unlock_user(user: UserRow) -> None:
     """Clear the failed logins and wrong codes that were counted against ACCOUNT."""
-    limits.unlock(user)
-    second_factor.forget_wrong_codes(user.id)
-    audit.log("account_unlocked", user.id)
+    with transaction():
+        limits.unlock(second_factor.unlock(user.id))
     click.echo(f"{user.username} can try again.")
 
 
@@ -255,7 +248,6 @@ def reset_second_factor(user: UserRow) -> None:
     """Remove the second factor of ACCOUNT, also of an admin, and end all its sessions."""
     with transaction():
         second_factor.reset(user.id)
-    audit.log("second_factor_reset", user.id)
     click.echo(f"{user.username} has no second factor any more.")
 
 
@@ -269,7 +261,6 @@ def delete_user(user: UserRow, yes: bool) -> None:
         click.confirm(f"Delete {user.username} ({user.email}) for good?", abort=True)
     with transaction():
         administration.delete(user.id)
-    audit.log("account_deleted", user.id)
     click.echo(f"{user.username} is deleted.")
 
 
@@ -278,7 +269,9 @@ def delete_user(user: UserRow, yes: bool) -> None:
 def export_user(user: UserRow) -> None:
     """Print everything that is stored about ACCOUNT as JSON."""
     data = export.collect(user, session_id="", now=clock.utcnow())
-    audit.log("data_exported", user.id)
+    with transaction():
+        lock_within(user.id)
+        events.tell("data_exported", user.id)
     click.echo(json.dumps(schemas.Export().dump(data), indent=2))
 
 

@@ -5,7 +5,6 @@ service key that acted on another account, a key as `key:` and its id.
 """
 
 import logging
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 
@@ -73,20 +72,30 @@ EVENTS = {
     "service_key_revoked": Event("A service key was revoked."),
     "service_key_refused": Event("A call with a key was refused; `reason` is the error's code."),
 }
-# Keeps an event in the history of the account. The application sets it: that is a table.
-keep: Callable[[str, str, Mapping[str, object]], None] = lambda *_: None  # noqa: E731
 _log = logging.getLogger("accounts.security")
+
+
+class Actor(NamedTuple):
+    """Who acts: the id of a user, `key:` and that of a service key, `machine`, or "" for somebody
+    who is not signed in; and the client IP, whole and as limits count it.
+    """
+
+    id: str
+    ip_address: str = ""
+    network: str = ""
+
+
+MACHINE = Actor("machine")
 
 
 def log(event: str, user_id: str | None = None, **more: str | int | None) -> None:
     """Log a security event about an account; `by` is the admin or service key that caused it.
 
-    Never pass what a client has typed: people type passwords into the field for the e-mail address.
+    What was done to an account is told by `services.events` instead, which logs it too. Never pass
+    what a client has typed: people type passwords into the field for the e-mail address.
     Raises KeyError if EVENTS does not have the event.
     """
     if event not in EVENTS:
         raise KeyError(event)
     known = {name: value for name, value in more.items() if value not in (None, "")}
     _log.info(event, extra={"fields": {"user": user_id or "-", **known}})
-    if user_id:
-        keep(event, user_id, known)

@@ -22,6 +22,10 @@ class Reach(NamedTuple):
     # The id of the user in one of whose groups the others have to be.
     teacher: str | None = None
 
+    @property
+    def but_admins(self) -> "Reach":
+        return self._replace(roles=self.roles - {Role.ADMIN})
+
 
 # The reach of an admin, a service key, a teacher, a student.
 EVERYBODY = Reach(frozenset(Role))

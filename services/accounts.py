@@ -7,6 +7,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import errors
+from callers import Caller
 from core import audit, guessable, passwords
 from core.addresses import has_domain, has_mailbox
 from core.reasons import Reason
@@ -14,8 +15,8 @@ from core.roles import Role
 from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import Caller, PendingEmail, User, UserRow
-from services import changes, outbox, sessions, users
+from models import PendingEmail, User, UserRow
+from services import changes, events, outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
 
@@ -44,11 +45,13 @@ def check_domain(email: str, *, field: str) -> None:
         raise errors.InvalidRequest(fields={field: [Reason("invalid", reason)]})
 
 
-def add(*, username: str, email: str, mail: MailKind | None = None, **values: Any) -> User:
+def add(
+    *, username: str, email: str, mail: MailKind | None = None, provider: str = "", **values: Any
+) -> User:
     """Add an account with these columns, and queue an e-mail to its user.
 
-    Without a hash it has no password. Raises UsernameTaken, EmailTaken or ExternalIdTaken; `fields`
-    names all that are taken.
+    Without a hash it has no password. Who has a way in, such as a `provider`, has registered.
+    Raises UsernameTaken, EmailTaken or ExternalIdTaken; `fields` names all that are taken.
     """
     defaults: dict[str, Any] = {"password_hash": passwords.unusable(), **usual_settings()}
     user = User(username=username, username_key=username.lower(), email=email, **defaults | values)
@@ -59,6 +62,8 @@ def add(*, username: str, email: str, mail: MailKind | None = None, **values: An
     with unique(error, *columns), db.session.begin_nested():
         db.session.add(user)
     changes.note([user.id])
+    is_registered = values.keys() & {"password_hash", "identity"}
+    events.tell("registered" if is_registered else "account_created", user.id, provider=provider)
     if mail:
         outbox.queue(mail, email)
     return user
@@ -119,6 +124,7 @@ def change_password(caller: Caller, password_hash: str) -> None:
     """Set a new password after a confirmed one, and notify the user."""
     user = caller.user
     set_password(user.id, password_hash, keep=caller.session_id)
+    events.tell("password_changed", user.id)
     notify_of_password(user)
 
 
@@ -139,6 +145,7 @@ def is_told_of_links(user: UserRow) -> bool:
 def remove_password(user: UserRow) -> UserRow:
     """Make a password useless at once, as against somebody who knows it; return the whole row."""
     marker = passwords.unusable(brief=is_told_of_links(user))
+    events.tell("password_removed", user.id)
     return users.require(set_password(user.id, marker))
 
 
@@ -150,6 +157,7 @@ def delete(user: UserRow) -> None:
     outbox.withdraw(user.email, user.username_key)
     change(delete_from(User).where(User.id == user.id))
     changes.note([user.id])
+    events.tell("account_deleted", user.id)
     outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 

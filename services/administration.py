@@ -5,17 +5,17 @@ reach students only.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func, select
 
 import errors
-from core import audit, clock
+from core import clock
 from core.addresses import fold
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
 from models import User, UserRow
-from services import accounts, email_change, groups, profiles, sessions, users
+from services import accounts, email_change, events, groups, profiles, sessions, users
 
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
@@ -55,14 +55,6 @@ def list_accounts(
         return rows, total
 
 
-class Change(NamedTuple):
-    """The row of an account before and after a change, and the groups that this ended."""
-
-    before: UserRow
-    after: UserRow
-    left: Sequence[str] = ()
-
-
 def alter(
     user_id: str,
     *,
@@ -70,8 +62,9 @@ def alter(
     email_verified: bool = False,
     reach: Reach = EVERYBODY,
     **changes: Any,
-) -> Change:
-    """Change columns of an account, its address, or mark that as verified.
+) -> tuple[UserRow, UserRow]:
+    """Change columns of an account, its address, or mark that as verified; return its row before
+    and after it.
 
     A new role or a deactivation ends all its sessions, and for good all links to choose a password;
     a new address too, and it is not verified by itself. A new role ends all memberships. Raises
@@ -81,7 +74,7 @@ def alter(
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
     admins = accounts.lock_admins(user_id) if may_lose_admin else None
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
-    before = users.require(users.lock(user_id, key_share=email is None), reach)
+    before = users.lock_within(user_id, reach, key_share=email is None)
     if role not in (None, *reach.roles) or (email and before.role == Role.ADMIN):
         raise errors.Forbidden
     values = {name: value for name, value in changes.items() if value != getattr(before, name)}
@@ -104,12 +97,27 @@ def alter(
     else:
         email_change.replace(before, email, verified_at=now if email_verified else None)
         email_change.notify_old_address(before)
-    left = groups.leave_all(user_id) if "role" in values else ()
+    if "role" in values:
+        groups.leave_all(user_id)
     with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
         after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
-    return Change(before, after, left)
+    _tell(before, after)
+    return before, after
+
+
+def _tell(before: UserRow, after: UserRow) -> None:
+    # A new username and a new address are told where they are set.
+    changed = {name for name, value in before._asdict().items() if getattr(after, name) != value}
+    if "role" in changed:
+        events.tell("role_changed", after.id, role=after.role)
+    if "email_verified_at" in changed and after.email_verified_at:
+        events.tell("email_verified", after.id)
+    if changed & {"first_name", "last_name", "language", "timezone", "external_id"}:
+        events.tell("profile_changed", after.id)
+    if "is_active" in changed:
+        events.tell("account_activated" if after.is_active else "account_deactivated", after.id)
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
@@ -118,33 +126,7 @@ def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
     Raises UserNotFound, LastAdmin and Forbidden.
     """
     admins = accounts.lock_admins(user_id)
-    user = users.require(users.lock(user_id), reach)
+    user = users.lock_within(user_id, reach)
     if admins == [user_id]:
         raise errors.LastAdmin
     accounts.delete(user)
-
-
-# The event of a change, by the column that differs.
-_EVENTS = {
-    "role": "role_changed",
-    "email": "email_changed",
-    "username": "username_changed",
-    "email_verified_at": "email_verified",
-    **dict.fromkeys(("first_name", "last_name", "language", "timezone"), "profile_changed"),
-    "external_id": "profile_changed",
-}
-
-
-def log_changes(change: Change, *, by: str | None = None) -> None:
-    """Log what `alter` has changed, as security events; to be called after the commit."""
-    before, after, left = change
-    changed = {name for name in _EVENTS if getattr(before, name) != getattr(after, name)}
-    if after.email_verified_at is None:
-        changed.discard("email_verified_at")
-    for event in dict.fromkeys(event for name, event in _EVENTS.items() if name in changed):
-        audit.log(event, after.id, by=by, role=after.role if event == "role_changed" else None)
-    if before.is_active != after.is_active:
-        activated = "account_activated" if after.is_active else "account_deactivated"
-        audit.log(activated, after.id, by=by)
-    for group_id in left:
-        audit.log("group_left", after.id, group=group_id, by=by)

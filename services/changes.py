@@ -9,17 +9,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import Select, cast, null, select, tuple_, union_all, update
-from sqlalchemy.event import listens_for
-from sqlalchemy.orm import Session, SessionTransaction
 
 import errors
 from core import clock
 from core.reasons import Reason
 from core.roles import Reach
-from database import insert_into, reading
+from database import insert_into, last, reading
 from extensions import db
 from models import Deletion, LastChange, User, UserRow, UTCDateTime
 from services import signed
@@ -33,14 +30,11 @@ _NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
 # The number and the id of the last row of a page.
 _SAID = struct.Struct("!Q16s")
 _LAST = LastChange.__table__
-# The accounts that each open transaction has changed. Both go with its rollback.
-_noted: WeakKeyDictionary[SessionTransaction, set[str]] = WeakKeyDictionary()
 
 
 def note(user_ids: Iterable[str]) -> None:
     """Say that the open transaction has added, changed or deleted these accounts."""
-    if transaction := db.session().get_transaction():
-        _noted.setdefault(transaction, set()).update(user_ids)
+    last(_number, user_ids)
 
 
 def compare(before: UserRow, after: UserRow) -> None:
@@ -49,28 +43,22 @@ def compare(before: UserRow, after: UserRow) -> None:
         note([after.id])
 
 
-@listens_for(db.session, "before_commit")
-def _number(session: Session) -> None:
+def _number(noted: set[str]) -> None:
     """Give what was noted its number."""
-    # SQLAlchemy also calls this when a savepoint is released.
-    transaction = None if session.in_nested_transaction() else session.get_transaction()
-    noted = _noted.pop(transaction, None) if transaction else None
     if not noted:
         return
-    # The session writes what it still holds before this statement. Nothing may be locked after the
-    # number, or others could wait in a circle.
     row = insert_into(_LAST).values(id=1, number=len(noted))
     more = {"number": _LAST.c.number + row.excluded.number}
     taken = row.on_conflict_do_update(index_elements=["id"], set_=more)
-    number = session.scalar(taken.returning(_LAST.c.number))
+    number = db.session.scalar(taken.returning(_LAST.c.number))
     numbered = update(User).where(User.id.in_(noted)).values(changed=number).returning(User.id)
     bulk = {"synchronize_session": False}
-    if gone := noted.difference(session.scalars(numbered, execution_options=bulk)):
+    if gone := noted.difference(db.session.scalars(numbered, execution_options=bulk)):
         place = {"number": number, "deleted_at": clock.utcnow()}
         # There is a row where an account with this id was imported after an earlier deletion.
         insert = insert_into(Deletion.__table__)
         insert = insert.on_conflict_do_update(index_elements=["id"], set_=place)
-        session.execute(insert, [{"id": user_id, **place} for user_id in gone])
+        db.session.execute(insert, [{"id": user_id, **place} for user_id in gone])
 
 
 def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
@@ -81,8 +69,8 @@ def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
     """
     number, row_id = _read(cursor) if cursor else (0, str(UUID(int=0)))
     with reading() as connection:
-        last = connection.scalar(select(LastChange.number)) or 0
-        if number > last:
+        newest = connection.scalar(select(LastChange.number)) or 0
+        if number > newest:
             raise errors.CursorExpired
         rows = connection.execute(_page((number, row_id), limit, reach)).all()
     changes: list[dict[str, object]] = [

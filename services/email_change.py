@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Row, delete, select, update
 
 import errors
+from callers import Caller
 from core import codes, ids
 from database import change, insert_into, one_statement, reading, unique
 from extensions import db, settings
-from models import Caller, PendingEmail, User, UserRow
-from services import accounts, links, outbox, sessions, users
+from models import PendingEmail, User, UserRow
+from services import accounts, events, links, outbox, sessions, users
 from services.letters import MailKind
 
 MAX_TRIES = 5
@@ -41,6 +42,7 @@ def request(caller: Caller, new_email: str, *, now: datetime) -> dict[str, objec
     values = {"id": id_, "new_email": new_email, "expires_at": until, "tries": 0}
     insert = insert_into(_PENDING).values(user_id=user.id, **values)
     db.session.execute(insert.on_conflict_do_update(index_elements=["user_id"], set_=values))
+    events.tell("email_change_requested", user.id)
     outbox.queue(MailKind.EMAIL_CHANGE_CODE, new_email, language=user.language, change_id=id_)
     return {"pending_email": new_email, "pending_until": until}
 
@@ -87,7 +89,7 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
 
     With `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
-    user = users.require(users.lock(user_id))
+    user = users.lock_within(user_id)
     replace(user, new_email, verified_at=now)
     if replace_password:
         accounts.remove_password(user)
@@ -110,6 +112,7 @@ def replace(
         users.update(user.id, password_version=User.password_version + 1, **values)
     accounts.drop_pending_email(user.id)
     sessions.end_all(user.id, keep=keep)
+    events.tell("email_changed", user.id)
     outbox.withdraw(user.email, user.username_key)
 
 

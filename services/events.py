@@ -4,60 +4,61 @@ The log says the same and more. This is what users and admins see, and it holds 
 name, address, code or token.
 """
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, insert, literal, select
+from sqlalchemy import insert, select
 
 from core import audit, clock, ids
-from database import harmless, one_statement, reading
-from extensions import db
-from models import Event, User
+from database import afterwards, reading
+from extensions import components, db
+from models import Event
 
 # How many a call returns.
 LATEST = 200
-MACHINE = "machine"
-# The events that are kept, with the details that are.
-KEPT = {name: event.kept for name, event in audit.EVENTS.items() if event.kept is not None}
+MACHINE = audit.MACHINE.id
 _EVENTS = Event.__table__
-_log = logging.getLogger("accounts.events")
 
 
-def keep(event: str, user_id: str, said: Mapping[str, Any], *, client: str | None) -> None:
-    """Keep an event that was logged, if the account is there. A failure is only logged.
+def tell(event: str, user_id: str | None = None, **said: str | None) -> None:
+    """Say in the open transaction what it does to an account.
 
-    `client` is where the request came from, None for the machine itself.
+    The commit puts it into the history of the account, if it is kept, and into the log.
     """
-    if event not in KEPT:
-        return
-    by = said.get("by", MACHINE if client is None else "")
-    by = "" if by == user_id else by
-    details = {name: said[name] for name in KEPT[event] if name in said}
-    row = _row(event, user_id, by=by, ip_address="" if by else client, details=details)
-    wanted: ColumnElement[bool] = exists().where(User.id == user_id)
-    if event == "login":  # or whoever knows the password could fill the table, and hide a trace
-        known = (Event.user_id == user_id, Event.type == event, Event.ip_address == client)
-        wanted &= ~exists().where(*known)
-    values = select(*(literal(value, _EVENTS.c[name].type) for name, value in row.items()))
-    statement = insert(_EVENTS).from_select([*row], values.where(wanted))
-    with harmless(_log, "an event could not be kept"):
-        if db.session().in_transaction():  # SQLite has one writer, which is this one
-            with db.session.begin_nested():
-                db.session.execute(statement)
-        else:
-            with one_statement() as connection:
-                connection.execute(statement)
+    kept, who = audit.EVENTS[event].kept, components().actor()
+    by = "" if who.id == user_id else who.id
+    more = {name: value for name, value in said.items() if value}
+    is_login = event == "login"
+    if user_id and kept is not None and not (is_login and _is_known(user_id, who.network)):
+        ip_address = "" if by else who.network if is_login else who.ip_address
+        details = {name: more[name] for name in kept if name in more}
+        _insert([_row(event, user_id, by=by, ip_address=ip_address, details=details)])
+    if by not in ("", MACHINE):
+        more["by"] = by
+    afterwards(partial(audit.log, event, user_id, **more))
+
+
+def _is_known(user_id: str, network: str) -> bool:
+    """Return whether a login from there is kept, or logins could fill the table and hide a trace.
+
+    Asked when the user's row is locked, so that of parallel logins one is the first.
+    """
+    known = select(_EVENTS.c.id).where(_EVENTS.c.user_id == user_id, _EVENTS.c.type == "login")
+    return db.session.scalar(known.where(_EVENTS.c.ip_address == network).limit(1)) is not None
 
 
 def add(event: str, user_ids: Iterable[str], **details: str) -> None:
     """Add an event that the machine has caused to these accounts, in the open transaction."""
-    rows = [_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids]
+    _insert([_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids])
+
+
+def _insert(rows: list[dict[str, Any]]) -> None:
     if rows:
         db.session.execute(insert(_EVENTS), rows)
 
 
-def _row(event: str, user_id: str, *, ip_address: str | None = "", **more: Any) -> dict[str, Any]:
+def _row(event: str, user_id: str, *, ip_address: str = "", **more: Any) -> dict[str, Any]:
     row = {"id": ids.new_row_id(), "user_id": user_id, "type": event, "ip_address": ip_address}
     return {**row, "created_at": clock.utcnow(), **more}
 

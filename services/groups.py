@@ -1,8 +1,8 @@
 """Groups: who is in them, and what their students have learned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Row, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -15,7 +15,7 @@ from core.roles import Reach, Role
 from database import change, insert_into, lacks_parent, reading
 from extensions import db
 from models import Group, Lesson, Membership, User
-from services import learning, users
+from services import events, learning, users
 from services.users import Condition
 
 # The days of a group that are read where no bound says more, and its students at most.
@@ -28,14 +28,6 @@ _TOO_MANY = f"This group has more than {MOST_STUDENTS} active students."
 _OWN = aliased(Membership)
 # Id, name and number of members.
 GroupRow: TypeAlias = Row[str, str, int]
-
-
-class Saved(NamedTuple):
-    """A group as it is now, with the number of its members."""
-
-    group: GroupRow
-    is_new: bool
-    is_changed: bool
 
 
 def members(group_id: str) -> Select[str]:
@@ -75,8 +67,8 @@ def _has(user_id: str) -> Condition:
     return Group.id.in_(select(_OWN.group_id).where(_OWN.user_id == user_id))
 
 
-def save(group_id: str, name: str) -> Saved:
-    """Add a group, or rename the one with this id."""
+def save(group_id: str, name: str) -> tuple[GroupRow, bool]:
+    """Add a group, or rename the one with this id; return it, and whether it is new."""
     values = {"id": group_id, "name": name}
     insert = insert_into(Group.__table__).values(values).on_conflict_do_nothing()
     present = select(Group.name).where(Group.id == group_id).with_for_update(key_share=True)
@@ -86,47 +78,49 @@ def save(group_id: str, name: str) -> Saved:
         old = db.session.scalar(present)
     if old != name:
         change(update(Group).where(Group.id == group_id).values(name=name))
-    group = db.session.execute(_counted(Group.id == group_id)).one()
-    return Saved(group, is_new, is_changed=is_new or old != name)
+    if is_new or old != name:
+        events.tell("group_saved", group=group_id)
+    return db.session.execute(_counted(Group.id == group_id)).one(), is_new
 
 
 def remove(group_id: str) -> None:
     """Remove a group; the accounts stay. Raises NotFound."""
     if not change(delete(Group).where(Group.id == group_id)):
         raise errors.NotFound(_NONE)
+    events.tell("group_deleted", group=group_id)
 
 
-def join(group_id: str, user_id: str, reach: Reach) -> bool:
-    """Put a user into a group; return False for one who is in it already.
+def join(group_id: str, user_id: str, reach: Reach) -> None:
+    """Put a user into a group.
 
     Raises UserNotFound, Forbidden for one out of reach, and NotFound without the group.
     """
     # Locked, or the account could get another role meanwhile, and keep this membership.
-    users.require(users.lock(user_id, key_share=True), reach)
+    users.lock_within(user_id, reach, key_share=True)
     insert = insert_into(Membership.__table__).values(group_id=group_id, user_id=user_id)
     try:
         added = insert.on_conflict_do_nothing().returning(Membership.user_id)
-        return db.session.scalar(added) is not None
+        is_new = db.session.scalar(added) is not None
     except IntegrityError as error:
         if not lacks_parent(error):
             raise
         raise errors.NotFound(_NONE) from None
+    if is_new:
+        events.tell("group_joined", user_id, group=group_id)
 
 
-def leave(group_id: str, user_id: str, reach: Reach) -> bool:
-    """Take a user out of a group; return False for one who is not in it.
-
-    Raises UserNotFound, and Forbidden for one out of reach.
-    """
-    users.require(users.lock(user_id, key_share=True), reach)
-    this = Membership.group_id == group_id, Membership.user_id == user_id
-    return change(delete(Membership).where(*this)) > 0
+def leave(group_id: str, user_id: str, reach: Reach) -> None:
+    """Take a user out of a group. Raises UserNotFound, and Forbidden for one out of reach."""
+    users.lock_within(user_id, reach, key_share=True)
+    leave_all(user_id, Membership.group_id == group_id)
 
 
-def leave_all(user_id: str) -> Sequence[str]:
-    """End all memberships of a user whose row is locked; return the ids of the groups."""
-    ended = delete(Membership).where(Membership.user_id == user_id).returning(Membership.group_id)
-    return db.session.scalars(ended.execution_options(synchronize_session=False)).all()
+def leave_all(user_id: str, *which: Condition) -> None:
+    """End all memberships of a user whose row is locked, or only some."""
+    these = delete(Membership).where(Membership.user_id == user_id, *which)
+    ended = these.returning(Membership.group_id).execution_options(synchronize_session=False)
+    for group_id in db.session.scalars(ended).all():
+        events.tell("group_left", user_id, group=group_id)
 
 
 def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:

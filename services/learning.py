@@ -30,7 +30,6 @@ from core.streaks import MOST_DAYS
 from database import change, insert_into, lacks_parent, reading
 from extensions import db
 from models import Achievement, Course, Lesson, Record, UserRow
-from services import users
 from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
@@ -46,10 +45,10 @@ def put(
     *,
     at_first: Mapping[str, object] | None = None,
 ) -> tuple[Row[Any], bool]:
-    """Add or replace a record of a user; return its row and whether it is new.
+    """Add or replace a record of a user whose row is locked; return its row and whether it is new.
 
-    `at_first` holds values that are set for a new record only. Raises UserNotFound, and NotFound
-    for a lesson whose course does not exist.
+    `at_first` holds values that are set for a new record only. Raises NotFound for a lesson whose
+    course does not exist.
     """
     table = kind.__table__
     new = {"user_id": user_id, **key, **(at_first or {}), **values}
@@ -62,7 +61,6 @@ def put(
         except IntegrityError as error:
             if not lacks_parent(error):
                 raise
-            users.require(users.lock(user_id, read=True))
             raise errors.NotFound(
                 "There is no such course. Deliver it first, then this lesson again."
             ) from None
@@ -75,9 +73,8 @@ def put(
 
 
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:
-    """Remove a record if it exists, a course with its lessons. Raises UserNotFound."""
-    if not change(delete(kind).filter_by(user_id=user_id, **key)):
-        users.require(users.lock(user_id, read=True))
+    """Remove a record if it exists, a course with its lessons."""
+    change(delete(kind).filter_by(user_id=user_id, **key))
 
 
 def list_courses(user_id: str, *conditions: Condition) -> Sequence[Row[Any]]:

@@ -1,8 +1,9 @@
 """The login, in steps: check the password, judge the second factor, then finish."""
 
 import logging
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import errors
 from core import audit, passwords
@@ -10,24 +11,41 @@ from core.addresses import has_mailbox
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
-from services import second_factor, sessions, users
+from services import events, second_factor, sessions, users
 from services.second_factor import Proof
 from services.sessions import TokenPair
 
 _log = logging.getLogger("accounts.login")
 
 
-class Authenticated(NamedTuple):
-    """A user who may log in; the row was read before the password was verified."""
+@dataclass(frozen=True)
+class Way:
+    """A way to log in, as it was judged before the transaction of the login: by the password."""
 
-    user: UserRow
+    # Whether the second factor of an account that has one is asked for.
+    needs_code: ClassVar[bool] = True
+    user: UserRow  # as it was read first
     # A new hash of the same password if the stored one has another cost or format.
     fresh_hash: str | None = None
+    provider: str = ""  # if one is a part of it
+
+    def settle(self, now: datetime) -> UserRow:
+        """Store the login in the open transaction; return the user's row as it is then.
+
+        Raises CredentialsReplaced if the account's version has grown since the row was read: what
+        raises it ends the sessions, so no new one may open.
+        """
+        values = {"last_login_at": now, "password_hash": self.fresh_hash or User.password_hash}
+        unchanged = (User.password_version == self.user.password_version, User.is_active)
+        row = users.update(self.user.id, *unchanged, **values)
+        if row is None:
+            raise errors.CredentialsReplaced
+        return row
 
 
-def check_password(name: str, raw_password: str) -> Authenticated:
-    """Return the user with this e-mail address or username, and password; takes the time of one or
-    two hashes.
+def check_password(name: str, raw_password: str) -> Way:
+    """Return the way in of the user with this e-mail address or username, and password; takes the
+    time of one or two hashes.
 
     Unknown names take as long as known ones, except those with a hash of other software, which may
     take longer. Raises InvalidCredentials; and only after the right password what `refuse_hindered`
@@ -46,7 +64,7 @@ def check_password(name: str, raw_password: str) -> Authenticated:
             _log.warning("the stored hash of account %s has an unknown form", user.id)
         raise errors.InvalidCredentials
     refuse_hindered(user)
-    return Authenticated(user, hasher.hash(raw_password) if verdict.outdated else None)
+    return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
 def hindrances(user: UserRow) -> list[Hindrance]:
@@ -91,19 +109,15 @@ def refuse_hindered(user: UserRow, *, is_proven: bool = False) -> None:
 
 
 def finish(
-    found: Authenticated, proof: Proof | None, *, now: datetime, **client: str
+    way: Way, proof: Proof | None, *, now: datetime, **client: str
 ) -> tuple[UserRow, TokenPair]:
     """Record the login, spend the proof of the second factor and open a session; return the user's
     row as it is now, and the tokens.
 
-    Raises CredentialsReplaced if the account's version has grown since the row was read: what
-    raises it ends the sessions, so no new one may open. Raises WrongCode if the code was used
-    meanwhile.
+    Raises what the way's `settle` does, and WrongCode if the code was used meanwhile.
     """
-    values = {"last_login_at": now, "password_hash": found.fresh_hash or User.password_hash}
-    unchanged = (User.password_version == found.user.password_version, User.is_active)
-    user = users.update(found.user.id, *unchanged, **values)
-    if user is None:
-        raise errors.CredentialsReplaced
+    user = way.settle(now)
     second_factor.spend(proof)
-    return user, sessions.open_session(user, now=now, **client)
+    pair = sessions.open_session(user, now=now, **client)
+    events.tell("login", user.id, provider=way.provider)
+    return user, pair

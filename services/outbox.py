@@ -11,17 +11,15 @@ from datetime import timedelta
 from email.message import EmailMessage
 
 from sqlalchemy import Delete, Update, delete, select, update
-from sqlalchemy.event import listens_for
-from sqlalchemy.orm import Session
 
 import counting
-from core import audit, clock, smtp
+from core import clock, smtp
 from core.addresses import login_name
 from core.message import build
-from database import change, change_one, is_unavailable, reading, transaction
+from database import afterwards, change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
 from models import OutboxMail, PendingEmail, User
-from services import letters, users
+from services import events, letters, users
 from services.letters import MailKind
 
 # Longer than a delivery: smtplib waits for about eleven responses, each at most smtp.TIMEOUT.
@@ -42,7 +40,6 @@ LIMITED = {
 _log = logging.getLogger("accounts.mail")
 # A message to nobody is built too, or the load would reveal that there is no account.
 NOBODY = "nobody@nobody.invalid"
-_WAKE = "outbox_wake"
 
 
 def queue(kind: MailKind, address: str, *, language: str | None = None, **facts: object) -> bool:
@@ -54,11 +51,11 @@ def queue(kind: MailKind, address: str, *, language: str | None = None, **facts:
     """
     if kind in LIMITED and not _within_limit(kind, [address]):
         user_id = db.session.scalar(select(User.id).where(users.named(address)))
-        audit.log("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
+        events.tell("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
         return False
     db.session.add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
     if thread := components().background:
-        db.session.info[_WAKE] = thread.wake
+        afterwards(thread.wake)
     return True
 
 
@@ -88,13 +85,6 @@ def withdraw_code(user_id: str) -> None:
     pending = select(PendingEmail.id).where(PendingEmail.user_id == user_id)
     about = OutboxMail.facts["change_id"].as_string()
     change(delete(OutboxMail).where(about.in_(pending)))
-
-
-@listens_for(db.session, "after_commit")
-def _wake_thread(session: Session) -> None:
-    # SQLAlchemy also calls this when a savepoint is released, before others see the e-mail.
-    if _WAKE in session.info and not session.in_nested_transaction():
-        session.info.pop(_WAKE)()
 
 
 def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 
 import errors
+from callers import Caller
 from config import ROOT
-from core.roles import BUT_ADMINS, EVERYBODY, Reach, Role
+from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, reading, unique
 from extensions import db, settings
-from models import Avatar, Caller, User, UserRow
-from services import accounts, learning, outbox, users
+from models import Avatar, User, UserRow
+from services import accounts, events, learning, outbox, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -42,18 +43,18 @@ def require_own_account(user: UserRow) -> None:
         raise errors.Forbidden(_NOT_YOURS)
 
 
-def public_profile(
-    user_id: str, viewer: UserRow | None, reach: Reach, granted: Reach, *, now: datetime
-) -> dict[str, object]:
+def public_profile(user_id: str, viewer: Caller, *, now: datetime) -> dict[str, object]:
     """Return what `viewer` may see of a user, including `progress` if the user allows it.
 
-    `viewer` is None for a service key, which sees no admins. Of users within its reach, and of the
-    own account, a viewer sees all; `granted` is the reach that a second factor would give. Raises
-    UserNotFound, also for an inactive user, Forbidden, ProfilePrivate and RoleNeedsFactor.
+    Of learners within its reach, and of the own account, a viewer sees all; service keys see no
+    admins. Raises UserNotFound, also for an inactive user, Forbidden, ProfilePrivate and
+    RoleNeedsFactor.
     """
-    user = users.get_active(user_id, EVERYBODY if viewer else BUT_ADMINS)
-    sees_all = (viewer and viewer.id == user_id) or users.is_within(reach, user)
+    reach, all_others = viewer.learners, BUT_ADMINS if viewer.is_key else EVERYBODY
+    user = users.require_active(users.get_within(user_id, all_others))
+    sees_all = viewer.id == user_id or users.is_within(reach, user)
     if not (user.profile_visible or sees_all):
+        granted = viewer.with_factor
         if granted != reach and users.is_within(granted, user):
             raise errors.RoleNeedsFactor
         raise errors.ProfilePrivate
@@ -73,6 +74,7 @@ def rename(user: UserRow, username: str) -> UserRow:
     if username != user.username:
         # Somebody else may have the old name before the e-mail is sent.
         outbox.withdraw(user.username_key)
+        events.tell("username_changed", user.id)
         outbox.queue(MailKind.USERNAME_CHANGED, renamed.email, language=renamed.language)
     return renamed
 

@@ -7,8 +7,9 @@ one that is there.
 
 import re
 import secrets
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -33,7 +34,7 @@ from core.roles import Role
 from database import transaction, unique
 from extensions import components, settings
 from models import User, UserRow
-from services import accounts, login, outbox, signed, users
+from services import accounts, events, login, outbox, signed, users
 from services.letters import MailKind
 
 STATE_LIFE = timedelta(hours=1)
@@ -59,6 +60,18 @@ class Arrival(NamedTuple):
     is_vouched: bool  # whether the provider's word counts for the address
     first_name: str  # "" for none
     last_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByProvider(login.Way):
+    """With somebody who has come from a provider: alone, or with the password, which links it."""
+
+    came: Arrival
+    by_password: bool
+
+    def settle(self, now: datetime) -> UserRow:
+        row = _connect(self.came, self.user, by_password=self.by_password)
+        return login.Way(row, self.fresh_hash).settle(now)
 
 
 def label_of(identity: str) -> str:
@@ -115,7 +128,7 @@ def read(code: str, verifier: str) -> Arrival:
     came = Arrival(*_read("provider-code", code))
     issuers = {each.name: each.issuer for each in settings.oidc_providers}
     is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
-    # `connect` decides; but a code that was used must not make an account before it is refused.
+    # `_connect` decides; but a code that was used must not make an account before it is refused.
     is_used = signed.is_used(came.id)
     is_ours = is_form and challenge_of(verifier) == came.challenge
     if is_used or not is_ours or came.identity.partition(" ")[0] != issuers.get(came.provider):
@@ -123,11 +136,26 @@ def read(code: str, verifier: str) -> Arrival:
     return came
 
 
-def find_account(came: Arrival) -> UserRow | None:
-    """Return the account that somebody opens who comes from a provider without a password: the
-    linked one, or one with the address to which nobody can sign in; None if one may be made.
+def open_account(came: Arrival, *, language: str, count: Callable[..., object]) -> ByProvider:
+    """Return the way in of somebody who comes from a provider alone; make an account if there is
+    none, which commits.
 
-    Raises RegistrationClosed if none may, and what `login.refuse_hindered` does.
+    `count` calls what counts as a registration. Raises RegistrationClosed, EmailTaken and
+    UsernameTaken if no account may be made, and what `login.refuse_hindered` does.
+    """
+    while (user := _find_account(came)) is None:
+        count(_register, came=came, language=language)
+    return ByProvider(user, None, came.provider, came=came, by_password=False)
+
+
+def link(came: Arrival, way: login.Way) -> ByProvider:
+    """Return the way in of somebody who comes from a provider and has sent the password."""
+    return ByProvider(way.user, way.fresh_hash, came.provider, came=came, by_password=True)
+
+
+def _find_account(came: Arrival) -> UserRow | None:
+    """Return the linked account, or one with the address to which nobody can sign in; None if one
+    may be made.
     """
     user = users.get(User.identity == came.identity)
     is_joined = user is None and came.is_vouched
@@ -153,11 +181,8 @@ def _check_registration(email: str) -> None:
     raise errors.RegistrationClosed(f"{reason} {_PASSWORD}")
 
 
-def register(came: Arrival, language: str) -> None:
-    """Make an account for somebody who comes from a provider, and commit.
-
-    Raises EmailTaken and UsernameTaken, unless a parallel call has made an account for this person.
-    """
+def _register(came: Arrival, language: str) -> None:
+    # Nothing is raised if a parallel call has made an account for this person.
     username = username_from(came.email)
     if users.get(User.username_key == username):
         username = username_from(came.email, 2 + secrets.randbelow(9998))
@@ -169,22 +194,22 @@ def register(came: Arrival, language: str) -> None:
         facts["mail"] = MailKind.EMAIL_VERIFICATION
     try:
         with transaction():
-            user = accounts.add(username=username, email=came.email, **facts)
+            accounts.add(username=username, email=came.email, provider=came.provider, **facts)
     except errors.ApiError as error:
         if users.get(User.identity == came.identity):
             return
         if isinstance(error, errors.EmailTaken):
             raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
         raise
-    audit.log("registered", user.id, provider=came.provider)
 
 
-def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
+def _connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     """Use up our code and link the account where it is not linked yet; return its row as it is now.
 
     Raises InvalidToken if the code was used, IdentityTaken if either has another link, and
     CredentialsReplaced if the account has changed since it was read.
     """
+    users.lock(user.id, key_share=True)
     if not signed.use_up(came.id):
         raise errors.InvalidToken(_OVER)
     if user.identity == came.identity:
@@ -201,6 +226,7 @@ def connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
         raise errors.CredentialsReplaced
+    events.tell("identity_linked" if by_password else "identity_joined", user.id)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
     return linked
 

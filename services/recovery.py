@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple, cast
 
-from sqlalchemy import func, update
+from sqlalchemy import func, select, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
-from core.roles import Reach, Role
+from core.roles import Role
 from extensions import db, settings
 from models import User, UserRow
-from services import accounts, links, outbox, second_factor, users
+from services import accounts, events, links, outbox, second_factor, users
 from services.letters import MailKind
 from services.links import Action
 
@@ -78,14 +78,26 @@ def _hour(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def make_link(user_id: str, reach: Reach, *, replace_password: bool, now: datetime) -> Handout:
-    """Return a new way in for a user, to be handed over.
+def send_way_in(user: UserRow, *, replace_password: bool) -> None:
+    """Queue an e-mail with which a user, whose row is locked, chooses a password: an invitation, or
+    a reset mail where there is a way in. Raises UserNotFound for an inactive user.
+    """
+    users.require_active(user)
+    if replace_password:
+        user = accounts.remove_password(user)
+    kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
+    if outbox.queue(kind, user.email):
+        events.tell("access_link_made", user.id, deliver="mail")
+
+
+def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handout:
+    """Return a new way in for a user, whose row is locked, to be handed over.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound, also for an inactive user, and Forbidden for one out of reach.
+    UserNotFound for an inactive user.
     """
-    user = users.require_active(users.lock(user_id), reach)
+    users.require_active(user)
     is_told = accounts.is_told_of_links(user)
     if is_told:
         outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
@@ -93,9 +105,10 @@ def make_link(user_id: str, reach: Reach, *, replace_password: bool, now: dateti
         user = accounts.remove_password(user)
     if not users.has_way_in(user):
         marker = passwords.unusable(brief=is_told)
-        user = users.require(users.update(user_id, password_hash=marker))
+        user = users.require(users.update(user.id, password_hash=marker))
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email, user.username_key)
+    events.tell("access_link_made", user.id, deliver="link")
     return hand_over(user, now=now)
 
 
@@ -107,6 +120,8 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     table = User.__table__
     has_none = [User.is_active, User.role != Role.ADMIN.value]
     has_none += [User.password_hash.startswith("!"), User.identity.is_(None)]
+    these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
+    db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
     rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
     outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
@@ -185,7 +200,8 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     if found.way is Way.MAIL and not user.email_verified_at and changed.second_factor_at:
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)
-        audit.log("second_factor_removed", user.id)
+        events.tell("second_factor_removed", user.id)
+    events.tell("password_reset" if found.way is Way.MAIL else "access_link_used", user.id)
     accounts.notify_of_password(user)
 
 
@@ -194,3 +210,4 @@ def verify_email(user: UserRow, *, now: datetime) -> None:
     unchanged = (User.email == user.email, User.email_verified_at.is_(None))
     if not users.update(user.id, *unchanged, email_verified_at=now):
         raise errors.InvalidToken
+    events.tell("email_verified", user.id)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 
 import errors
+from callers import Caller
 from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
-from models import ALL_UNUSED, Caller, SecondFactor, User, UserRow, UTCDateTime
-from services import accounts, outbox, sessions, users
+from models import ALL_UNUSED, SecondFactor, User, UserRow, UTCDateTime
+from services import accounts, events, outbox, sessions, users
 from services.letters import MailKind
 
 # How long a new factor waits for its first code.
@@ -42,8 +43,8 @@ class Proof(NamedTuple):
     user: UserRow
     factor: Row[Any]
     seed: bytes
-    step: int | None
-    number: int | None
+    step: int | None = None
+    number: int | None = None
 
 
 def status(user: UserRow) -> dict[str, Any]:
@@ -89,11 +90,15 @@ def try_first_code(user: UserRow, typed: str) -> Proof:
 
     Raises InvalidToken if none waits, WrongCode and TooManyRequests.
     """
-    waits = (_FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > clock.utcnow() - LIFE)
-    proof = _try(user, typed, *waits)
-    if proof is None:
+    now = clock.utcnow()
+    factor = _count(user, _FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > now - LIFE)
+    if factor is None:
         raise errors.InvalidToken(_NONE_WAITS)
-    return proof
+    seed = _open(factor)
+    step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step) if seed else None
+    if not seed or step is None:
+        raise _wrong(user, "code")
+    return _right(Proof(user, factor, seed, step=step))
 
 
 def confirm(caller: Caller, proof: Proof) -> list[str]:
@@ -110,7 +115,7 @@ def confirm(caller: Caller, proof: Proof) -> list[str]:
     values = {"confirmed_at": now, "wrong_codes": 0, "window_ends_at": None}
     change(update(SecondFactor).where(SecondFactor.user_id == user.id).values(**values))
     sessions.end_all(user.id, keep=caller.session_id)
-    notify(user, "added")
+    _tell(user, "second_factor_added", "added")
     return totp.recovery_codes(proof.seed, proof.factor.generation)
 
 
@@ -125,7 +130,7 @@ def replace_recovery_codes(caller: Caller, proof: Proof | None) -> list[str]:
     _raise_version(user_id)
     this = SecondFactor.user_id == user_id
     change(update(SecondFactor).where(this).values(generation=generation, unused=ALL_UNUSED))
-    notify(caller.user, "codes_replaced")
+    _tell(caller.user, "recovery_codes_replaced", "codes_replaced")
     return totp.recovery_codes(proof.seed, generation)
 
 
@@ -138,7 +143,7 @@ def remove(caller: Caller) -> None:
         raise errors.NotFound(_NO_FACTOR)
     drop(caller.user.id)
     sessions.end_all(caller.user.id, keep=caller.session_id)
-    notify(caller.user, "removed")
+    _tell(caller.user, "second_factor_removed", "removed")
 
 
 def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
@@ -146,12 +151,12 @@ def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
 
     Raises UserNotFound, Forbidden for one out of reach, and NotFound without a factor.
     """
-    user = users.require(users.lock(user_id), reach)
+    user = users.lock_within(user_id, reach)
     if user.second_factor_at is None:
         raise errors.NotFound(_NO_FACTOR)
     drop(user_id)
     sessions.end_all(user_id)
-    notify(user, "reset")
+    _tell(user, "second_factor_reset", "reset")
 
 
 def drop(user_id: str) -> None:
@@ -164,14 +169,24 @@ def _raise_version(user_id: str, **values: object) -> None:
     users.update(user_id, password_version=User.password_version + 1, **values)
 
 
-def forget_wrong_codes(user_id: str) -> None:
-    """Let six digits be judged again, whatever was typed before."""
-    this = update(_FACTORS).where(_FACTORS.c.user_id == user_id)
-    with one_statement() as connection:
-        connection.execute(this.values(wrong_codes=0, window_ends_at=None))
+def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
+    """Let six digits be judged again, whatever was typed before, if the account is within reach;
+    return its row, for what limits have counted. Raises UserNotFound.
+    """
+    user = users.lock_within(user_id)
+    this = update(SecondFactor).where(SecondFactor.user_id == user_id)
+    if users.is_within(reach, user, db.session):
+        change(this.values(wrong_codes=0, window_ends_at=None))
+    events.tell("account_unlocked", user_id)
+    return user
 
 
-def notify(user: UserRow, event: str, *, left: int | str = "") -> None:
+def _tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
+    events.tell(event, user.id)
+    _notify(user, notice, left=left)
+
+
+def _notify(user: UserRow, event: str, *, left: int | str = "") -> None:
     """Queue a notice about the factor; its template has a sentence for each event, one of them with
     how many recovery codes are left.
     """
@@ -193,40 +208,48 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
     transaction of the act must `spend`.
 
     Return None for an account without a factor, where nothing is asked for. Raises
-    SecondFactorRequired, WrongCode and TooManyRequests.
+    SecondFactorRequired and WrongCode; and TooManyRequests for six digits after 20 wrong codes in
+    24 hours. A recovery code is always judged, since it cannot be guessed.
     """
     if user.second_factor_at is None:
         return None
     if not typed:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
-    proof = _try(user, typed, _FACTORS.c.confirmed_at.is_not(None))
-    if proof is None:  # it was removed meanwhile, so the act would fail too
+    factor = _count(user, _FACTORS.c.confirmed_at.is_not(None))
+    if factor is None:  # it was removed meanwhile, so the act would fail too
         raise errors.WrongCode.at("secondFactor", "wrong")
-    return proof
+    now, is_locked = clock.utcnow(), factor.wrong_codes > LOCK_AT
+    if is_locked and totp.has_form_of_digits(typed):
+        audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
+        wait = math.ceil((factor.window_ends_at - now).total_seconds())
+        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
+    if seed := _open(factor):
+        step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
+        number = totp.recovery_code_of(typed, seed, factor.generation)
+        if step is not None or (number is not None and factor.unused >> number & 1):
+            return _right(Proof(user, factor, seed, step, number))
+    if factor.wrong_codes == LOCK_AT:
+        audit.log("second_factor_locked", user.id)
+    if factor.wrong_codes == WARN_AT:
+        with harmless(_log, "a notice could not be queued"), transaction():
+            _notify(user, "guessed")  # somebody knows the password
+    raise _wrong(user)
 
 
 @contextmanager
 def allowed(
     caller: Caller, proof: Proof | None, *, lock_first: Callable[[str], object] | None = None
-) -> Iterator[None]:
+) -> Iterator[object]:
     """Run what a confirmed password and this proof allow, as one transaction with the proof's use.
 
-    What is locked before the caller's row has to be locked by `lock_first`. Raises what
-    `accounts.lock_caller` does, and WrongCode if another call has used the code.
+    What is locked before the caller's row has to be locked by `lock_first`; lend what that returns.
+    Raises what `accounts.lock_caller` does, and WrongCode if another call has used the code.
     """
     with transaction():
-        if lock_first:
-            lock_first(caller.user.id)
+        locked = lock_first(caller.user.id) if lock_first else None
         accounts.lock_caller(caller)
         spend(proof)
-        yield
-    log_use(proof)
-
-
-def log_use(proof: Proof | None) -> None:
-    """Log that a recovery code was used; to be called after the commit."""
-    if proof and proof.number is not None:
-        audit.log("recovery_code_used", proof.user.id)
+        yield locked
 
 
 def spend(proof: Proof | None) -> None:
@@ -245,17 +268,14 @@ def spend(proof: Proof | None) -> None:
         this = this.where(unused.bitwise_and(bit) != 0).values(unused=unused - bit)
     left = change_one(this.returning(unused))
     if left is None:
-        raise _wrong(proof.user, proof.factor)
+        raise _wrong(proof.user, "secondFactor" if proof.factor.confirmed_at else "code")
     if proof.number is not None:
-        notify(proof.user, "code_used", left=left.unused.bit_count())
+        _tell(proof.user, "recovery_code_used", "code_used", left=left.unused.bit_count())
 
 
-def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof | None:
-    """Count a try, then judge it; return the proof that the code is right, or None if there is no
-    factor under these conditions. A right one is not counted in the end.
-
-    Raises WrongCode; and TooManyRequests for six digits after 20 wrong codes in 24 hours. A
-    recovery code is always judged, since it cannot be guessed.
+def _count(user: UserRow, *conditions: ColumnElement[bool]) -> Row[Any] | None:
+    """Count a try before it is judged; return the factor, or None if there is none under these
+    conditions.
     """
     now, columns = clock.utcnow(), _FACTORS.c
     wrong_codes, window_ends_at = columns.wrong_codes, columns.window_ends_at
@@ -265,33 +285,18 @@ def _try(user: UserRow, typed: str, *conditions: ColumnElement[bool]) -> Proof |
     this = update(_FACTORS).where(columns.user_id == user.id, *conditions)
     counted = this.values(wrong_codes=hits, window_ends_at=end).returning(_FACTORS)
     with one_statement() as connection:
-        factor = connection.execute(counted).one_or_none()
-    if factor is None:
-        return None
-    is_locked = factor.confirmed_at and factor.wrong_codes > LOCK_AT
-    if is_locked and totp.has_form_of_digits(typed):
-        audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
-        wait = math.ceil((factor.window_ends_at - now).total_seconds())
-        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
-    if seed := _open(factor):
-        step = number = None
-        if not is_locked:
-            step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
-        if factor.confirmed_at:
-            number = totp.recovery_code_of(typed, seed, factor.generation)
-        if step is not None or (number is not None and factor.unused >> number & 1):
-            same_window = window_ends_at == factor.window_ends_at
-            this = update(_FACTORS).where(*_same(factor), same_window)
-            left = case((wrong_codes > 1, window_ends_at))
-            with one_statement() as connection:
-                connection.execute(this.values(wrong_codes=wrong_codes - 1, window_ends_at=left))
-            return Proof(user, factor, seed, step, number)
-    if factor.confirmed_at and factor.wrong_codes == LOCK_AT:
-        audit.log("second_factor_locked", user.id)
-    if factor.confirmed_at and factor.wrong_codes == WARN_AT:
-        with harmless(_log, "a notice could not be queued"), transaction():
-            notify(user, "guessed")  # somebody knows the password
-    raise _wrong(user, factor)
+        return connection.execute(counted).one_or_none()
+
+
+def _right(proof: Proof) -> Proof:
+    """Take back that a right code was counted, unless its window is over."""
+    wrong_codes, window_ends_at = _FACTORS.c.wrong_codes, _FACTORS.c.window_ends_at
+    this = update(_FACTORS).where(*_same(proof.factor))
+    this = this.where(window_ends_at == proof.factor.window_ends_at)
+    left = case((wrong_codes > 1, window_ends_at))
+    with one_statement() as connection:
+        connection.execute(this.values(wrong_codes=wrong_codes - 1, window_ends_at=left))
+    return proof
 
 
 def _open(factor: Row[Any]) -> bytes | None:
@@ -301,9 +306,9 @@ def _open(factor: Row[Any]) -> bytes | None:
     return seed
 
 
-def _wrong(user: UserRow, factor: Row[Any]) -> errors.WrongCode:
+def _wrong(user: UserRow, field: str = "secondFactor") -> errors.WrongCode:
     audit.log("wrong_code", user.id)
-    return errors.WrongCode.at("secondFactor" if factor.confirmed_at else "code", "wrong")
+    return errors.WrongCode.at(field, "wrong")
 
 
 def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:

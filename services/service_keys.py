@@ -14,14 +14,15 @@ from core.scopes import Scope
 from database import DriverSelect, change_one, is_unavailable, one_statement, reading, unique
 from extensions import db
 from models import ServiceKey
+from services import events
 
 # Using a key writes its `last_used_at` at most this often.
 USE_INTERVAL = timedelta(hours=1)
 _KEY = DriverSelect(select(ServiceKey.__table__).where(ServiceKey.digest == bindparam("digest")))
 
 
-def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) -> tuple[str, str]:
-    """Add a service key; return its id and the key, which is stored nowhere.
+def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) -> str:
+    """Add a service key; return the key, which is stored nowhere.
 
     Raises InvalidRequest if another key has this name.
     """
@@ -33,7 +34,8 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     taken = errors.InvalidRequest(fields={"name": [reason]})
     with unique(lambda: taken, ServiceKey.name):
         db.session.flush()
-    return row.id, key
+    events.tell("service_key_created", f"key:{row.id}")
+    return key
 
 
 def load(key: str) -> Row[Any] | None:
@@ -65,9 +67,9 @@ def list_all() -> list[dict[str, Any]]:
     return [{**row, "scopes": row["scopes"].split()} for row in rows]
 
 
-def revoke(this: ColumnElement[bool]) -> str:
-    """Delete the service key that meets this condition; return its id. Raises NotFound."""
+def revoke(this: ColumnElement[bool]) -> None:
+    """Delete the service key that meets this condition. Raises NotFound."""
     revoked = change_one(delete(ServiceKey).where(this).returning(ServiceKey.id))
     if revoked is None:
         raise errors.NotFound("There is no such service key.")
-    return str(revoked.id)
+    events.tell("service_key_revoked", f"key:{revoked.id}")

@@ -86,14 +86,17 @@ class Import:
                 refused[number] = "; ".join(f"{name}: {' '.join(why)}" for name, why in reasons)
         with transaction() as session:
             made, present = self._insert(accounts, refused)
-            linked = [] if self.dry_run else self._give_ways_in(made, present, now)
-            changes.note(row.id for row in made.values())
-            events.add("account_imported", (row.id for row in made.values()))
-            events.add("access_link_made", (row.id for row in linked), deliver="link")
             if self.dry_run:
                 session.rollback()
+                linked = []
+            else:
+                linked = self._give_ways_in(made, present, now)
+                changes.note(row.id for row in made.values())
+                events.add("account_imported", (row.id for row in made.values()))
+                events.add("access_link_made", (row.id for row in linked), deliver="link")
         for user in linked:
-            self.unlock(user)
+            with transaction():
+                self.unlock(user)
         for number, reason in sorted(refused.items()):
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused))

@@ -26,9 +26,12 @@ def get(*conditions: Condition) -> UserRow | None:
     return cast("UserRow | None", row)
 
 
-def get_active(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
-    """Return an active user. Raises as `require_active` does."""
-    return require_active(get(User.id == user_id), reach)
+def get_within(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
+    """Return the user with this id. Raises UserNotFound, and Forbidden for one out of reach."""
+    user = require(get(User.id == user_id))
+    if not is_within(reach, user):
+        raise errors.Forbidden
+    return user
 
 
 def named(text: str) -> ColumnElement[bool]:
@@ -55,21 +58,27 @@ def lock(
     return cast("UserRow | None", row)
 
 
-def require(user: UserRow | None, reach: Reach = EVERYBODY) -> UserRow:
-    """Return the user. Raises UserNotFound for None, and Forbidden for one out of reach."""
-    if user is None:
-        raise errors.UserNotFound
-    if not is_within(reach, user):
+def lock_within(user_id: str, reach: Reach = EVERYBODY, **how: bool) -> UserRow:
+    """Lock a user's row as `lock` does, and return it. Raises as `get_within` does."""
+    user = require(lock(user_id, **how))
+    # A statement of its own after the lock: Postgres shows it what was committed during the wait.
+    if not is_within(reach, user, db.session):
         raise errors.Forbidden
     return user
 
 
-def require_active(user: UserRow | None, reach: Reach = EVERYBODY) -> UserRow:
-    """Return the user. Raises as `require` does, and UserNotFound for an inactive one in reach."""
-    # In this order, or a teacher would learn whether somebody out of reach is active.
-    if not require(user, reach).is_active:
+def require(user: UserRow | None) -> UserRow:
+    """Return the user. Raises UserNotFound for None."""
+    if user is None:
         raise errors.UserNotFound
-    return cast("UserRow", user)
+    return user
+
+
+def require_active(user: UserRow) -> UserRow:
+    """Return the user. Raises UserNotFound for an inactive one."""
+    if not user.is_active:
+        raise errors.UserNotFound
+    return user
 
 
 def reached(reach: Reach) -> list[ColumnElement[bool]]:
@@ -84,27 +93,15 @@ def reached(reach: Reach) -> list[ColumnElement[bool]]:
     return [(User.role + "").in_(roles), User.id.in_(taught)]
 
 
-def is_within(reach: Reach, user: UserRow) -> bool:
-    """Return whether a user is within a reach; of one whose row is locked, this stays so."""
-    return bool(_is_reached(user.id, reach)) if reach.teacher else user.role in reach.roles
-
-
-def require_reach(user_id: str, reach: Reach) -> None:
-    """Raise UserNotFound, or Forbidden for a user out of reach; the row is not locked."""
-    is_reached = _is_reached(user_id, reach)
-    if is_reached is None:
-        raise errors.UserNotFound
-    if not is_reached:
-        raise errors.Forbidden
-
-
-def _is_reached(user_id: str, reach: Reach) -> bool | None:
-    query = select(and_(*reached(reach))).where(User.id == user_id)
-    # A statement of its own after a lock: Postgres shows it what was committed during the wait.
-    if db.session().in_transaction():
-        return db.session.scalar(query)
+def is_within(reach: Reach, user: UserRow, connection: Any = None) -> bool:
+    """Return whether a user is within a reach, by default as others see the database now."""
+    if not reach.teacher:
+        return user.role in reach.roles
+    query = select(and_(*reached(reach))).where(User.id == user.id)
+    if connection:
+        return bool(connection.scalar(query))
     with reading() as connection:
-        return connection.scalar(query)
+        return bool(connection.scalar(query))
 
 
 def has_way_in(user: User | UserRow) -> bool:

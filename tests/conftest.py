@@ -244,7 +244,7 @@ def make_key(app):
     def make(*scopes, name=None, expires_at=None):
         with app.app_context(), transaction():
             name = name or f"service {next(names)}"
-            return service_keys.create(name, scopes, expires_at=expires_at)[1]
+            return service_keys.create(name, scopes, expires_at=expires_at)
 
     return make
 

@@ -10,7 +10,7 @@ from endpoints import UNKNOWN_ID
 from helpers import Log, failure, picture, picture_form, success
 from sqlalchemy.exc import OperationalError
 
-from web import caller
+from web import client
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -224,7 +224,7 @@ def address_of(make_app):
 
     def address_of(trusted_proxies, forwarded, connection="192.0.2.1"):
         app = make_app(trusted_proxies=trusted_proxies)
-        app.add_url_rule("/address", view_func=caller.ip_address)
+        app.add_url_rule("/address", view_func=client.ip_address)
         headers = {"Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"}
         headers |= {} if forwarded is None else {"X-Forwarded-For": forwarded}
         environ = {"REMOTE_ADDR": connection}

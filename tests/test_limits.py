@@ -28,12 +28,13 @@ from helpers import (
     success,
     verify,
 )
-from sqlalchemy import delete, update
+from sqlalchemy import delete, event, update
 from sqlalchemy.exc import OperationalError, TimeoutError
 
 from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, transaction
-from models import Counter, User
+from extensions import db
+from models import Counter, Event, User, UserSession
 from web.limits import GUESSES, By, locked_until
 
 LIMITED = {
@@ -250,9 +251,9 @@ def test_a_guess_is_taken_back_only_from_the_window_that_counted_it(
         clock.move(minutes=61)
         failure(log_in_with("wrong"), 401, "invalid_credentials")
 
-    make_user()
+    make_user(is_active=False)
     during_the_hash(begin_a_window)
-    success(log_in_with(PASSWORD))
+    failure(log_in_with(PASSWORD), 403, "account_inactive")
     assert [row.hits for row in counters(limited) if "/wrong passwords" in row.key] == [1, 1]
 
 
@@ -451,18 +452,42 @@ def test_refusing_writes_nothing(limited, log_in_with):
     assert counters(limited) == before
 
 
-def test_a_count_that_cannot_be_changed_changes_no_answer(
-    client, make_user, log_in_with, outbox, monkeypatch, caplog
+def test_a_count_that_cannot_be_taken_back_changes_no_refusal(
+    limited, client, make_user, log_in_with, monkeypatch, caplog
 ):
     make_user()
-    success(forgot(client, "student@example.org"))
-    token = outbox.deliver_token()
+    token = success(log_in_with(PASSWORD))["accessToken"]
     monkeypatch.setattr("web.limits.change", fails_with(ZeroDivisionError))
-    monkeypatch.setattr("web.limits.one_statement", fails_with(ZeroDivisionError))
-    success(choose(client, token))
-    success(log_in_with(NEW_PASSWORD))
-    found = [record for record in caplog.records if record.name == "accounts.limits"]
-    assert [record.exc_info[0] for record in found] == [ZeroDivisionError] * 2
+    failure(change_password(client, token, new="password1"), 400, "weak_password")
+    (found,) = (record for record in caplog.records if record.name == "accounts.limits")
+    assert found.exc_info[0] is ZeroDivisionError
+    # What an act changes is a part of it.
+    failure(log_in_with(PASSWORD), 500, "internal_error")
+    assert len(rows(limited, UserSession)) == 1
+
+
+@on_one_database
+def test_a_login_commits_twice(limited, make_user, log_in_with):
+    make_user()
+    for _ in range(3):
+        log_in_with("wrong")
+    sent = []
+
+    def trace(connection, *_):
+        connection.set_trace_callback(sent.append)
+
+    with limited.app_context():
+        pool = db.engine.pool
+    event.listen(pool, "checkout", trace)
+    success(log_in_with(PASSWORD))
+    event.remove(pool, "checkout", trace)
+    words = [statement.split()[0] for statement in sent]
+    assert [word for word in words if word in ("BEGIN", "COMMIT")] == ["BEGIN", "COMMIT"] * 2
+    # Nothing is written outside of the two.
+    outside = words[words.index("COMMIT") : words.index("BEGIN", words.index("COMMIT"))]
+    outside += words[: words.index("BEGIN")] + words[-words[::-1].index("COMMIT") - 1 :]
+    assert {*outside} <= {"PRAGMA", "SELECT", "COMMIT"}
+    assert [each.type for each in rows(limited, Event)] == ["login"]
 
 
 @pytest.mark.parametrize(

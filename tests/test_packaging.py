@@ -26,7 +26,7 @@ LAYERS = [
     {"app"},
     {"blueprints", "cli", "embedded"},
     {"services", "web"},
-    {"counting"},
+    {"callers", "counting"},
     {"database", "models"},
     {"extensions"},
     {"config", "schemas", "errors"},

@@ -146,6 +146,6 @@ def test_wrong_code_counts_also_where_its_notice_cannot_be_queued(app, limited, 
     def broken(*_arguments):
         raise OperationalError("INSERT", {}, Exception("gone"))
 
-    monkeypatch.setattr(second_factor, "notify", broken)
+    monkeypatch.setattr(second_factor, "_notify", broken)
     guess(limited, 7)
     assert hits(app) == 7

@@ -1,18 +1,20 @@
 """The guard: an access token, read by Flask-JWT-Extended, or a service key (RFC 6750)."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
-from flask import Flask, Response, request
+from flask import Flask, Response, has_request_context, request
 from flask_jwt_extended import JWTManager, decode_token
 
+import callers
 import errors
+from callers import KEY, Caller
 from core import audit, clock
-from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
+from core.audit import Actor
+from core.roles import Role
 from core.scopes import KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
-from extensions import Components, components, settings
-from models import Caller, UserRow
+from extensions import Components, components
+from web import client
 from web.error_handlers import render
 
 
@@ -47,94 +49,66 @@ def require(role: Role, scope: Scope | None) -> None:
     """
     # The extension's own reader accepts one spelling of the scheme, takes a token out of a list of
     # credentials, and costs 75 microseconds more.
-    environ = request.environ
-    environ["accounts.guarded"] = True
-    scheme, *token = environ.get("HTTP_AUTHORIZATION", "").split() or [""]
+    request.environ["accounts.user_id"] = ""
+    scheme, *token = request.environ.get("HTTP_AUTHORIZATION", "").split() or [""]
     if scheme.lower() != "bearer":
         raise errors.TokenMissing
     if len(token) != 1:
         raise errors.TokenInvalid
-    if token[0].startswith(KEY_PREFIX):
-        _require_scope(token[0], scope)
-        return
-    environ["accounts.claims"] = claims = decode_token(token[0])
-    environ["accounts.user_id"] = claims["sub"]  # for the logs, also when it is refused
+    is_key = token[0].startswith(KEY_PREFIX)
+    request.environ["accounts.caller"] = (
+        _of_key(token[0], scope) if is_key else _of_token(token[0], role)
+    )
+
+
+def _of_token(token: str, role: Role) -> Caller:
+    claims = decode_token(token)
+    request.environ["accounts.user_id"] = claims["sub"]  # for the logs, also when it is refused
     row = components().load_user(claims["sub"], claims["sid"])
-    environ["accounts.user"] = row
     if row is None:
         raise errors.TokenRevoked
     if not Role(row.role).includes(role):
         if Role(row.granted_role).includes(role):
             raise errors.RoleNeedsFactor
         raise errors.Forbidden
+    return callers.of_user(row, claims)
 
 
-def _require_scope(key: str, scope: Scope | None) -> None:
-    environ = request.environ
-    environ["accounts.key"] = row = components().load_key(key)
-    environ["accounts.user_id"] = f"key:{row.id}" if row else "-"
+def _of_key(key: str, scope: Scope | None) -> Caller:
+    row = components().load_key(key)
+    request.environ["accounts.user_id"] = f"{KEY}{row.id}" if row else KEY
     if row is None:
         raise errors.TokenInvalid("This service key is unknown or was revoked.")
     if row.expires_at and row.expires_at <= clock.utcnow():
         raise errors.TokenExpired("This service key has expired. Replace it by a new one.")
     if scope not in row.scopes.split():  # None is in no list
         raise errors.Forbidden
-
-
-def is_guarded() -> bool:
-    """Return whether this request needed a token, or a service key."""
-    return "accounts.guarded" in request.environ
-
-
-def is_key() -> bool:
-    return "accounts.key" in request.environ
-
-
-def reach(
-    *, admins: Reach = EVERYBODY, instructors: Reach = STUDENTS, role: str | None = None
-) -> Reach:
-    """Return whose accounts the caller may manage, by default in the role in effect.
-
-    `instructors` is what they reach where they need no group for it.
-    """
-    if is_key():
-        return BUT_ADMINS
-    role = role or user().role
-    if role != Role.INSTRUCTOR:
-        return admins if role == Role.ADMIN else NOBODY
-    in_groups = settings.instructor_rights == "groups"
-    return STUDENTS._replace(teacher=user().id) if in_groups else instructors
-
-
-def member() -> str | None:
-    """Return the id of the user in whose groups the caller sees; None sees all groups."""
-    return None if is_key() or user().role == Role.ADMIN else user().id
-
-
-def caller_id() -> str:
-    """Return the id of the user who calls, or `key:` and the id of the service key."""
-    return cast("str", request.environ["accounts.user_id"])
-
-
-def user() -> UserRow:
-    """Return the row of the user whose token this request carries."""
-    return cast("UserRow", request.environ["accounts.user"])
-
-
-def claims() -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", request.environ["accounts.claims"])
+    return callers.of_key(row)
 
 
 def caller() -> Caller:
-    """Return the user whose token this request carries, with its session."""
-    return Caller(user(), claims()["sid"])
+    """Return who calls, where a token or a service key is needed."""
+    return cast("Caller", request.environ["accounts.caller"])
+
+
+def caller_if_any() -> Caller | None:
+    return cast("Caller | None", request.environ.get("accounts.caller"))
+
+
+def actor() -> Actor:
+    """Return who acts now, and from where; outside of a request, the machine."""
+    if not has_request_context():
+        return audit.MACHINE
+    who = caller_if_any()
+    return Actor(who.id if who else "", client.ip_address(), client.network())
 
 
 def _render(error: errors.ApiError) -> Response:
-    if is_key():
-        audit.log("service_key_refused", caller_id(), reason=error.code)
+    who = request.environ.get("accounts.user_id")  # None where none is needed
+    if who and who.startswith(KEY):
+        audit.log("service_key_refused", who, reason=error.code)
     # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    guarded = error.status == 401 and is_guarded()
+    guarded = error.status == 401 and who is not None
     return _challenge(error) if guarded else render(error)
 
 

@@ -7,8 +7,9 @@ that is reached refuses at once: no call waits for another.
 
 import logging
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, auto
 from typing import Any, TypeAlias
@@ -26,18 +27,16 @@ from database import (
     ended_statement,
     harmless,
     is_unavailable,
-    one_statement,
     reading,
     transaction,
 )
-from extensions import settings
+from extensions import db, settings
 from models import Counter, User, UserRow
-from web import bearer, caller
+from web import bearer, client
 
 View = Callable[..., object]
 Person: TypeAlias = User | UserRow
 
-_UNCHANGED = "a count could not be changed"
 _log = logging.getLogger("accounts.limits")
 _OPEN = Counter.expires_at > bindparam("now")
 _FOUND = select(Counter.__table__).where(Counter.key.in_(bindparam("keys", expanding=True)), _OPEN)
@@ -67,8 +66,6 @@ class Limit:
     by: By
     # Whether it counts wrong passwords and wrong codes only.
     guesses: bool = False
-    # Whether a success clears the count. It does not tell one limit from another.
-    success_clears: bool = field(default=False, compare=False)
 
     @property
     def allowed(self) -> int:
@@ -79,15 +76,12 @@ class Limit:
         return f"{self.allowed} per {self.window}"
 
 
-# For views that check a password or a code. What is neither wrong nor a success changes no count.
+# For views that check a password or a code; the transaction of their act has the `right_guess`.
 _WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
 GUESSES = (
-    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, guesses=True, success_clears=True),
+    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, guesses=True),
     Limit(100, "hour", _ANYWHERE, By.ACCOUNT, guesses=True),
 )
-# The same counts, for a new password: it says nothing about the last guesses. Where an account has
-# a second factor, codes could be tried for ever.
-GUESSES_KEPT = tuple(replace(limit, success_clears=False) for limit in GUESSES)
 # For views that check the password of a caller. Hashes are what logins wait for.
 CONFIRMATIONS = (*GUESSES, Limit(20, "hour", "calls with a current password", By.CALLER))
 
@@ -111,20 +105,18 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
         seconds = math.ceil((end - clock.utcnow()).total_seconds())
         raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
     try:
-        result = view(**arguments)
+        return view(**arguments)
     except Exception as error:
-        _settle(counters, ends, error)
+        _take_back(counters, ends, error)
         raise
-    _settle(counters, ends, None)
-    return result
 
 
 def _key(limit: Limit, body: Mapping[str, Any]) -> str:
     account = _account(body) if By.ACCOUNT in limit.by else None
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
-        bearer.caller_id() if By.CALLER in limit.by else "",
-        caller.network() if By.IP in limit.by else "",
+        bearer.caller().id if By.CALLER in limit.by else "",
+        client.network() if By.IP in limit.by else "",
     )
     return counting.key(limit.name, *others, account=account)
 
@@ -138,9 +130,9 @@ def _account(body: Mapping[str, Any]) -> str | None:
     name = _named(body)
     if name is not None:
         return login_name(name) or name
-    if not bearer.is_guarded():
-        return None
-    return bearer.caller_id() if bearer.is_key() else bearer.user().email
+    if me := bearer.caller_if_any():
+        return me.id if me.is_key else me.user.email
+    return None
 
 
 def _named(body: Mapping[str, str]) -> str | None:
@@ -178,41 +170,51 @@ def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.name}")
 
 
-def _settle(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception | None) -> None:
-    """Change the counts by the outcome of a call: what the view raised, or None."""
+def _take_back(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception) -> None:
+    """Take back what a call has counted that failed with this error."""
     is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
-    if not ends or (error and is_lost and not ended_statement(error)):
+    if not ends or (is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
     is_wrong = isinstance(error, errors.ApiError) and error.wrong_guess
     is_refused = isinstance(error, errors.TooManyRequests)
-    undone = [
-        (key, end)
-        for key, end in ends.items()
-        if is_refused or (counters[key].guesses and not is_wrong)
-    ]
+    undone = [key for key in ends if is_refused or (counters[key].guesses and not is_wrong)]
     if undone:
-        with harmless(_log, _UNCHANGED), transaction():
-            for key, end in undone:
+        with harmless(_log, "a count could not be changed"), transaction():
+            for key in undone:
                 # The window that has counted the call may be over.
-                this = Counter.key == key, Counter.expires_at == end
-                if error is None and counters[key].success_clears:
-                    change(delete(Counter).where(*this))
-                else:
-                    change(update(Counter).where(*this).values(hits=Counter.hits - 1))
+                this = Counter.key == key, Counter.expires_at == ends[key]
+                change(update(Counter).where(*this).values(hits=Counter.hits - 1))
 
 
-def forgive(user: Person) -> None:
-    """Clear the failed logins from this client IP, because a user first tries old passwords."""
-    if settings.ratelimit_enabled:
-        keys = [_key(GUESSES[0], {"email": name}) for name in _names(user)]
-        with harmless(_log, _UNCHANGED), one_statement() as connection:
-            connection.execute(delete(Counter).where(Counter.key.in_(keys)))
+@contextmanager
+def right_guess(
+    body: Mapping[str, Any] | None = None, *, forgets: Sequence[str] | None = None
+) -> Iterator[None]:
+    """Run what a right password or code allows in the open transaction, which then takes back that
+    its call was counted as a wrong one. An act that fails changes no count in this way.
+
+    The wrong ones from this client IP are forgotten too, by default those with the name in the
+    body, or those of the caller.
+    """
+    yield
+    if not settings.ratelimit_enabled:
+        return
+    name = _account(body or {})
+    own = () if name is None else (name,)
+    counted = {_key(limit, {"email": each}) for limit in GUESSES for each in own}
+    forgets = own if forgets is None else forgets
+    forgotten = {_key(GUESSES[0], {"email": each}) for each in forgets}
+    for key in sorted(forgotten | counted, reverse=True):
+        this = Counter.key == key
+        taken_back = update(Counter).where(this).values(hits=Counter.hits - 1)
+        change(delete(Counter).where(this) if key in forgotten else taken_back)
 
 
 def unlock(user: Person) -> None:
-    """Clear everything that is counted for an account, from all client IPs."""
-    with one_statement() as connection:
-        connection.execute(delete(Counter).where(_of_account(user)))
+    """Clear, in the open transaction, all that is counted for an account from all client IPs."""
+    keys = select(Counter.key).where(_of_account(user)).order_by(Counter.key.desc())
+    found = db.session.scalars(keys.with_for_update()).all()
+    change(delete(Counter).where(Counter.key.in_(found)))
 
 
 def locked_until(user: Person) -> datetime | None:
@@ -227,10 +229,11 @@ def locked_until(user: Person) -> datetime | None:
     return max(full, default=None)
 
 
-def _names(user: Person) -> tuple[str, str]:
+def names(user: Person) -> tuple[str, str]:
+    """Return what may be typed at a login, each of which is counted by itself."""
     return user.email, user.username.lower()
 
 
 def _of_account(user: Person) -> ColumnElement[bool]:
-    accounts = map(counting.digest, _names(user))  # "0" follows "/" in the order of characters
+    accounts = map(counting.digest, names(user))  # "0" follows "/" in the order of characters
     return or_(*(and_(Counter.key >= f"{each}/", Counter.key < f"{each}0") for each in accounts))

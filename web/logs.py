@@ -17,7 +17,7 @@ import orjson
 from flask import has_request_context, request
 
 from config import Settings
-from web import caller
+from web import client
 
 # What HTTP names (RFC 9110, RFC 5789); clients can send any word.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -51,7 +51,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _caller(environ: WSGIEnvironment) -> dict[str, object]:
-    return {"address": caller.ip_address(environ) or "-", "request": request_id(environ)}
+    return {"address": client.ip_address(environ) or "-", "request": request_id(environ)}
 
 
 class TextFormatter(logging.Formatter):
@@ -157,7 +157,7 @@ def log_request(environ: WSGIEnvironment, path: str, status: str, seconds: float
             "route": rule.rule if rule else "-",
             "status": int(status[:3]),
             "ms": round(seconds * 1000, 1),
-            "user": environ.get("accounts.user_id", "-"),
+            "user": environ.get("accounts.user_id") or "-",
             **_caller(environ),
         }
         # `Logger.info` would look up the calling line and more that is not shown, for 10 µs.

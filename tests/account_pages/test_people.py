@@ -1,12 +1,15 @@
 """Admins and teachers find people at /admin, see why they cannot log in, and help them."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from helpers import PASSWORD, bearer, crowd, login, success
 from playwright.sync_api import expect
 
-from services import events
+from core.clock import utcnow
+from database import transaction
+from models import Event
 
 pytestmark = pytest.mark.browser
 
@@ -169,10 +172,15 @@ def test_all_that_hinders_a_sign_in_is_said_once(people, make_user, words, state
 
 def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_user, app):
     lee, head = make_user("lee"), make_user("head", role="admin")
-    with app.app_context():
-        for _ in range(21):
-            events.keep("account_unlocked", lee.id, {"by": f"key:{lee.id}"}, client="192.0.2.7")
-        events.keep("account_deactivated", lee.id, {"by": head.id}, client="192.0.2.7")
+    row = {"user_id": lee.id, "ip_address": "", "details": {}}
+    happened = [("account_unlocked", f"key:{lee.id}")] * 21 + [("account_deactivated", head.id)]
+    moments = (utcnow() - timedelta(seconds=22 - number) for number in range(22))
+    added = [
+        Event(**row, type=event, by=by, created_at=moment)
+        for (event, by), moment in zip(happened, moments, strict=True)
+    ]
+    with app.app_context(), transaction() as session:
+        session.add_all(added)
     page = signed_in(f"admin#people/{lee.id}", username="kim", role="admin").page
     card = page.locator("#person-happened")
     rows = card.get_by_role("listitem")

@@ -49,7 +49,7 @@ def app(busy):
 def test_reader_who_is_killed_at_random_has_a_whole_copy(busy, app, tmp_path):
     with transaction():
         scopes = ("users:read", "users:write")
-        key = service_keys.create("reader and writer", scopes, expires_at=None)[1]
+        key = service_keys.create("reader and writer", scopes, expires_at=None)
         slow = accounts.add(
             username="slow", email="slow@example.org", first_name="A", last_name="B"
         )
