@@ -70,6 +70,7 @@ def expect_section(page, heading, text=""):
     expect(page).to_have_title(f"{heading} · 127.0.0.1")
 
 
+@pytest.mark.asvs("6.2.6", "6.2.7")
 def test_password_is_chosen_by_keyboard_and_a_weak_one_is_refused_beside_its_field(
     page, open_link, api
 ):
@@ -172,6 +173,7 @@ def test_a_link_of_another_page_or_of_the_wrong_form_is_not_valid(page, open_lin
         expect(page.get_by_text("Account: newcomer")).to_be_visible()
 
 
+@pytest.mark.asvs("1.1.1", "1.1.2", "3.2.2")
 def test_no_text_of_an_answer_is_shown(page, open_link, api):
     hostile = "<img src=x onerror=alert(1)>"
     open_link()
