@@ -46,7 +46,7 @@ format: $(VENV)/dev.stamp
 	$(BIN) -m ruff format .
 
 reference: $(VENV)/dev.stamp
-	$(BIN) -m flask reference
+	$(BIN) -m tests.reference
 
 # Run as root, one of the libraries warns that there is no folder of a desktop session.
 BENCH = $(BIN) -W ignore:XDG_RUNTIME_DIR -m bench

@@ -84,7 +84,7 @@ def test_the_worked_example_is_all_that_a_new_endpoint_needs(project):
         "tests/test_two_users.py::test_act_on_one_user_leaves_the_rows_of_the_others"
         "[admin POST /api/users/{userId}/email-confirmation-sqlite]",
     )
-    run(project, "flask", "reference")
+    run(project, "tests.reference")
     printed = run(project, "pytest", "-p", "no:cacheprovider", "-k", "not postgres", *tests)
     assert "skipped" not in printed
     run(project, "ruff", "check", "--no-cache", ".")

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+import reference
 from helpers import on_one_database
 
-from cli import reference
 from config import ROOT
 
 

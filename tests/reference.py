@@ -1,4 +1,4 @@
-"""`flask reference`: docs/reference.md and `.env.example`, made from the declarations."""
+"""`make reference`: docs/reference.md and `.env.example`, made from the declarations."""
 
 import ast
 import inspect
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
-import click
 from flask import current_app
-from flask.cli import with_appcontext
+from sqlalchemy import make_url
 
 import config
 import errors
+from app import create_app
 from core import audit, reasons
 from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
@@ -22,14 +22,6 @@ from services import outbox
 from web import openapi
 
 Rows: TypeAlias = Iterator[tuple[object, ...]]
-
-
-@click.command("reference")
-@with_appcontext
-def reference() -> None:
-    """Make docs/reference.md and .env.example anew, after a change of this program."""
-    for path, text in files().items():
-        (config.ROOT / path).write_text(text)
 
 
 def files() -> dict[str, str]:
@@ -154,3 +146,13 @@ def requirements() -> Rows:
                         found[ast.literal_eval(number)].append(test.name)
     for number in sorted(found, key=lambda number: [*map(int, number.split("."))]):
         yield number, ", ".join(found[number])
+
+
+if __name__ == "__main__":
+    # Its database is not opened; the embedded one would be made.
+    app = create_app(
+        config.Settings(database_url=make_url("sqlite:////nowhere"), secret_key="x" * 32)
+    )
+    with app.app_context():
+        for path, text in files().items():
+            (config.ROOT / path).write_text(text)
