@@ -154,5 +154,5 @@ if __name__ == "__main__":
         config.Settings(database_url=make_url("sqlite:////nowhere"), secret_key="x" * 32)
     )
     with app.app_context():
-        for path, text in files().items():
-            (config.ROOT / path).write_text(text)
+        for name, content in files().items():
+            (config.ROOT / name).write_text(content)
