@@ -336,7 +336,7 @@ class Event(Base):
     """Something that was done to an account; see services/events.py."""
 
     __tablename__ = "events"
-    __table_args__ = (sa.Index("ix_events_user_id_created_at", "user_id", "created_at"),)
+    __table_args__ = (sa.Index("ix_events_user_id_id", "user_id", "id"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"))

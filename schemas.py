@@ -11,6 +11,7 @@ from marshmallow import EXCLUDE, Schema, ValidationError, validate, validates_sc
 from marshmallow import fields as ma
 
 import fields
+from core import audit
 from core.hindrances import Hindrance
 from core.ids import NIL
 from core.reasons import REQUIRED, UNKNOWN, Reason
@@ -582,17 +583,23 @@ class AccessLink(ResponseBody):
     expires_at = fields.Moment()
 
 
-class Account(Identity):
-    """What an admin sees of an account."""
+class KnownAccount(Identity):
+    """What systems that keep a copy of the accounts see of one."""
 
     first_name = ma.String()
     last_name = ma.String()
     is_active = ma.Boolean()
     email_verified = fields.IsSet(attribute="email_verified_at")
-    has_password = fields.HasPassword(attribute="password_hash")
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
     external_id = fields.ExternalId(metadata={"description": "Empty without one, and to teachers."})
+
+
+class Account(KnownAccount):
+    """What an admin sees of an account."""
+
+    has_password = fields.HasPassword(attribute="password_hash")
+    provider = fields.Issuer(attribute="identity")
 
 
 class GroupName(ResponseBody):
@@ -605,7 +612,6 @@ class AccountState(Account):
 
     language = ma.String()
     timezone = ma.String()
-    provider = fields.Issuer(attribute="identity")
     second_factor = fields.IsSet(attribute="second_factor_at")
     groups = ma.List(
         ma.Nested(GroupName), metadata={"description": "Those of them that the caller may see."}
@@ -667,7 +673,7 @@ class ChangesQuery(Shape):
 
 class Change(ResponseBody):
     id = ma.UUID()
-    account = ma.Nested(Account, allow_none=True)  # null: it was deleted
+    account = ma.Nested(KnownAccount, allow_none=True)  # null: it was deleted
     deleted_at = fields.Moment(allow_none=True)
 
 
@@ -676,9 +682,13 @@ class Changes(ResponseBody):
     next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
 
 
+# The events that the history of an account has.
+KEPT = [name for name, event in audit.EVENTS.items() if event.kept is not None]
+
+
 class Event(ResponseBody):
     id = ma.UUID()
-    type = ma.String(metadata={"description": "docs/events.md lists them."})
+    type = ma.String(metadata={"description": "docs/reference.md lists them."})
     at = fields.Moment(attribute="created_at")
     by = ma.String(metadata={"enum": ["user", "staff", "service", "machine"]})
     by_id = ma.String(metadata={"description": "Of `staff` and `service`, for admins; else empty."})
@@ -686,8 +696,15 @@ class Event(ResponseBody):
     details = ma.Dict(keys=ma.String(), values=ma.String())
 
 
+class ActivityQuery(Shape):
+    type = ma.String(validate=fields.OneOf(KEPT))
+    after = fields.Uuid(metadata={"description": "The last `next`."})
+    limit = fields.NumberInQuery(load_default=200, validate=fields.Range(1, 200))
+
+
 class Activity(ResponseBody):
     events = ma.List(ma.Nested(Event))
+    next = ma.UUID(allow_none=True)
 
 
 class ServiceKeyName(Shape):

@@ -76,11 +76,11 @@ def _shown(user: UserRow) -> dict[str, object]:
 def list_changes(query: dict[str, Any]) -> dict[str, object]:
     """List accounts that are new, changed or deleted, oldest change first.
 
-    Call again with the last `next` as `after` until `changes` is empty, and later go on from there.
-    Without `after` it begins with all accounts. An account stands at its latest change only: of its
-    username, e-mail address, name, role, activation or `externalId`, or whether the address is
-    confirmed. The ids of deleted accounts stay for 90 days. Service keys do not see the accounts of
-    admins.
+    Call again with the last `next` as `after` until a page has fewer changes than `limit`, and
+    later go on from there. Without `after` it begins with all accounts. An account stands at its
+    latest change only: of its username, e-mail address, name, role, activation or `externalId`, or
+    whether the address is confirmed. The ids of deleted accounts stay for 90 days. Service keys do
+    not see the accounts of admins.
     """
     return changes.since(query["after"], query["limit"], caller().accounts)
 
@@ -105,20 +105,22 @@ def get_account(user_id: str) -> dict[str, object]:
     "GET",
     "/<uuid:user_id>/activity",
     role=Role.STUDENT,
+    query=schemas.ActivityQuery,
     response=schemas.Activity,
     errors=(errors.UserNotFound, errors.RoleNeedsFactor),
 )
-def list_events(user_id: str) -> dict[str, object]:
-    """List what was done to an account: the latest 200 events, newest first.
+def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
+    """List what was done to an account, newest first, 200 events a page.
 
-    For the user, and for admins, who also see which admin, teacher or service key it was.
+    For the user, and for admins, who also see which admin, teacher or service key it was. Send
+    `next` as `after` for the next page; it is null at the end.
     """
     viewer = caller().user
     if is_admin := viewer.role == Role.ADMIN:
         users.get_within(user_id)
     elif viewer.id != user_id:
         raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
-    return {"events": events.history(user_id, shows_who=is_admin, latest=events.LATEST)}
+    return events.history(user_id, shows_who=is_admin, **query)
 
 
 @admin(

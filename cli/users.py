@@ -1,7 +1,6 @@
 """`flask users`: accounts, one at a time."""
 
 import functools
-import itertools
 import json
 import secrets
 import sys
@@ -145,18 +144,15 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login, whether
     the address is verified, and whether there is a password."""
     query = load(schemas.AccountQuery(only=["search"]), search=search)
-    for page in itertools.count(1):
-        found, total = administration.list_accounts(
-            **query, role=role, is_active=active, page=page, per_page=_PAGE
-        )
+    columns: dict[str, Any] = {"role": role, "is_active": active, "page": 1, "per_page": _PAGE}
+    user: UserRow | None = None
+    while found := administration.list_accounts(**query, **columns, below=user)[0]:
         for user in found:
             state = "active" if user.is_active else "inactive"
             verified = "verified" if user.email_verified_at else "not verified"
             password = "password" if passwords.is_usable(user.password_hash) else "no password"
             line = (user.id, user.username, user.email, user.role, state)
             click.echo("\t".join((*line, written(user.last_login_at), verified, password)))
-        if page * _PAGE >= total:
-            break
 
 
 @users.command("show")

@@ -7,14 +7,14 @@ reach students only.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select, tuple_
 
 import errors
 from core import clock
 from core.addresses import fold
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
-from models import User, UserRow
+from models import User, UserRow, UTCDateTime
 from services import accounts, email_change, events, groups, profiles, sessions, users
 
 _ORDERS = {
@@ -32,12 +32,14 @@ def list_accounts(
     group_id: str | None = None,
     sort: str = "-joinDate",
     reach: Reach = EVERYBODY,
+    below: UserRow | None = None,
     **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
     Each word of `search` is part of a username, an e-mail address or a name. Of the `columns`, None
-    matches any value.
+    matches any value. Who reads the whole list asks for the first page `below` the last row it has:
+    by its number, a page skips somebody when another account is deleted meanwhile.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()
@@ -47,6 +49,9 @@ def list_accounts(
     wanted += users.reached(reach)
     if group_id:
         wanted.append(User.id.in_(groups.members(group_id)))
+    if below:
+        place = literal(below.created_at, UTCDateTime), literal(below.id)
+        wanted.append(tuple_(User.created_at, User.id) < tuple_(*place))
     found = select(User.__table__).where(*wanted).order_by(*_ORDERS[sort])
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0

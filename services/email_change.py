@@ -85,12 +85,16 @@ def confirm(caller: Caller, proven: Row[Any], *, now: datetime) -> None:
 
 
 def set_email(user_id: str, new_email: str, *, replace_password: bool, now: datetime) -> None:
-    """Change an address that an operator vouches for, and end all sessions.
+    """Change an address that an operator vouches for, and end all sessions if it is another one.
 
     With `replace_password`, the password stops working too. Raises UserNotFound and EmailTaken.
     """
     user = users.lock_within(user_id)
-    replace(user, new_email, verified_at=now)
+    if new_email != user.email:
+        replace(user, new_email, verified_at=now)
+    elif user.email_verified_at is None:
+        users.update(user_id, email_verified_at=now)
+        events.tell("email_verified", user_id)
     if replace_password:
         accounts.remove_password(user)
 

@@ -35,7 +35,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "achievements": _rows(Achievement, user.id),
         "certificates": certificates.list_all(user.id),
         "groups": [group.name for group in groups.of_user(user.id)],
-        "events": events.history(user.id, shows_who=False),
+        "events": events.history(user.id, shows_who=False)["events"],
     }
 
 

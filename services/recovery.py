@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
+from core.addresses import has_mailbox
 from core.roles import Role
 from extensions import db, settings
 from models import User, UserRow
@@ -86,7 +87,7 @@ def send_way_in(user: UserRow, *, replace_password: bool) -> None:
     if replace_password:
         user = accounts.remove_password(user)
     kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
-    if outbox.queue(kind, user.email):
+    if outbox.queue(kind, user.email) and has_mailbox(user.email):
         events.tell("access_link_made", user.id, deliver="mail")
 
 

@@ -117,13 +117,13 @@ def registration(username="newcomer", **changes):
     return {**names, "email": f"{username}@example.org", "password": PASSWORD, **changes}
 
 
-def login(client, user, password=""):
+def login(client, user, password="", **options):
     """Log in a user, who may be given by e-mail address alone."""
     body = {
         "email": getattr(user, "email", user),
         "password": password or getattr(user, "password", PASSWORD),
     }
-    return client.post("/api/auth/login", json=body)
+    return client.post("/api/auth/login", json=body, **options)
 
 
 def bearer(token):

@@ -33,7 +33,15 @@ from core.clock import rfc3339
 from models import Course, DeniedSession, User
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
-FIELDS |= {"isActive", "emailVerified", "hasPassword", "joinDate", "lastLogin", "externalId"}
+FIELDS |= {
+    "isActive",
+    "emailVerified",
+    "hasPassword",
+    "provider",
+    "joinDate",
+    "lastLogin",
+    "externalId",
+}
 
 
 @pytest.fixture
@@ -109,7 +117,7 @@ def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, 
     newest, oldest = data["users"]
     names = {"username": "Ada.L", "firstName": "Ada", "lastName": "L"}
     state = {"role": "student", "isActive": True, "emailVerified": True, "lastLogin": None}
-    state |= {"hasPassword": True, "externalId": ""}
+    state |= {"hasPassword": True, "provider": "", "externalId": ""}
     own = {"id": user.id, "email": "ada.l@example.org", "joinDate": rfc3339(moment)}
     assert newest == names | state | own
     assert oldest.keys() == FIELDS

@@ -11,6 +11,7 @@ from helpers import PASSWORD, Log, choose, crowd, login, on_one_database, rows, 
 
 import errors
 from cli import users as users_commands
+from database import transaction
 from models import User
 from services import administration
 
@@ -177,9 +178,12 @@ def test_list_is_whole_however_long_and_ends_after_its_last_page(
     pages, list_accounts = [], administration.list_accounts
 
     def note(**query):
-        pages.append(query["page"])
-        assert len(pages) < 9, "it does not end"
-        return list_accounts(**query)
+        pages.append(found := list_accounts(**query))
+        # By the number of a page, somebody would be skipped now.
+        with app.app_context(), transaction():
+            for user in found[0][:1]:
+                administration.delete(user.id)
+        return found
 
     monkeypatch.setattr(administration, "list_accounts", note)
     monkeypatch.setattr(users_commands, "_PAGE", 2)
@@ -187,7 +191,7 @@ def test_list_is_whole_however_long_and_ends_after_its_last_page(
     output, code = run("list")
     assert code == 0
     assert names_in(output) == [f"user{count}" for count in range(number, 0, -1)]
-    assert pages == [*range(1, queries + 1)]
+    assert len(pages) == queries + 1  # the last one is empty
 
 
 # users show

@@ -25,11 +25,11 @@ from helpers import (
     success,
     verify,
 )
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from core.clock import parse_rfc3339
 from extensions import components
-from models import OutboxMail, PendingEmail, User
+from models import Event, OutboxMail, PendingEmail, User
 
 OLD = "student@example.org"
 NEW = "new@example.org"
@@ -407,6 +407,18 @@ def test_command_sets_an_address_and_ends_all_sessions(app, client, auth, ask, r
     assert rows(app, PendingEmail) == []
     assert outbox.waiting() == [("email_change_code", NEW)]
     assert outbox.deliver() == []
+
+
+def test_command_with_the_address_that_is_there_vouches_for_it_and_ends_nothing(
+    app, client, auth, run
+):
+    set_user(app, auth.user, email_verified_at=None)
+    for events in (["email_verified"], []):
+        execute(app, delete(Event))
+        assert run("users", "set-email", "student", OLD.upper())[1] == 0
+        assert stored(app, auth.user).email_verified_at
+        success(verify(client, auth.access))
+        assert [event.type for event in rows(app, Event)] == events
 
 
 def test_command_also_ends_the_password_that_a_hijacker_knows(app, client, auth, run, outbox):

@@ -154,7 +154,27 @@ def test_only_the_first_login_from_a_client_is_kept(app, client, make_user):
     assert types(app) == ["login"]
 
 
-def test_the_latest_two_hundred_are_told_and_all_are_exported(app, client, auth):
+def test_twenty_logins_of_an_account_are_kept_in_a_day_from_however_many_addresses(
+    app, client, make_user, clock
+):
+    """Or whoever knows the password could push what was done before out of the history."""
+    user, other = make_user(), make_user("other")
+
+    def log_in(number, who=user):
+        address = {"REMOTE_ADDR": f"2001:db8:{number:x}::1"}
+        success(login(client, who, environ_base=address))
+
+    for number in range(22):
+        log_in(number)
+    log_in(1, other)
+    kept = [event.user_id for event in rows(app, Event)]
+    assert (kept.count(user.id), kept.count(other.id)) == (20, 1)
+    clock.move(hours=24, seconds=1)
+    log_in(50)
+    assert len(rows(app, Event, user_id=user.id)) == 21
+
+
+def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
     start = core_clock.utcnow() - timedelta(days=9)
     row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}
     added = [
@@ -162,12 +182,28 @@ def test_the_latest_two_hundred_are_told_and_all_are_exported(app, client, auth)
         for n in range(250)
     ]
     execute(app, insert(Event).values(added))
-    told = history(client, auth.user, auth)
-    times = [each["at"] for each in told]
-    assert (len(told), told[0]["type"]) == (200, "login")
-    assert times == sorted(times, reverse=True)
+    path = f"/api/users/{auth.user.id}/activity"
+
+    def page(**query):
+        return success(client.get(path, query_string=query, headers=auth.headers))
+
+    first = page()
+    rest = page(after=first["next"])
+    told = [*first["events"], *rest["events"]]
+    assert (len(first["events"]), len(rest["events"]), rest["next"]) == (200, 51, None)
+    found = [each["id"] for each in told]
+    assert found == sorted({*found}, reverse=True)
+    # What is pruned or comes meanwhile moves nothing.
+    execute(app, delete(Event).where(Event.id == first["next"]))
+    success(login(client, auth.user, environ_base={"REMOTE_ADDR": "192.0.2.9"}))
+    assert page(after=first["next"]) == rest
+    assert [each["type"] for each in page(type="login")["events"]] == ["login", "login"]
+    assert len(page(limit=1)["events"]) == 1
+    for query in ({"after": "x"}, {"limit": 0}, {"limit": 201}, {"type": "logout"}):
+        refused = client.get(path, query_string=query, headers=auth.headers)
+        assert failure(refused, 400, "invalid_request").keys() == {*query}
     data = success(client.get("/api/users/export", headers=auth.headers))
-    assert len(data["events"]) == 251
+    assert [each["id"] for each in data["events"]][1:] == found[:199] + found[200:]
 
 
 @on_one_database

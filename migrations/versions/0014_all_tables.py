@@ -153,7 +153,7 @@ def upgrade():
         column("ip_address", sa.String(45)),
         column("details", sa.JSON),
         column("created_at", moment, index=True),
-        sa.Index("ix_events_user_id_created_at", "user_id", "created_at"),
+        sa.Index("ix_events_user_id_id", "user_id", "id"),
     )
     op.create_table(
         "avatars",
