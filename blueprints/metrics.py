@@ -27,8 +27,10 @@ def get_metrics() -> str:
     Every process and machine answers the same.
     """
     info = f'{{version="{VERSION}",schema="{schema_revision()}"}}'
-    lines = ["# TYPE accounts_info gauge", f"accounts_info{info} 1"]
-    for name, value in metrics.read(clock.utcnow()).items():
+    values = {"info": 1, **metrics.read(clock.utcnow())}
+    lines = []
+    for name, text in metrics.HELP.items():
         kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# TYPE accounts_{name} {kind}", f"accounts_{name} {value}"]
+        lines += [f"# HELP accounts_{name} {text}", f"# TYPE accounts_{name} {kind}"]
+        lines.append(f"accounts_{name}{info if name == 'info' else ''} {values[name]}")
     return "\n".join([*lines, ""])

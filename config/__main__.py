@@ -2,9 +2,12 @@
 
 import sys
 
-from config import ConfigError, load
+from config import ConfigError, environment, load, misspelt
 
 try:
-    load()
+    environ = environment()
+    settings = load(environ)
 except ConfigError as problem:
     sys.exit(str(problem))
+for sentence in misspelt(environ, settings.oidc_providers):
+    print(sentence, file=sys.stderr)

@@ -8,6 +8,16 @@ from sqlalchemy import Select, bindparam, func, select
 from database import reading
 from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession, UTCDateTime
 
+# The figures, in the order in which they are told.
+HELP = {
+    "info": "Version of the service and revision of its schema.",
+    "mails_waiting": "E-mails that wait to be sent.",
+    "mails_oldest_seconds": "How long the oldest e-mail has waited.",
+    "sessions": "Open sessions.",
+    "changes_total": "Changes of accounts, by the numbers of GET /api/users/changes.",
+    "pruning_late_seconds": "How long the oldest expired row has waited to be removed.",
+}
+
 
 def _one(query: Select[Any], name: str) -> Any:
     return query.scalar_subquery().label(name)
