@@ -132,9 +132,9 @@ class Hasher:
         self._rounds = rounds
         self._ours = _Queue(parallel, waiting)
         self._foreign = _Queue(1, FOREIGN_WAITING)
-        # By name, the tries that are under way or were wrong since the last right one. A race may
-        # lose one, and then somebody only waits a little less or more.
+        # By name, the tries that are under way or were wrong since the last right one.
         self._tries: Counter[str] = Counter()
+        self._counting = threading.Lock()
 
     def hash(self, raw_password: str) -> str:
         """Return the hash of a new password, in one of our two forms. Raises ValueError."""
@@ -157,15 +157,14 @@ class Hasher:
         many wait, the one with the most gets HasherBusy: a flood of wrong passwords for some names
         keeps nobody with another name out, from however many clients it comes.
         """
-        behind = self._tries[name]
-        self._tries[name] += 1
+        behind = self._count(name, 1)
         account = _read(stored or "")
         queue = self._foreign.turn(behind) if self._is_dear(account) else nullcontext()
         try:
             with queue, self._ours.turn(behind):
                 place = self._match(raw_password, account)
         except HasherBusy:
-            self._tries[name] = max(0, self._tries[name] - 1)
+            self._count(name, -1)
             raise
         if place is None:
             if len(self._tries) > _NAMES_COUNTED:
@@ -173,6 +172,13 @@ class Hasher:
             return Verdict(matches=False, outdated=False)
         del self._tries[name]
         return Verdict(matches=True, outdated=self._is_outdated(raw_password, stored or "", place))
+
+    def _count(self, name: str, more: int) -> int:
+        """Change how many tries a name has; return how many it had."""
+        with self._counting:
+            before = self._tries[name]
+            self._tries[name] = max(0, before + more)
+        return before
 
     def _is_dear(self, account: re.Match[str] | ForeignHash | None) -> bool:
         if account is None or isinstance(account, ForeignHash):
