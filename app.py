@@ -29,7 +29,7 @@ from blueprints import (
 )
 from core.images import Avatars
 from core.openid import Provider
-from core.passwords import Hasher
+from core.passwords import FOREIGN_WAITING, Hasher
 from core.templates import Templates
 from core.tokens import TokenCodec
 from extensions import Components
@@ -37,10 +37,10 @@ from services import service_keys as keys
 from services import sessions
 from web import api, bearer, client, error_handlers, headers, logs, openapi
 
-# How many of the `threads` in gunicorn.conf.py may wait for the hasher, and for a picture. The
-# others stay free for requests that take a millisecond.
-HASHES_WAITING = 48
+# How many threads of a process may wait for the hasher, and for a picture.
+HASHES_WAITING = 64  # two classes
 PICTURES_WAITING = 24
+WAITING = HASHES_WAITING + FOREIGN_WAITING + PICTURES_WAITING
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("accounts")
 

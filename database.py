@@ -395,6 +395,22 @@ def ended_statement(error: BaseException) -> bool:
     )
 
 
+def is_locked(error: BaseException) -> bool:
+    """Return whether a transaction failed only because of what others had locked."""
+    original: Any = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(original, sqlite3.OperationalError):
+        return original.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return isinstance(error, WriteQueueFull) or type(original).__name__ == "DeadlockDetected"
+
+
+def analyse(table: Table) -> None:
+    """Tell Postgres how many rows a table has, in the open transaction. Until it knows, it would
+    read all of them for each batch.
+    """
+    if db.engine.dialect.name == "postgresql":
+        db.session.execute(text(f"ANALYZE {table.name}"))
+
+
 def schema_revision() -> str:
     """Return the revision of the database's schema; empty if it was never migrated."""
     try:

@@ -31,9 +31,9 @@ bind = netloc(*settings.listens)
 
 worker_class = "web.worker.BoundedWorker"
 workers = settings.web_concurrency
-# More threads than requests that may wait for the hasher or a picture (app.py), so that those that
-# take a millisecond find a free one.
-threads = 96
+# Whoever waits for the hasher or a picture, and whoever hashes, leaves 16 threads to requests that
+# take a millisecond.
+threads = app.WAITING + settings.hashes_at_once + 16
 # An idle connection costs a file and no thread.
 worker_connections = 1000
 # A worker that cannot accept a connection ends, and many systems allow only 1024 open files by

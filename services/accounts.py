@@ -98,7 +98,7 @@ def taken(
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
     """Raise WrongPassword at `field` for a wrong current password; takes the time of one hash."""
-    if not hasher.verify(raw_password, user.password_hash):
+    if not hasher.verify(raw_password, user.password_hash, user.email):
         audit.log("wrong_password", user.id)
         raise errors.WrongPassword.at(field, "wrong")
 

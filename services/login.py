@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import errors
 from core import audit, passwords
-from core.addresses import has_mailbox
+from core.addresses import has_mailbox, login_name
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
@@ -25,7 +25,7 @@ class Way:
     # Whether the second factor of an account that has one is asked for.
     needs_code: ClassVar[bool] = True
     user: UserRow  # as it was read first
-    # A new hash of the same password if the stored one has another cost or format.
+    # A new hash of the same password if the stored one is not as it would be stored now.
     fresh_hash: str | None = None
     provider: str = ""  # if one is a part of it
 
@@ -52,7 +52,9 @@ def check_password(name: str, raw_password: str) -> Way:
     raises.
     """
     user = users.get(users.named(name))
-    verdict = hasher.verify(raw_password, user.password_hash if user else None)
+    verdict = hasher.verify(
+        raw_password, user.password_hash if user else None, login_name(name) or name
+    )
     if user is None:
         audit.log("login_failed", reason="unknown_account")
         raise errors.InvalidCredentials

@@ -1,22 +1,32 @@
 """Accounts in and out: from files of other systems, and into one."""
 
+import functools
 import itertools
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from marshmallow import ValidationError
 from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
 
 import errors
 import schemas
 from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
-from database import insert_into, reading, transaction
+from database import (
+    WriteQueueFull,
+    analyse,
+    insert_into,
+    is_locked,
+    lift_time_limits,
+    reading,
+    transaction,
+)
 from extensions import db
 from models import User, UserRow
 from services import changes, events, outbox, recovery, users
@@ -24,6 +34,9 @@ from services.accounts import usual_settings
 
 # Lines of a transaction, and rows of a query.
 BATCH = 500
+_Rows: TypeAlias = dict[int, UserRow]
+_Written: TypeAlias = tuple[_Rows, _Rows, dict[int, str], list[UserRow]]
+T = TypeVar("T")
 _FORM = schemas.ImportedAccount()
 _OPTIONAL = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
@@ -53,9 +66,10 @@ class Import:
     write_link: Callable[[UserRow, recovery.Handout | None], None] | None = None
     unlock: Callable[[UserRow], None] = lambda _user: None  # where there is a way in: after that
     counts: Counter[str] = field(init=False, default_factory=Counter)
-    # What accounts have in these columns. A dry run takes its rows back; so it keeps all that it
-    # has met, and the others only what a transaction needs.
-    _taken: dict[str, set[str]] = field(
+    # What accounts have in these columns, as far as a transaction needs it; and of a dry run, which
+    # takes its rows back, what they had.
+    _taken: dict[str, set[str]] = field(init=False, default_factory=dict)
+    _tried: dict[str, set[str]] = field(
         init=False, default_factory=lambda: {name: set() for name in _UNIQUE}
     )
     # How many of the usernames made from one name were taken.
@@ -69,11 +83,14 @@ class Import:
         Raises SQLAlchemy's errors; what was committed before stays.
         """
         lines = iter(lines)
-        while batch := list(itertools.islice(lines, BATCH)):
-            self._run(batch, clock.utcnow())
+        for done in itertools.count():
+            if not (batch := list(itertools.islice(lines, BATCH))):
+                return
+            # After 1, 2, 4, 8 ... batches.
+            self._run(batch, clock.utcnow(), analyses=done.bit_count() == 1)
             yield self.counts.total()
 
-    def _run(self, batch: list[tuple[int, Any]], now: datetime) -> None:
+    def _run(self, batch: list[tuple[int, Any]], now: datetime, *, analyses: bool) -> None:
         accounts, refused = {}, {}
         for number, line in batch:
             try:
@@ -84,22 +101,33 @@ class Import:
                 self._lines.setdefault(found.get("email"), number)
                 reasons = error.messages_dict.items()
                 refused[number] = "; ".join(f"{name}: {' '.join(why)}" for name, why in reasons)
-        with transaction() as session:
-            made, present = self._insert(accounts, refused)
-            if self.dry_run:
-                session.rollback()
-                linked = []
-            else:
-                linked = self._give_ways_in(made, present, now)
-                changes.note(row.id for row in made.values())
-                events.add("account_imported", (row.id for row in made.values()))
-                events.add("access_link_made", (row.id for row in linked), deliver="link")
+        made, present, clashes, linked = _patiently(lambda: self._write(accounts, now, analyses))
+        if self.dry_run:
+            for name, tried in self._tried.items():
+                tried.update(filter(None, (getattr(row, name) for row in made.values())))
         for user in linked:
-            with transaction():
-                self.unlock(user)
-        for number, reason in sorted(refused.items()):
+            _patiently(functools.partial(self.unlock, user))
+        for number, reason in sorted((refused | clashes).items()):
             self.refuse(number, reason)
-        self.counts.update(made=len(made), present=len(present), refused=len(refused))
+        self.counts.update(made=len(made), present=len(present), refused=len(refused | clashes))
+
+    def _write(
+        self, accounts: dict[int, dict[str, Any]], now: datetime, analyses: bool
+    ) -> _Written:
+        """Write accounts in the open transaction; return who was made, who was present and why
+        lines are refused, by line, and who got a link.
+        """
+        if analyses:
+            analyse(User.__table__)
+        made, present, clashes = self._insert(accounts)
+        if self.dry_run:
+            db.session.rollback()
+            return made, present, clashes, []
+        linked = self._give_ways_in(made, present, now)
+        changes.note(row.id for row in made.values())
+        events.add("account_imported", (row.id for row in made.values()))
+        events.add("access_link_made", (row.id for row in linked), deliver="link")
+        return made, present, clashes, linked
 
     def _account(self, number: int, line: Any, now: datetime) -> dict[str, Any]:
         """Return the columns of an account but those of its names. Raises ValidationError."""
@@ -120,10 +148,11 @@ class Import:
         usual["password_version"] = secrets.randbelow(2**30) + 1
         return _OPTIONAL | usual | account
 
-    def _insert(
-        self, waiting: dict[int, dict[str, Any]], refused: dict[int, str]
-    ) -> tuple[dict[int, UserRow], dict[int, UserRow]]:
-        """Insert accounts; return by line the rows that are new, and those that were there."""
+    def _insert(self, waiting: dict[int, dict[str, Any]]) -> tuple[_Rows, _Rows, dict[int, str]]:
+        """Insert accounts; return by line the rows that are new, those that were there, and why
+        others are refused.
+        """
+        refused: dict[int, str] = {}
         made: dict[int, UserRow] = {}
         present: dict[int, UserRow] = {}
         insert = insert_into(User.__table__).on_conflict_do_nothing().returning(User.__table__)
@@ -136,7 +165,7 @@ class Import:
                     present[number] = there[email]
                     continue
                 row = self._with_names(account)
-                clashes = [_UNIQUE[name] for name in _UNIQUE if row[name] in self._taken[name]]
+                clashes = [_UNIQUE[name] for name in _UNIQUE if self._is_taken(name, row[name])]
                 if clashes:
                     refused[number] = "; ".join(clashes)
                     continue
@@ -147,13 +176,11 @@ class Import:
             made |= {new.pop(row.email)[0]: row for row in rows}
             # Others took these names after the look-up, and have committed: look again.
             waiting = {number: waiting[number] for number, _ in new.values()}
-        return made, present
+        return made, present, refused
 
     def _look_up(self, accounts: Collection[dict[str, Any]]) -> dict[str, Any]:
         """Note which of the names are taken; return by address the accounts that are there."""
-        if not self.dry_run:
-            for taken in self._taken.values():
-                taken.clear()
+        self._taken = {name: set() for name in _UNIQUE}
         emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
         names = [each["username"].lower() for each in accounts if "username" in each]
         numbers = [each["external_id"] for each in accounts if each["external_id"]]
@@ -163,6 +190,9 @@ class Import:
             self._taken[column.key].update(found)
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
         return {row.email: row for row in rows}
+
+    def _is_taken(self, column: str, value: str) -> bool:
+        return value in self._taken[column] or value in self._tried[column]
 
     def _with_names(self, account: dict[str, Any]) -> dict[str, Any]:
         """Return the row of an account, with a free username if it has none."""
@@ -177,7 +207,7 @@ class Import:
         while True:
             name = username_from(email, 1 + self._numbers[username_from(email)])
             same = select(User.id).where(User.username_key == name)
-            if name not in self._taken["username_key"] and not db.session.scalar(same):
+            if not self._is_taken("username_key", name) and not db.session.scalar(same):
                 return name
             self._numbers[username_from(email)] += 1
 
@@ -187,16 +217,29 @@ class Import:
         """Invite, and write down links; return who got one of those."""
         found = [row for _, row in sorted((made | present).items())]
         without = {row.id: row for row in found if not users.has_way_in(row)}
-        linked: list[UserRow] = []
-        if self.write_link:
-            links = recovery.renew_links([*without], now=now)
-            for row in without.values():
-                self.write_link(row, links.get(row.id))
-            linked = [row for row in without.values() if row.id in links]
+        links = recovery.renew_links([*without], now=now) if self.write_link else {}
         if self.invite:
             new = [row.email for row in made.values() if row.id in without]
             outbox.queue_invitations([email for email in new if has_mailbox(email)])
-        return linked
+        if self.write_link:  # when there is nothing left that could repeat the transaction
+            for row in without.values():
+                self.write_link(row, links.get(row.id))
+        return [row for row in without.values() if row.id in links]
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """Act in a transaction that waits for locks as long as it must; return what the act returns.
+
+    After a deadlock it begins again.
+    """
+    while True:
+        try:
+            with transaction() as session:
+                lift_time_limits(session.connection())
+                return act()
+        except (DBAPIError, WriteQueueFull) as error:
+            if not is_locked(error):
+                raise
 
 
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:

@@ -3,9 +3,10 @@
 import csv
 import json
 import re
+import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -22,16 +23,19 @@ from helpers import (
     on_postgres,
     register,
     rows,
+    soon,
     statements_of,
     stored,
     success,
+    waiting_for_locks,
 )
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, text
 
 from core import clock, passwords
-from database import WriteQueueFull, transaction
+from database import WriteQueueFull, lift_time_limits, reading, transaction
+from extensions import db
 from models import OutboxMail, User
-from services import recovery, transfer
+from services import accounts, recovery, transfer
 
 ADA = {"email": "ada@example.org", "firstName": "Ada", "lastName": "Park"}
 FULL = {
@@ -465,6 +469,89 @@ def test_accounts_that_come_at_the_same_moment_win(app, load, make_user, monkeyp
     assert (output[-len(counts(2, 1, 1)) :], code) == (counts(2, 1, 1), 1)
     assert refused(output).keys() == {2}
     assert {"other", "Taken", "cyd", "cyd2", "dan"} == {row.username for row in rows(app, User)}
+
+
+LONG_WAITS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '1.7 s'
+"""
+
+
+@on_postgres
+def test_an_import_waits_for_a_lock_as_long_as_it_must(app, load):
+    def register(name):
+        columns = {"first_name": "A", "last_name": "B", "password_hash": "!"}
+        accounts.add(username=name, email=f"{name}@example.org", **columns)
+
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction():
+            register("ben")
+            done = thread.submit(load, [person("ada"), person("ben")])
+
+            def waits():
+                assert not done.done(), done.result()
+                with reading() as connection:
+                    return connection.scalar(text(LONG_WAITS))
+
+            soon(waits)  # longer than a request may
+        assert done.result() == (counts(1, 1), 0)
+
+
+@on_postgres
+def test_a_deadlock_repeats_the_batch(app, load, tmp_path, monkeypatch):
+    def register(name):
+        columns = {"first_name": "A", "last_name": "B", "password_hash": "!"}
+        accounts.add(username=name, email=f"{name}@example.org", **columns)
+
+    def lift_and_look_later(connection):  # when both wait, however slow this machine is
+        lift_time_limits(connection)
+        connection.execute(text("SET LOCAL deadlock_timeout = '3s'"))
+
+    monkeypatch.setattr(transfer, "lift_time_limits", lift_and_look_later)
+    file = tmp_path / "links.csv"
+    lines = [person("ada"), person("ben"), person("cyd", username="ben")]
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction() as session:
+            # The other one notices the deadlock, and is ended.
+            for limit in ("deadlock_timeout", "lock_timeout", "statement_timeout"):
+                session.execute(text(f"SET LOCAL {limit} = '1min'"))
+            register("ben")
+            done = thread.submit(load, lines, "--links", str(file))
+            soon(waiting_for_locks)
+            register("ada")
+        output, code = done.result()
+    assert (output[-len(counts(0, 2, 1)) :], code) == (counts(0, 2, 1), 1)
+    assert [row["username"] for row in handed_over(file)] == ["ada", "ben"]
+
+
+@on_one_database
+def test_an_import_waits_for_another_process_as_long_as_it_must(make_app, tmp_path, monkeypatch):
+    monkeypatch.setattr("database.SQLITE_WAIT", 0.1)
+    app, tries = make_app(), []
+    monkeypatch.setattr(transfer, "transaction", lambda: tries.append(1) or transaction())
+    (tmp_path / "a.jsonl").write_bytes(jsonl(person("ada")))
+    command = ["users", "import", str(tmp_path / "a.jsonl")]
+    with app.app_context():
+        path = db.engine.url.database
+    with ThreadPoolExecutor(1) as thread, closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = thread.submit(app.test_cli_runner().invoke, args=command)
+        soon(lambda: len(tries) > 2 or done.done())
+        other.rollback()
+    assert (done.result().output, done.result().exit_code) == (counts(1), 0)
+    assert len(tries) > 2
+
+
+@on_postgres
+def test_a_bulk_import_tells_postgres_how_many_rows_there_are(app, load, monkeypatch):
+    monkeypatch.setattr(transfer, "BATCH", 2)
+    with statements_of(app) as sent:
+        assert load([person(f"user{number}") for number in range(11)]) == (counts(11), 0)
+    told = [
+        statement for statement in sent if statement.startswith(("ANALYZE", "INSERT INTO user"))
+    ]
+    batches = "".join(statement[0] for statement in told)
+    assert batches == "IAIAIIAII", "before the batches 2, 3, 5, 9 and so on"
 
 
 @on_one_database

@@ -1,5 +1,7 @@
 """Password hashes: made, verified, renewed, and always the same work for a failure."""
 
+import base64
+import hmac
 import threading
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,7 @@ PASSWORD = "Tr4vel-Mug-Blue-42"
 # The example in Passlib's documentation of bcrypt_sha256.
 PASSLIB = "$bcrypt-sha256$v=2,t=2b,r=12$n79VH.0Q2TMWmt3Oqt9uku$Kq4Noyk3094Y2QlB8NdRT8SvGiI4ft2"
 WERKZEUG = "pbkdf2:sha256:1$salt$" + "d" * 64
+LONG = "$bcrypt-sha256$v=2,t=2b,r=4$"
 GARBAGE = ["", "x", "!", "pbkdf2:sha256:1$a$b", "$2b$04$short", PASSLIB + "\n", "\x00", "\ud800"]
 
 
@@ -35,16 +38,80 @@ def work(monkeypatch):
     return done
 
 
+def plain(password, salt=b"$2b$04$" + b"." * 22):
+    return bcrypt.hashpw(password, salt).decode()
+
+
+def long(password):
+    """What the releases before stored, whatever the length."""
+    key = base64.b64encode(hmac.digest(b"." * 22, password.encode(), "sha256"))
+    return f"{LONG}{'.' * 22}${plain(key)[-31:]}"
+
+
 @pytest.mark.asvs("11.2.1", "11.3.1", "11.3.2", "11.4.1")
 def test_a_hash_made_by_passlib_verifies(hasher):
     assert hasher.verify("password", PASSLIB) == (True, True)
     assert not hasher.verify("Password", PASSLIB).matches
 
 
+# The last of each has 71 bytes in its form NFKC, and 72.
+@pytest.mark.parametrize(
+    "typed", [PASSWORD, "", "a" * 71, "\u00e9" * 35 + "a", "\ufb01" * 35 + "a"]
+)
+def test_what_bcrypt_takes_whole_is_stored_as_others_read_it(hasher, typed):
+    stored = hasher.hash(typed)
+    assert stored.startswith("$2b$04$")
+    assert bcrypt.checkpw(unicodedata.normalize("NFKC", typed).encode(), stored.encode())
+    assert hasher.verify(typed, stored) == (True, False)
+
+
+@pytest.mark.parametrize("typed", ["a" * 72, "\u00e9" * 36, "\u2460" * 128, "with\x00zero", "\x00"])
+def test_what_bcrypt_cuts_off_or_repeats_is_hashed_first(hasher, typed):
+    stored = hasher.hash(typed)
+    assert stored.startswith(LONG)
+    salt, digest = stored.removeprefix(LONG).split("$")
+    text = unicodedata.normalize("NFKC", typed).encode()
+    key = base64.b64encode(hmac.digest(salt.encode(), text, "sha256"))
+    assert plain(key, f"$2b$04${salt}".encode()).endswith(digest)
+    assert hasher.verify(typed, stored) == (True, False)
+
+
+def test_a_hash_that_would_not_be_stored_now_is_outdated(hasher):
+    cases = {
+        plain(b"caf\xc3\xa9"): ("caf\u00e9", False),
+        plain(b"cafe\xcc\x81"): ("cafe\u0301", True),  # matches only as it was typed
+        plain(b"caf\xc3\xa9").replace("$2b$", "$2y$"): ("cafe\u0301", True),
+        plain(b"x", b"$2b$05$" + b"." * 22): ("x", True),
+        f"bcrypt${plain(b'x')}": ("x", True),
+        long("x"): ("x", True),
+        plain(b"a" * 72): ("a" * 72, True),
+        plain(b"b" * 71): ("b" * 71, False),
+        long("c" * 72): ("c" * 72, False),
+        long("d" * 71): ("d" * 71, True),
+    }
+    for stored, (typed, outdated) in cases.items():
+        assert hasher.verify(typed, stored) == (True, outdated), stored
+    # A hash of ours is of the normal form, however it is typed.
+    assert hasher.verify("cafe\u0301", plain(b"caf\xc3\xa9")) == (True, False)
+    assert not hasher.verify("caf\u00e9", plain(b"cafe\xcc\x81"))
+
+
+def test_no_longer_password_matches_one_that_bcrypt_takes_whole(hasher):
+    for other in ("a" * 72, "a" * 71 + "\x00", "a" * 71 + "\x00a", "a" * 70):
+        assert not hasher.verify(other, hasher.hash("a" * 71)), other
+
+
+def test_a_nul_matches_no_plain_hash(hasher):
+    stored = plain(b"a")
+    assert bcrypt.checkpw(b"a\x00a", stored.encode()), "bcrypt repeats a short password"
+    for typed in ("a\x00a", "a\x00", "\x00", "\x00a"):
+        for same in (stored, f"bcrypt${stored}", plain(typed.encode())):
+            assert not hasher.verify(typed, same)
+
+
 @pytest.mark.asvs("11.4.2", "11.4.3")
 def test_a_password_matches_its_own_hash_only(hasher):
     stored = hasher.hash(PASSWORD)
-    assert stored.startswith("$bcrypt-sha256$v=2,t=2b,r=4$")
     assert hasher.verify(PASSWORD, stored) == (True, False)
     for wrong in (PASSWORD.lower(), PASSWORD + " ", " " + PASSWORD, PASSWORD + "\x00", ""):
         assert hasher.verify(wrong, stored) == (False, False)
@@ -96,11 +163,11 @@ def test_a_hash_of_another_cost_is_outdated():
         assert hasher.verify("other", stored) == (False, False)
 
 
-def test_hashes_of_other_systems_verify_and_are_outdated(hasher):
-    stored = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+def test_prefixes_of_other_systems_verify_and_are_outdated(hasher):
     for kind in ("2a", "2b", "2y"):
-        assert hasher.verify(PASSWORD, f"${kind}${stored[4:]}") == (True, True)
-        assert not hasher.verify("other", f"${kind}${stored[4:]}").matches
+        stored = plain(PASSWORD.encode()).replace("$2b$", f"${kind}$")
+        assert hasher.verify(PASSWORD, stored) == (True, kind != "2b")
+        assert not hasher.verify("other", stored).matches
 
 
 def test_hashes_of_other_systems_verify_with_what_those_cut_off(hasher):
@@ -109,18 +176,31 @@ def test_hashes_of_other_systems_verify_with_what_those_cut_off(hasher):
     assert not hasher.verify("a" * 71, stored).matches
 
 
-def test_every_failure_costs_the_same(work):
+@pytest.mark.parametrize(
+    ("typed", "hashes"),
+    [
+        *((each, 1) for each in ("wrong", "a" * 129, "a" * 10_000, "\ud800", "\x00", "a" * 100)),
+        *((each, 2) for each in ("\ufb01", "\ufb01\x00", "\u2460" * 129, "\ufb01\ud800")),
+        ("\ufb01" * 200, 2),
+        ("\ufb01" * 513, 1),  # too long to be read at all
+    ],
+)
+def test_every_failure_costs_what_was_typed(work, typed, hashes):
     hasher = Hasher(rounds=7, parallel=1, waiting=9)
-    current = hasher.hash(PASSWORD)
-    old = Hasher(rounds=4, parallel=1, waiting=9).hash(PASSWORD)
-    foreign = bcrypt.hashpw(PASSWORD.encode(), b"$2b$05$" + b"." * 22).decode()
+    current = [hasher.hash(PASSWORD), hasher.hash("a" * 99)]
+    old = [Hasher(rounds=4, parallel=1, waiting=9).hash(PASSWORD), long(PASSWORD)]
+    foreign = plain(PASSWORD.encode(), b"$2b$05$" + b"." * 22)
     others = [foreign, f"bcrypt${foreign}", f"bcrypt_sha256${foreign}", WERKZEUG]
-    too_long = "a" * (MAX_LENGTH + 1)
-    for password in ("wrong", too_long, "a" * 10_000, "\ud800", "wrong" * 20):
-        for stored in (None, *GARBAGE, current, old, *others):
-            work.clear()
-            assert not hasher.verify(password, stored)
-            assert sum(work) == 2**7, (password[:9], stored)
+    for stored in (None, *GARBAGE, *current, *old, *others):
+        work.clear()
+        assert not hasher.verify(typed, stored)
+        assert sum(work) == hashes * 2**7, stored
+    dearer = Hasher(rounds=6, parallel=1, waiting=9)
+    for stored in current:
+        work.clear()
+        assert not dearer.verify(typed, stored)
+        assert len(work) == hashes
+        assert min(work) >= 2**6
 
 
 def test_a_right_password_costs_one_hash(hasher, work):
@@ -147,7 +227,7 @@ def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         futures = [pool.submit(call) for call in calls]
-        soon(lambda: len(running) == 2 and not hasher._ours._places._value)
+        soon(lambda: len(running) == 2 and len(hasher._ours._line) == 2)
         for account in (stored, None):
             with pytest.raises(HasherBusy):
                 hasher.verify(PASSWORD, account)
@@ -155,3 +235,48 @@ def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
         go_on.set()
     assert [bool(future.result()) for future in futures] == [True, False, True, True]
     assert hasher.verify(PASSWORD, stored).matches
+
+
+def test_names_with_wrong_passwords_wait_behind_others_and_make_room_for_them(monkeypatch):
+    hasher = Hasher(rounds=4, parallel=1, waiting=4)
+    stored, judged, go_on = hasher.hash(PASSWORD), [], threading.Semaphore(0)
+
+    def slow(password, salt, hashpw=bcrypt.hashpw):
+        assert go_on.acquire(timeout=30)
+        judged.append(password.decode())
+        return hashpw(password, salt)
+
+    def waiting(count):
+        soon(lambda: len(hasher._ours._line) == count)
+
+    for _ in range(3):
+        assert not hasher.verify("guess", stored, "flooded")
+    assert not hasher.verify("typo", stored, "known")
+    assert hasher.verify(PASSWORD, stored, "known")  # clears what was counted
+    monkeypatch.setattr("bcrypt.hashpw", slow)
+    with ThreadPoolExecutor(max_workers=9) as pool:
+        flood = []
+        for number in range(5):
+            account, name = (None, "nobody") if number % 2 else (stored, "flooded")
+            flood.append(pool.submit(hasher.verify, f"guess {number}", account, name))
+            waiting(number)
+        pupils = []
+        for number, name in enumerate(["known", "fresh", "new"]):
+            pupils.append(pool.submit(hasher.verify, PASSWORD, stored, name))
+            soon(lambda: sum(call.done() for call in flood) == number + 1)  # noqa: B023
+        with pytest.raises(HasherBusy):
+            hasher.verify("guess", stored, "flooded")
+        go_on.release(9)
+    assert all(call.result() for call in pupils)
+    assert [type(call.exception()) for call in flood[2:]] == [HasherBusy] * 3
+    assert judged[0] == "guess 0"
+    assert judged[1:] == ["", *[PASSWORD] * 3]
+    # Who was refused is not further behind for it.
+    assert hasher._tries == {"flooded": 4, "nobody": 1}
+
+
+def test_few_names_are_remembered(hasher, monkeypatch):
+    monkeypatch.setattr("core.passwords._NAMES_COUNTED", 2)
+    for number in range(9):
+        assert not hasher.verify("guess", None, str(number))
+        assert len(hasher._tries) <= 2

@@ -1,0 +1,61 @@
+"""The first Monday after a migration: classes come at once, with hashes of other software."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+
+import bcrypt
+import pytest
+from django.contrib.auth import hashers as django
+from helpers import meanwhile, soon
+from real_service import finish, python
+from sqlalchemy import URL
+
+TYPED, ANOTHER = "What-Ada-typed-42", "What-nobody-guesses-42"
+STRANGERS = 70  # more than may wait, in either queue
+# How many come at once, and what made their hashes.
+FORMS = {
+    "bcrypt": (60, lambda raw: bcrypt.hashpw(raw.encode(), bcrypt.gensalt(10, b"2a")).decode()),
+    "bcrypt of a higher cost": (
+        30,
+        lambda raw: bcrypt.hashpw(raw.encode(), bcrypt.gensalt(11)).decode(),
+    ),
+    "PBKDF2": (30, lambda raw: django.PBKDF2PasswordHasher().encode(raw, "salt", 300_000)),
+    "scrypt": (30, lambda raw: django.ScryptPasswordHasher().encode(raw, "salt")),  # 16 MiB
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_everybody_is_let_in_while_strangers_guess_at_others(run, tmp_path, form):
+    count, hash_of = FORMS[form]
+    url = URL.create("sqlite", database=str(tmp_path / "service.db"))
+    service = run(url, BCRYPT_ROUNDS="10", WEB_CONCURRENCY="1", LOGINS_PER_MINUTE="100")
+    pupils = [f"pupil-{number}@example.org" for number in range(count)]
+    others = [f"other-{number}@example.org" for number in range(9)]
+    names, stored = {"firstName": "A", "lastName": "B"}, (hash_of(TYPED), hash_of(ANOTHER))
+    accounts = [{**names, "email": each, "passwordHash": stored[0]} for each in pupils]
+    accounts += [{**names, "email": each, "passwordHash": stored[1]} for each in others]
+    lines = "".join(f"{json.dumps(account)}\n" for account in accounts)
+    (tmp_path / "people.jsonl").write_text(lines)
+    command = python("-m", "flask", "users", "import", f"{tmp_path}/people.jsonl", env=service.env)
+    assert finish([command])[0][0] == 0
+    flooded, statuses = cycle(others), []
+
+    def guess():
+        user = {"email": next(flooded), "password": TYPED}  # each from another client IP
+        statuses.append(service.log_in(user).status)
+
+    def log_in(email):
+        return service.log_in({"email": email, "password": TYPED}).status
+
+    with ThreadPoolExecutor(count) as threads, meanwhile([guess] * STRANGERS):
+        soon(lambda: statuses.count(401) > len(others) and statuses.count(503) > 9)
+        logins = [threads.submit(log_in, email) for email in pupils]
+        for _ in range(5):
+            assert service.call("GET", "/healthz").status == 200
+        assert not all(login.done() for login in logins)
+        assert [login.result() for login in logins] == [200] * count
+    assert statuses.count(401) > 0
+    assert set(statuses) <= {401, 429, 503}
+    with ThreadPoolExecutor(count) as threads:
+        assert set(threads.map(log_in, pupils)) == {200}  # with our own hashes, which do not wait
