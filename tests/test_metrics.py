@@ -34,7 +34,8 @@ def scrape(client, make_key):
     def scrape():
         response = client.get("/metrics", headers=bearer(key))
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        form = r"# HELP accounts_\w+ .+\.\n# TYPE (accounts_\w+) (gauge|counter)\n(accounts_\w+)({.+})? (\d+)\n"
+        form = r"# HELP accounts_\w+ .+\.\n"
+        form += r"# TYPE (accounts_\w+) (gauge|counter)\n(accounts_\w+)({.+})? (\d+)\n"
         assert re.fullmatch(f"({form})+", response.text)
         found = re.findall(form, response.text)
         assert all(kind == ("counter" if "_total" in name else "gauge") for name, kind, *_ in found)
