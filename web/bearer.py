@@ -76,7 +76,7 @@ def _of_token(token: str, role: Role) -> Caller:
 
 def _of_key(key: str, scope: Scope | None) -> Caller:
     row = components().load_key(key)
-    request.environ["accounts.user_id"] = f"{KEY}{row.id}" if row else KEY
+    request.environ["accounts.user_id"] = f"{KEY}{row.id}" if row else "-"
     if row is None:
         raise errors.TokenInvalid("This service key is unknown or was revoked.")
     if row.expires_at and row.expires_at <= clock.utcnow():
@@ -104,8 +104,8 @@ def actor() -> Actor:
 
 
 def _render(error: errors.ApiError) -> Response:
-    who = request.environ.get("accounts.user_id")  # None where none is needed
-    if who and who.startswith(KEY):
+    who = request.environ.get("accounts.user_id")  # None where none is needed, "-" of no known key
+    if who and who.startswith((KEY, "-")):
         audit.log("service_key_refused", who, reason=error.code)
     # A refresh token is not sent as a bearer token, so its errors carry no challenge.
     guarded = error.status == 401 and who is not None
