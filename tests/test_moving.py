@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import unicodedata
 from datetime import UTC, datetime
 
 import bcrypt
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from helpers import PASSWORD, login, on_one_database, rows, stored, success
 
 from config import ROOT
+from core.passwords import Hasher
 from models import User
 
 PAGE = (ROOT / "docs/moving.md").read_text()
@@ -78,6 +81,7 @@ def test_a_file_of_accounts_and_a_class(app, client, follow, tmp_path):
 
 DJANGO = """
 import sys
+import unicodedata
 from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
 
@@ -168,6 +172,58 @@ def test_nobody_gets_into_groups_by_the_number_of_somebody_else(app, tmp_path, n
     ended = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("This line has no externalId of its own: ")
+
+
+PASSWORDS = ["Tr4vel-Mug-Blue-42", "F\u00fcchse \ufb01nd ich gut", "\u00e9" * 36, "a" * 100]
+DJANGO_LOGIN = """
+import json, sys
+from django.conf import settings
+settings.configure(PASSWORD_HASHERS=["django.contrib.auth.hashers.PBKDF2PasswordHasher",
+    "django.contrib.auth.hashers.BCryptPasswordHasher", "__main__.LongHasher"])
+from django.contrib.auth.hashers import check_password, identify_hasher
+for password, stored in json.load(sys.stdin):
+    named = ("bcrypt" if stored.startswith("$2b$") else "accounts") + stored
+    anew = []
+    assert check_password(password, named, setter=anew.append)
+    assert anew == [password]
+    assert not check_password(password + "!", named)
+    if named.startswith("accounts"):
+        assert matches(password, stored) and not matches(password + "!", stored)
+print("all")
+"""
+
+
+@pytest.fixture(scope="module")
+def ours():
+    """Passwords in the form in which they are hashed, and our hashes of them."""
+    hasher = Hasher(rounds=4, parallel=1, waiting=1)
+    return [(unicodedata.normalize("NFKC", each), hasher.hash(each)) for each in PASSWORDS]
+
+
+def test_our_hashes_go_into_django_and_python(ours):
+    program = section("Away from here")["python"]
+    command = [sys.executable, "-W", "ignore", "-c", program + DJANGO_LOGIN]
+    done = subprocess.run(command, input=json.dumps(ours), capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("all\n", 0), done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no Node.js")
+def test_our_long_hashes_go_into_node(ours, tmp_path):
+    (tmp_path / "long_hashes.mjs").write_text(section("Away from here")["js"])
+    (tmp_path / "main.mjs").write_text("""
+        import { matches } from "./long_hashes.mjs";
+        import { readFileSync } from "node:fs";
+        const asked = { compare: (key, hash) => [key, hash] };
+        const ours = JSON.parse(readFileSync(0, "utf8"));
+        console.log(JSON.stringify(ours.map((each) => matches(asked, ...each))));
+    """)
+    long = [each for each in ours if each[1].startswith("$bcrypt-sha256$")]
+    assert len(long) == 2
+    typed = [*long, *((f"{password}!", stored) for password, stored in long)]
+    command = ["node", str(tmp_path / "main.mjs")]
+    done = subprocess.run(command, input=json.dumps(typed), capture_output=True, text=True)
+    asked = [(key.encode(), stored.encode()) for key, stored in json.loads(done.stdout)]
+    assert [bcrypt.checkpw(*each) for each in asked] == [True, True, False, False]
 
 
 def test_away_from_here(follow, make_user):

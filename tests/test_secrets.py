@@ -132,7 +132,7 @@ class Watch:
 
     def _look_at_cell(self, cell, value):
         if cell == "users.password_hash" and value not in self._secrets:
-            assert value.startswith("$bcrypt-sha256$"), "no hash of ours"
+            assert value.startswith("$2b$04$"), "no hash of ours"
             self.learn("hash", value)
         text = value.decode("latin-1") if isinstance(value, bytes | memoryview) else str(value)
         self.search(cell, text, AT_HOME.get(cell))

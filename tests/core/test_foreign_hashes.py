@@ -255,7 +255,7 @@ DEARER = django.BCryptPasswordHasher().encode("x", b"$2b$05$" + b"." * 22)
         DEARER.removeprefix("bcrypt$"),
         Hasher(rounds=5, parallel=1, waiting=1).hash("x" * 72),
     ],
-    ids=["argon2id", "bcrypt_sha256", "dearer in Django", "dearer", "ours, dearer"],
+    ids=["Argon2", "Django's with SHA-256", "Django's of a higher cost", "higher cost", "our long"],
 )
 def test_dear_hashes_are_judged_one_at_a_time_beside_our_own(monkeypatch, stored):
     monkeypatch.setattr(passwords, "FOREIGN_WAITING", 2)
