@@ -12,11 +12,10 @@ NIL = "00000000-0000-0000-0000-000000000000"
 
 def new_row_id() -> str:
     """Return a UUID version 7 (RFC 9562), ordered by time, so that indexes grow at the end."""
-    milliseconds = int(clock.utcnow().timestamp() * 1000)
-    value = milliseconds << 80 | secrets.randbits(80)
-    value = value & ~(0xF << 76) | 0x7 << 76  # the version
-    value = value & ~(0x3 << 62) | 0x2 << 62  # the variant
-    return str(uuid.UUID(int=value))
+    milliseconds, microseconds = divmod(int(clock.utcnow().timestamp() * 1_000_000), 1000)
+    # The parts of a millisecond keep the events of one act in their order (section 6.2, method 3).
+    high = milliseconds << 16 | 0x7 << 12 | microseconds * 4096 // 1000  # 7 is the version
+    return str(uuid.UUID(int=high << 64 | 0x2 << 62 | secrets.randbits(62)))  # 2 is the variant
 
 
 def is_row_id(text: str) -> bool:
