@@ -220,17 +220,18 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
     """Change an account: role, activation, names, language, time zone, e-mail address.
 
     A new role or a deactivation ends all sessions of the account and, for good, all links to choose
-    a password; a new role ends its memberships too. A new `email` (from admins, and not for admins)
-    holds at once, ends all sessions and is not verified. `emailVerified: true` means that you know
-    that the address is the user's; it cannot be taken back. The user is told of a new username, and
-    at a verified address that another one replaces. A service key can neither change an admin nor
-    give that role.
+    a password; a new role ends its memberships too. A new `email` (not for admins; from service
+    keys only for students who have neither a password nor a provider and never logged in) holds at
+    once, ends all sessions and is not verified. `emailVerified: true` means that you know that the
+    address is the user's; it cannot be taken back. The user is told of a new username, and at a
+    verified address that another one replaces. A service key can neither change an admin nor give
+    that role.
     """
-    if "email" in body and caller().is_key:
-        raise errors.Forbidden
+    email_if = administration.UNTOUCHED if caller().is_key else ()
     _refuse_role(body.get("role", ""))
     with transaction():
-        before, after = administration.alter(user_id, **body, reach=caller().accounts)
+        reach = caller().accounts
+        before, after = administration.alter(user_id, **body, email_if=email_if, reach=reach)
         if after.role != before.role:
             _refuse_role(before.role)
     return after

@@ -16,7 +16,10 @@ from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
 from models import User, UserRow, UTCDateTime
 from services import accounts, email_change, events, groups, profiles, sessions, users
+from services.users import Condition
 
+# Conditions for an account that nobody but the school has used yet.
+UNTOUCHED = (User.role == Role.STUDENT.value, User.last_login_at.is_(None), *users.NO_WAY_IN)
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
     "name": (User.search_key,),  # unique, because it has the username
@@ -64,6 +67,7 @@ def alter(
     user_id: str,
     *,
     email: str | None = None,
+    email_if: Sequence[Condition] = (),
     email_verified: bool = False,
     reach: Reach = EVERYBODY,
     **changes: Any,
@@ -73,7 +77,8 @@ def alter(
 
     A new role or a deactivation ends all its sessions, and for good all links to choose a password;
     a new address too, and it is not verified by itself. A new role ends all memberships. Raises
-    UserNotFound, LastAdmin, Forbidden, UsernameTaken, EmailTaken and ExternalIdTaken.
+    UserNotFound, LastAdmin, Forbidden, UsernameTaken, EmailTaken and ExternalIdTaken; Forbidden
+    also for an address if a condition of `email_if` does not hold.
     """
     role, is_active = changes.get("role"), changes.get("is_active")
     may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
@@ -100,7 +105,8 @@ def alter(
         if email_verified and before.email_verified_at is None:
             values["email_verified_at"] = now
     else:
-        email_change.replace(before, email, verified_at=now if email_verified else None)
+        verified_at = now if email_verified else None
+        email_change.replace(before, email, *email_if, verified_at=verified_at)
         email_change.notify_old_address(before)
     if "role" in values:
         groups.leave_all(user_id)

@@ -16,6 +16,7 @@ from extensions import db, settings
 from models import PendingEmail, User, UserRow
 from services import accounts, events, links, outbox, sessions, users
 from services.letters import MailKind
+from services.users import Condition
 
 MAX_TRIES = 5
 _NO_CHANGE = "No change of your e-mail address waits for this code. Ask for the change again."
@@ -102,18 +103,20 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
 def replace(
     user: UserRow,
     new_email: str,
-    *,
+    *conditions: Condition,
     verified_at: datetime | None,
     field: str = "email",
     keep: str | None = None,
 ) -> None:
     """Change the address of a user whose row is locked, and end all sessions but the one to `keep`.
 
-    Raises EmailTaken at `field`.
+    Raises EmailTaken at `field`, and Forbidden if a condition does not hold.
     """
     values = {"email": new_email, "email_verified_at": verified_at}
+    version = User.password_version + 1
     with unique(lambda: errors.EmailTaken.at(field, "taken"), User.email):
-        users.update(user.id, password_version=User.password_version + 1, **values)
+        if not users.update(user.id, *conditions, password_version=version, **values):
+            raise errors.Forbidden
     accounts.drop_pending_email(user.id)
     sessions.end_all(user.id, keep=keep)
     events.tell("email_changed", user.id)

@@ -45,8 +45,8 @@ _NO_ANSWER = "The provider does not answer. Try again in a moment, or sign in wi
 _PASSWORD = "If you have an account, sign in with its password once, together with the provider."
 _NO_PAGE = Reason("invalid", "Not a page of SIGN_IN_RETURN_URLS, letter for letter.")
 _NAME = fields.Name()
-# Conditions for an account to which nobody can sign in.
-_UNUSED = (User.password_hash.startswith("!"), User.identity.is_(None), User.role != Role.ADMIN)
+# Conditions for an account that a provider may open by its address.
+_UNUSED = (*users.NO_WAY_IN, User.role != Role.ADMIN)
 
 
 class Arrival(NamedTuple):

@@ -119,8 +119,7 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     There is none for an admin, an inactive user, and one who has a password.
     """
     table = User.__table__
-    has_none = [User.is_active, User.role != Role.ADMIN.value]
-    has_none += [User.password_hash.startswith("!"), User.identity.is_(None)]
+    has_none = (User.is_active, User.role != Role.ADMIN.value, *users.NO_WAY_IN)
     these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
     db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)

@@ -17,6 +17,8 @@ from services import changes
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
+# Conditions for an account to which nobody can sign in; `has_way_in` asks the same of a row.
+NO_WAY_IN = User.password_hash.startswith("!"), User.identity.is_(None)
 
 
 def get(*conditions: Condition) -> UserRow | None:

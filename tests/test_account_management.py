@@ -1,5 +1,8 @@
 """What admins, teachers and service keys read and correct about one account."""
 
+import functools
+from datetime import UTC, datetime
+
 import pytest
 from authenticator import enter, set_up
 from endpoints import UNKNOWN_ID
@@ -10,14 +13,17 @@ from helpers import (
     failure,
     login,
     on_one_database,
+    on_postgres,
     race,
     set_user,
     stored,
     success,
+    while_doing,
 )
 from sqlalchemy import delete
 
 from models import Counter
+from services import users
 
 CORRECTIONS = {"username": "Renamed", "firstName": "Ada", "lastName": "L", "language": "de"}
 PERSON = {
@@ -174,6 +180,42 @@ def test_new_address_holds_at_once_and_is_not_verified(
     success(patch(user, email="newest@example.org", username="renamed"))
     notices = {("username_changed", "newer@example.org"), ("email_changed", "newer@example.org")}
     assert {*outbox.waiting()} == notices
+
+
+SOME_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+USED = {"last_login_at": SOME_TIME, "identity": "https://provider.example 1", "role": "instructor"}
+USED |= {"password_hash": "md5:x"}  # one that nobody can log in with is a password too
+
+
+@pytest.mark.parametrize("column", USED)
+def test_a_key_changes_the_address_of_students_who_were_never_here(
+    app, make_user, patch, make_key, outbox, clock, column
+):
+    key = bearer(make_key("users:write"))
+    user = make_user(password_hash="!", email_verified_at=clock.utcnow())
+    account = success(patch(user, key, email="new@example.org"))
+    assert (account["email"], account["emailVerified"]) == ("new@example.org", False)
+    assert outbox.waiting() == [("email_changed", user.email)]
+    success(patch(user, key, email="newer@example.org", emailVerified=True))
+    assert stored(app, user).email_verified_at
+    set_user(app, user, **{column: USED[column]})
+    before = stored(app, user)
+    names = {"firstName": "Other", "username": "other"}
+    failure(patch(user, key, email="newest@example.org", **names), 403, "forbidden")
+    assert (stored(app, user), len(outbox.waiting())) == (before, 1)
+
+
+@on_postgres
+def test_a_key_that_waits_for_a_first_login_changes_no_address(app, make_user, patch, make_key):
+    key, user = bearer(make_key("users:write")), make_user(password_hash="!")
+
+    def log_in():
+        users.update(user.id, last_login_at=SOME_TIME)
+
+    change = functools.partial(patch, user, key, email="new@example.org", firstName="Other")
+    failure(while_doing(app, log_in, change), 403, "forbidden")
+    row = stored(app, user)
+    assert (row.email, row.first_name, row.last_login_at) == (user.email, "First", SOME_TIME)
 
 
 def test_address_of_an_admin_is_changed_on_the_machine_only(make_user, patch, make_key):

@@ -199,6 +199,7 @@ ACTS = [
         leaves="username_changed",
     ),
     Act("admin", "PATCH /api/users/{userId}", {"email": "new@example.org"}, leaves="email_changed"),
+    Act("key", "PATCH /api/users/{userId}", {"email": "new@example.org"}, refused=True),
     Act("admin", "PATCH /api/users/{userId}", {"role": "instructor"}, leaves="role_changed"),
     Act("key", "PATCH /api/users/{userId}", {"isActive": False}, leaves="account_deactivated"),
     Act("key", "PATCH /api/users/{userId}", {"emailVerified": True}, leaves="email_verified"),
