@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
+from core.scopes import Scope
 from extensions import settings
 from models import UserRow
 
@@ -41,7 +42,8 @@ KEY = "key:"
 
 def of_key(row: Any) -> Caller:
     nobody, reach = cast("UserRow", None), BUT_ADMINS
-    return Caller(f"{KEY}{row.id}", nobody, {}, reach, reach, reach, STUDENTS, None)
+    recruits = reach if Scope.GROUPS_STAFF in row.scopes.split() else STUDENTS
+    return Caller(f"{KEY}{row.id}", nobody, {}, reach, reach, reach, recruits, None)
 
 
 def of_user(row: UserRow, claims: Mapping[str, Any]) -> Caller:

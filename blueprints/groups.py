@@ -62,7 +62,7 @@ def delete_group(group_id: str) -> None:
     errors=(NotFound, UserNotFound),
 )
 def add_member(group_id: str, user_id: str) -> None:
-    """Put a user into a group; service keys put in students only.
+    """Put a user into a group; service keys put in students, with `groups:staff` instructors too.
 
     Where `INSTRUCTOR_RIGHTS` is `groups`, instructors in it reach its students. A new role ends
     all memberships of an account.
@@ -79,7 +79,7 @@ def add_member(group_id: str, user_id: str) -> None:
     errors=(UserNotFound,),
 )
 def remove_member(group_id: str, user_id: str) -> None:
-    """Take a user out of a group; service keys take out students only."""
+    """Take a user out of a group; service keys those whom they may put in."""
     with transaction():
         groups.leave(group_id, user_id, caller().recruits)
 

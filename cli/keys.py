@@ -25,6 +25,8 @@ def create_key(name: str, scopes: tuple[Scope, ...], days: int | None, no_expiry
     """Create a service key and print it, for the only time."""
     if days and no_expiry:
         raise click.UsageError("Give --days or --no-expiry, not both.")
+    if Scope.GROUPS_STAFF in scopes and Scope.GROUPS_WRITE not in scopes:
+        raise click.UsageError("groups:staff adds to groups:write. Give both.")
     name = load(schemas.ServiceKeyName(), name=name)["name"]
     expires_at = None if no_expiry else clock.utcnow() + timedelta(days=days or 365)
     with transaction():

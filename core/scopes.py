@@ -13,6 +13,7 @@ class Scope(StrEnum):
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
     GROUPS_WRITE = "groups:write"
+    GROUPS_STAFF = "groups:staff"
     METRICS_READ = "metrics:read"
 
 

@@ -106,15 +106,19 @@ def test_groups_are_in_the_order_of_their_folded_names(app, client, admin, fille
         success(client.get(f"/api/users?groupId={group['id']}", headers=admin.headers))
 
 
-def test_a_key_puts_students_in_and_out_and_nobody_else(call, make_user, make_key):
-    key, log = bearer(make_key("groups:write")), Log()
+@pytest.mark.parametrize("staff", [(), ("groups:staff",)])
+def test_a_key_puts_students_in_and_out_and_instructors_with_a_scope(
+    call, make_user, make_key, staff
+):
+    key, log = bearer(make_key("groups:write", *staff)), Log()
+    allowed = {"student"} | ({"instructor"} if staff else set())
     assert success(save(call, headers=key), 201)["members"] == 0
     failure(call("DELETE", headers=key), 403, "forbidden")
     for role in ("student", "instructor", "admin"):
         member = f"/members/{make_user(f'the-{role}', role=role).id}"
         for method in ("PUT", "DELETE"):
             answer = call(method, member, headers=key)
-            assert answer.status_code == (200 if role == "student" else 403)
+            assert answer.status_code == (200 if role in allowed else 403)
             success(call("PUT", member))  # an admin may
     assert group_events(log)[0][3].startswith("key:")
 

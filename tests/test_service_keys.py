@@ -83,6 +83,7 @@ def test_life_of_a_key_is_what_was_asked_for(app, run):
         *("--name x", "--scope users:read", "--name x --scope users:delete"),
         *("--name x --scope users:read --days 0", "--name x --scope users:read --days 3651"),
         "--name x --scope users:read --days 1 --no-expiry",
+        "--name x --scope groups:staff --scope users:write",
         *(f"--name {'n' * 65} --scope users:read", "--name a\x00b --scope users:read"),
     ],
 )
@@ -99,7 +100,8 @@ def test_name_is_given_once(app, run, make_key):
     printed, code = run("keys", "create", "--name", "Courses", "--scope", "users:read")
     assert (code, printed) == (1, "Error: There is a service key with this name already.\n")
     assert len(rows(app, ServiceKey)) == 1
-    assert run("keys", "create", "--name", "courses", "--scope", "users:read")[1] == 0
+    both = "--scope", "groups:staff", "--scope", "groups:write"
+    assert run("keys", "create", "--name", "courses", *both)[1] == 0
 
 
 def test_keys_are_listed_newest_first(app, client, run, make_key, make_user, clock):
