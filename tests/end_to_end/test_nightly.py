@@ -1,4 +1,6 @@
-"""examples/nightly.py, which keeps accounts and groups in step with the school's system."""
+"""examples/nightly.py, which keeps accounts and groups in step with the school's system, and
+examples/oneroster.py, which makes its file.
+"""
 
 import csv
 import os
@@ -17,6 +19,7 @@ from models import Group, Membership, User
 SCRIPT = ROOT / "examples/nightly.py"
 OURS = uuid.UUID(SCRIPT.read_text().partition('uuid.UUID("')[2][:36])
 CHESS = "99999999-0000-4000-8000-000000000000"
+CONVERTER = ROOT / "examples/oneroster.py"
 
 
 def pupil(number, group, **more):
@@ -194,3 +197,77 @@ def test_an_account_is_taken_by_its_address_only_if_it_is_no_strangers(
     assert {name: after[name] for name in strangers} == {name: before[name] for name in strangers}
     assert who_is_where((said, *there)) == {group_id("7a"): {*rightful}}
     assert all(after[name].external_id for name in rightful)
+
+
+COLUMNS = {
+    "users": "givenName familyName username email enabledUser",
+    "roles": "userSourcedId roleType role beginDate endDate",
+    "classes": "title termSourcedIds",
+    "enrollments": "classSourcedId userSourcedId role beginDate endDate",
+    "academicSessions": "title startDate endDate",
+}
+ROSTER = {
+    "academicSessions": """
+        now Year 2000-08-01 2999-07-31
+        old Year 2000-08-01 2001-07-31
+    """,
+    "classes": """
+        c-1 7A old,now
+        c-2 7A now
+        c-3 8A old
+    """,
+    "users": """
+        u-1 Mia Okoro mia@old.example mia@school.example true
+        u-2 Ben Young ben - true
+        u-3 Kim Park kim kim@school.example true
+        u-4 Al Gone al - false
+        u-5 Pat Rent pat - true
+        u-6 Jo Left jo - true tobedeleted
+    """,
+    "roles": """
+        r-1 u-1 primary student - -
+        r-2 u-2 primary student - -
+        r-3 u-3 primary teacher - -
+        r-4 u-3 secondary student - -
+        r-5 u-4 primary student - -
+        r-6 u-5 primary guardian - -
+        r-7 u-6 primary student - -
+    """,
+    "enrollments": """
+        e-1 c-1 u-1 student - -
+        e-2 c-2 u-2 student - -
+        e-3 c-1 u-3 teacher - -
+        e-4 c-2 u-3 teacher 2000-08-01 2001-07-31
+        e-5 c-3 u-1 student - -
+        e-6 c-2 u-1 student - - tobedeleted
+        e-7 c-2 u-4 student - -
+        e-8 c-1 u-6 student - -
+    """,
+}
+
+
+@on_one_database
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_path, version):
+    make_user("kim", email="kim@school.example", role="instructor", external_id="u-3")
+    role_of = {line.split()[1]: line.split()[3] for line in ROSTER["roles"].split("\n")[-2:0:-1]}
+    for name, text in ROSTER.items():
+        columns, lines = ["sourcedId", *COLUMNS[name].split(), "status"], []
+        for line in text.strip().splitlines():
+            cells = ["" if cell == "-" else cell for cell in line.split()]
+            lines.append(dict(zip(columns, [*cells, "active"], strict=False)))
+        if version == "1.1" and name == "users":
+            lines = [line | {"role": role_of[line["sourcedId"]]} for line in lines]
+        if version == "1.2" or name != "roles":
+            write(tmp_path / f"{name}.csv", lines)
+    command = [sys.executable, CONVERTER, str(tmp_path)]
+    made = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+    said, *there = nightly(made)
+    assert "new 2, changed 1, group 2, joined 3" in said
+    assert who_is_where((said, *there)) == {
+        group_id("c-1"): {"mia", "kim"},
+        group_id("c-2"): {"ben"},
+    }
+    addresses = {user.external_id: user.email for user in there[0]}
+    assert addresses["u-1"] == "mia@school.example"
+    assert addresses.keys() == {"u-1", "u-2", "u-3"}
