@@ -14,9 +14,10 @@ from helpers import on_one_database, success, verify
 from sqlalchemy import text
 
 from core.clock import utcnow
+from core.ids import NIL
 from database import reading, transaction
 from extensions import db
-from models import Course, Lesson
+from models import Course, Group, Lesson, Membership
 from web.headers import WITHOUT_PREFIX
 
 ROOT = Path(__file__).parent.parent
@@ -72,11 +73,13 @@ def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
     assert sorted(block.split()) == sorted(first)
 
 
-def test_example_queries_show_the_week_of_a_class(app, make_user):
+def test_example_queries_show_the_week_and_the_month_of_a_class(app, make_user):
     # Of an hour when it is the next day in Tokyo.
     now = utcnow().replace(hour=20, minute=0)
     mia, ben = make_user("mia", timezone="Asia/Tokyo"), make_user("ben")
+    teacher, zone = make_user("kim", role="instructor"), ZoneInfo("Asia/Tokyo")
     lessons = [(mia, "one", 1), (mia, "two", 1), (mia, "old", 8), (make_user("else"), "one", 1)]
+    lessons.append((mia, "older", 40))
     with app.app_context():
         for user, name, days_ago in lessons:
             row = {"user_id": user.id, "completed_at": now - timedelta(days=days_ago)}
@@ -84,16 +87,27 @@ def test_example_queries_show_the_week_of_a_class(app, make_user):
                 session.merge(Course(user_id=user.id, id="c", name="Course", lessons=9))
                 session.flush()
                 session.add(Lesson(**row, course_id="c", id=name, minutes=20))
-        on_postgres, on_sqlite = re.findall(r"^```sql\n(SELECT.*?)^```", QUERIES, re.M | re.S)
+        with transaction() as session:
+            session.add(Group(id=NIL, name="7b"))
+            session.flush()
+            members = [mia, ben, teacher]
+            session.add_all(Membership(group_id=NIL, user_id=user.id) for user in members)
+        on_postgres, month, on_sqlite = re.findall(
+            r"^```sql\n(SELECT.*?)^```", QUERIES, re.M | re.S
+        )
         is_postgres = db.engine.dialect.name == "postgresql"
         with reading() as connection:
             query = text(on_postgres if is_postgres else on_sqlite)
             found = [tuple(row) for row in connection.execute(query)]
+            of_month = is_postgres and [tuple(row) for row in connection.execute(text(month))]
     yesterday = now - timedelta(days=1)
-    day = yesterday.astimezone(ZoneInfo("Asia/Tokyo")).date()
+    day = yesterday.astimezone(zone).date()
     latest = yesterday.strftime("%Y-%m-%d %H:%M:%S")
     week = [(ben.username, 0, 0, None), (mia.username, 2, 40, latest)]
     assert found == ([(mia.username, day, 2, 40)] if is_postgres else week)
+    months = [(now - timedelta(days=ago)).astimezone(zone).month for _, _, ago in lessons[:3]]
+    count = months.count(utcnow().astimezone(zone).month)
+    assert of_month in (False, [(ben.username, 0, 0), (mia.username, count, 20 * count)])
 
 
 def test_every_module_of_the_top_level_is_among_the_layers():
