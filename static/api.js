@@ -5,10 +5,12 @@ const TIMEOUT = 30_000; // milliseconds
 const UPLOAD_TIMEOUT = 120_000;
 // So short that the second try of a lost answer still gets the same new token.
 const REFRESH_TIMEOUT = 10_000;
+const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
 const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
 const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
 export const NAME = `accounts ${new URL(".", location).pathname}`;
+const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
 
 /** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
@@ -61,6 +63,11 @@ export function startAnew(hash = "") {
 
 /** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
 export function forget(hash) {
+  try {
+    if (kept() === "session") localStorage.removeItem("theme"); // the next user has another one
+  } catch {
+    // Storage is blocked.
+  }
   remember(null);
   channel?.postMessage(null);
   return startAnew(hash);
@@ -141,6 +148,7 @@ export async function call(method, path, body, { cookie = kept() } = {}) {
     const data = await send(method, path, body, cookie);
     if (path === "auth/login") {
       remember(cookie); // first: for another user, the page starts anew
+      use();
       await store(data);
       channel?.postMessage(access.user);
       changed(true);
@@ -157,24 +165,63 @@ export async function call(method, path, body, { cookie = kept() } = {}) {
 export const loadModule = (name) =>
   import(`./${name}.js`).catch(() => Promise.reject(new Problem("no_response")));
 
-/** Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. */
-export async function resume() {
+/**
+ * Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. Who has
+ * left a device of others alone is signed out; the page goes on at `hash` then.
+ */
+export async function resume(hash = "") {
   if (!remembered()) return false;
+  const isOver = isUnused();
   try {
     await renew();
+    if (isOver) return leaveUnused(hash);
   } catch (problem) {
     if (problem.status !== 401) throw problem;
   }
   return access !== null;
 }
 
-/** Sign out; `hash` names the section that comes then on a device of others. */
-export async function logOut(hash) {
+// By the clock, not by a timer, which stands still while the device sleeps.
+function isUnused() {
+  try {
+    return kept() === "session" && Date.now() - localStorage.getItem(USED) > IDLE;
+  } catch {
+    return false; // storage is blocked: each load asks for a sign-in anyway
+  }
+}
+function use() {
+  try {
+    localStorage.setItem(USED, Date.now());
+  } catch {
+    // Nobody stays signed in at the next load.
+  }
+}
+async function leaveUnused(hash) {
+  document.body.hidden = true; // whoever comes now sees nothing of it
+  await call("POST", "auth/logout").catch(() => {});
+  return forget(hash);
+}
+function watch(event) {
+  if (!access || !document.body || document.body.hidden) return;
+  if (isUnused()) {
+    event?.preventDefault();
+    event?.stopImmediatePropagation();
+    leaveUnused();
+  } else if (event || document.querySelector("form[aria-busy=true]")) use();
+}
+for (const name of ["keydown", "pointerdown", "click"]) addEventListener(name, watch, true);
+for (const name of ["visibilitychange", "focus"]) addEventListener(name, () => isUnused() && watch());
+setInterval(watch, 15_000);
+
+/**
+ * Sign out; `hash` names the section that comes then: on a device of others, or `always`.
+ */
+export async function logOut(hash, always = false) {
   await call("POST", "auth/logout").catch((problem) => {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget(kept() === "session" ? hash : "");
+  return forget(always || kept() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

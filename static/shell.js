@@ -17,11 +17,16 @@ const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
 const menu = document.getElementById("menu"); // on small screens
+const other = document.getElementById("other"); // the dialog for somebody else
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
 // What sections get. links.js and provider.js clear `brought`.
-const me = { profile: null, settings: null, reload, go, brought };
+const me = { profile: null, settings: null, reload, go, askWho, brought };
+// The pages that links open have no section for users.
+const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
+// Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
+const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -63,17 +68,18 @@ async function reload() {
 // Returns the section that the URL names, of those that are open to the user; else the one of the
 // role, or the first.
 function find(id) {
-  const isIn = userId() !== null;
   const closed = new Set(
     [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
   );
   const open = all.filter(
-    (section) => "signedOut" in section.dataset !== isIn && !closed.has(section.id),
+    (section) => "signedOut" in section.dataset !== isIn() && !closed.has(section.id),
   );
   const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 
+// Bad escapes stay as they are.
+const plain = (part = "") => new URLSearchParams(`x=${part}`).get("x");
 let asked = 0; // what comes after a newer question is dropped
 
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
@@ -84,15 +90,16 @@ async function route({ focus = true, keep = false } = {}) {
   for (const other of all) other.hidden = other !== section;
   // An open dialog blocks the whole page, even from a section that is hidden.
   for (const dialog of document.querySelectorAll("[hidden] dialog[open]")) dialog.close();
-  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !userId();
+  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
     if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
     else way.removeAttribute("aria-current");
   }
-  document.body.classList.toggle("signed-out", !userId());
+  document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
+  if (id === "sign-in" && isIn()) askWho(plain(rest[0]), location.hash);
   trouble.hidden = true;
   busy.textContent = "";
   if (focus) heading.focus();
@@ -122,6 +129,17 @@ function go(hash) {
   location.hash = hash;
 }
 
+/** Ask whether who is signed in makes way for `name`, or for anybody; the page goes on at `hash`. */
+function askWho(name, hash) {
+  const { firstName, lastName, username, email } = me.profile;
+  const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
+  if (isOwn || (name && !NAMED.test(name))) return;
+  const goOn = name ? say("say_other_as", { name }) : say("say_other");
+  fill(other, { other: say("say_other_is", { name: `${firstName} ${lastName}` }), goOn });
+  other.querySelector("button").onclick = trying(() => logOut(hash, true));
+  other.showModal();
+}
+
 function complain(problem) {
   if (!(problem instanceof Problem)) throw problem; // a mistake of ours
   if (problem.status === 401) return; // the sign-in is shown
@@ -134,16 +152,19 @@ const trying = (work) => (event) => work(event).catch(complain);
 
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
-  if (document.getElementById("sign-in") && (await resume())) await reload();
+  const way = location.hash.startsWith("#sign-in/") ? location.hash : "";
+  if (document.getElementById("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
 });
 
 onChange(
-  trying(async (isIn) => {
-    if (isIn) await reload();
+  trying(async (hasBegun) => {
+    if (hasBegun) await reload();
     await route({ keep: true });
-    document.getElementById("ended").textContent = isIn ? "" : say("say_session_ended");
+    document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
+    const name = document.querySelector("#sign-in [name=email]");
+    if (!hasBegun) name.value ||= me.profile?.username ?? "";
   }),
 );
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
@@ -159,6 +180,10 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
+});
+addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
+addEventListener("storage", ({ key, newValue }) => {
+  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
 });
 // The address may have been confirmed in the meantime, in another tab or on a phone.
 const lookAgain = trying(async () => {
