@@ -5,12 +5,11 @@ const TIMEOUT = 30_000; // milliseconds
 const UPLOAD_TIMEOUT = 120_000;
 // So short that the second try of a lost answer still gets the same new token.
 const REFRESH_TIMEOUT = 10_000;
-const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
 const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
 const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
 export const NAME = `accounts ${new URL(".", location).pathname}`;
-const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
+export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
 
 /** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
@@ -43,11 +42,13 @@ function remembered() {
     return null; // storage is blocked
   }
 }
-const kept = () => remembered() ?? "session";
+export const kept = () => remembered() ?? "session";
 function remember(how) {
   try {
-    if (how) localStorage.setItem(NAME, how);
-    else localStorage.removeItem(NAME);
+    if (how) {
+      localStorage.setItem(NAME, how);
+      localStorage.setItem(USED, Date.now());
+    } else localStorage.removeItem(NAME);
   } catch {
     // A reload signs out.
   }
@@ -148,7 +149,6 @@ export async function call(method, path, body, { cookie = kept() } = {}) {
     const data = await send(method, path, body, cookie);
     if (path === "auth/login") {
       remember(cookie); // first: for another user, the page starts anew
-      use();
       await store(data);
       channel?.postMessage(access.user);
       changed(true);
@@ -171,47 +171,16 @@ export const loadModule = (name) =>
  */
 export async function resume(hash = "") {
   if (!remembered()) return false;
+  const { isUnused, leave } = await loadModule("shared");
   const isOver = isUnused();
   try {
     await renew();
-    if (isOver) return leaveUnused(hash);
+    if (isOver) return leave(hash);
   } catch (problem) {
     if (problem.status !== 401) throw problem;
   }
   return access !== null;
 }
-
-// By the clock, not by a timer, which stands still while the device sleeps.
-function isUnused() {
-  try {
-    return kept() === "session" && Date.now() - localStorage.getItem(USED) > IDLE;
-  } catch {
-    return false; // storage is blocked: each load asks for a sign-in anyway
-  }
-}
-function use() {
-  try {
-    localStorage.setItem(USED, Date.now());
-  } catch {
-    // Nobody stays signed in at the next load.
-  }
-}
-async function leaveUnused(hash) {
-  document.body.hidden = true; // whoever comes now sees nothing of it
-  await call("POST", "auth/logout").catch(() => {});
-  return forget(hash);
-}
-function watch(event) {
-  if (!access || !document.body || document.body.hidden) return;
-  if (isUnused()) {
-    event?.preventDefault();
-    event?.stopImmediatePropagation();
-    leaveUnused();
-  } else if (event || document.querySelector("form[aria-busy=true]")) use();
-}
-for (const name of ["keydown", "pointerdown", "click"]) addEventListener(name, watch, true);
-for (const name of ["visibilitychange", "focus"]) addEventListener(name, () => isUnused() && watch());
-setInterval(watch, 15_000);
 
 /**
  * Sign out; `hash` names the section that comes then: on a device of others, or `always`.

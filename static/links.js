@@ -1,6 +1,6 @@
 // The pages that links open: a password is chosen, with a code too, or an address is confirmed.
 
-import { call, onChange, resume } from "./api.js";
+import { call, loadModule, onChange, resume } from "./api.js";
 import { fill, say } from "./words.js";
 
 const act = document.querySelector("[data-module=links]");
@@ -39,8 +39,8 @@ async function show(_, who) {
   const name = tokenOf() ? await check(tokenOf()) : "";
   const here = tokenOf() ? `#token=${tokenOf()}` : "";
   if (signIn && (await resume(here))) {
-    me.profile = await call("GET", "users/profile");
-    me.askWho(name, here);
+    const [profile, { askWho }] = [await call("GET", "users/profile"), await loadModule("shared")];
+    askWho(profile, name, here);
   }
   fill(act, { name });
   if (codes) codes.disabled = name !== ""; // what is disabled is not sent

@@ -17,16 +17,13 @@ const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
 const trouble = document.getElementById("trouble");
 const menu = document.getElementById("menu"); // on small screens
-const other = document.getElementById("other"); // the dialog for somebody else
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
 // What sections get. links.js and provider.js clear `brought`.
-const me = { profile: null, settings: null, reload, go, askWho, brought };
+const me = { profile: null, settings: null, reload, go, brought };
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
-// Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
-const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -99,7 +96,9 @@ async function route({ focus = true, keep = false } = {}) {
   document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
-  if (id === "sign-in" && isIn()) askWho(plain(rest[0]), location.hash);
+  if (id === "sign-in" && isIn()) {
+    (await loadModule("shared")).askWho(me.profile, plain(rest[0]), location.hash);
+  }
   trouble.hidden = true;
   busy.textContent = "";
   if (focus) heading.focus();
@@ -129,17 +128,6 @@ function go(hash) {
   location.hash = hash;
 }
 
-/** Ask whether who is signed in makes way for `name`, or for anybody; the page goes on at `hash`. */
-function askWho(name, hash) {
-  const { firstName, lastName, username, email } = me.profile;
-  const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
-  if (isOwn || (name && !NAMED.test(name))) return;
-  const goOn = name ? say("say_other_as", { name }) : say("say_other");
-  fill(other, { other: say("say_other_is", { name: `${firstName} ${lastName}` }), goOn });
-  other.querySelector("button").onclick = trying(() => logOut(hash, true));
-  other.showModal();
-}
-
 function complain(problem) {
   if (!(problem instanceof Problem)) throw problem; // a mistake of ours
   if (problem.status === 401) return; // the sign-in is shown
@@ -160,7 +148,7 @@ const begin = trying(async () => {
 
 onChange(
   trying(async (hasBegun) => {
-    if (hasBegun) await reload();
+    if (hasBegun) await Promise.all([reload(), loadModule("shared")]);
     await route({ keep: true });
     document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
