@@ -295,5 +295,5 @@ def test_times_are_those_of_the_device_whose_zone_is_named(
     there = datetime.fromisoformat(until).astimezone(ZoneInfo("Asia/Kolkata"))
     written = f"{there.day} {there:%B %Y} at {there:%H:%M}"
     expect(page.locator("#security-email")).to_contain_text(f"It is valid until {written}.")
-    expect(page.locator("#times")).to_have_text(re.compile("time zone Asia/(Kolkata|Calcutta)"))
+    expect(page.locator("#security-happened")).to_have_text(re.compile("time zone Asia/(Kolkata|Calcutta)"))
     context.close()
