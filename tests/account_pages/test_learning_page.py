@@ -125,7 +125,7 @@ def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
     page = signed_in().page
     page.route("**/progress/days", in_a_zone_that_this_browser_does_not_know)
     page.goto(f"{base_url}/account#learning")
-    expect(page.get_by_role("heading", name="Your learning starts here")).to_be_visible()
+    expect(page.get_by_role("heading", name="No course begun yet")).to_be_visible()
     expect(page.locator("#learning-days")).to_be_hidden()
 
 

@@ -349,7 +349,7 @@ def test_a_service_key_is_listed_and_revoked(signed_in, make_key, client):
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("courses")
     dialog.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("There are no service keys.")).to_be_visible()
+    expect(page.get_by_text("There are no API keys.")).to_be_visible()
     expect(page.locator("#keys [role=status]").first).to_have_text("The key is revoked.")
     headers = {"Authorization": f"Bearer {key}"}
     failure(client.get("/api/users", headers=headers), 401, "token_invalid")

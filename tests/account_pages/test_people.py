@@ -63,7 +63,7 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     expect(page.get_by_role("heading", name="Lee Young")).to_be_focused()
     expect(page.locator("#person-state")).to_contain_text("Too many failed sign-ins")
     page.get_by_role("button", name="Unlock").click()
-    expect_news(page, "The account is unlocked.")
+    expect_news(page, "The account has been unlocked.")
     expect(page.locator("#person-state")).to_have_text("Can sign in.")
     expect(page.get_by_role("button", name="Unlock")).to_be_hidden()
 
@@ -72,7 +72,7 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     page.get_by_role("button", name="Create link").click()
     expect_news(page, "The link and the code are ready to hand over.")
     expect(page.locator("#person-access [role=status]")).to_be_empty()  # it is said once
-    expect(page.locator("#person")).to_contain_text("None yet")
+    expect(page.locator("#person")).to_contain_text("Not set")
     assert page.locator("#person-handout .qr").evaluate("image => image.decode()") is None
     page.emulate_media(media="print")
     expect(page.locator("#person .card:visible")).to_have_count(0)
@@ -83,7 +83,7 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     expect(page.locator("#person-handout")).to_be_empty()
     page.get_by_role("link", name="Back to the list").click()
     page.get_by_label("Status").select_option("Deactivated")
-    expect(page.get_by_text("Nobody matches.")).to_be_visible()
+    expect(page.get_by_text("No matches.")).to_be_visible()
 
 
 def test_an_answer_to_an_older_search_is_dropped(people, make_user):
@@ -115,7 +115,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect_list(people, "1-1 of 1", 1)
     people.get_by_role("link", name="Lee Last").click()
     expect(people.locator("#learning-courses")).to_contain_text("Databases")
-    act(people, "Names, username", "details", firstName="Leo", username="HEAD")
+    act(people, "Edit details", "details", firstName="Leo", username="HEAD")
     field = people.locator("#act-details [name=username]")
     expect(field).to_have_accessible_description(re.compile("Somebody has this name already"))
     field.fill("leo")
@@ -123,7 +123,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect(zone).to_have_value("Europe/Kiev")
     zone.select_option("Kyiv")
     field.press("Enter")
-    expect_news(people, "The changes to the account are saved.")
+    expect_news(people, "The changes to the account have been saved.")
     expect(people.locator("#person")).to_contain_text("Europe/Kyiv")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
     act(people, "Deactivate", "deactivate")
@@ -186,7 +186,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     rows = card.get_by_role("listitem")
     expect(rows).to_have_count(20)
     expect(card.get_by_text("Nothing is kept")).to_be_hidden()
-    expect(rows.first).to_contain_text("Account deactivated by an admin or a teacher")
+    expect(rows.first).to_contain_text("Account deactivated by the office or a teacher")
     expect(rows.nth(1).get_by_role("link", name="by another system")).to_be_visible()
     card.get_by_role("button", name="Show all").click()
     expect(rows).to_have_count(22)
@@ -235,7 +235,7 @@ def test_the_name_of_the_person_leads_the_page(people):
 def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_user):
     """The dialog does not block the sign-in either."""
     people.goto(f"{people.url.split('#')[0]}#people/{make_user('lee').id}")
-    people.get_by_role("button", name="Names, username").click()
+    people.get_by_role("button", name="Edit details").click()
     field = people.locator("#act-details [name=firstName]")
     field.fill("Leo")
     token = login(client, "head@example.org").json["data"]["accessToken"]
@@ -246,7 +246,7 @@ def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_
     form.locator("[name=email]").fill("head")
     form.locator("[name=password]").fill(PASSWORD)
     form.locator("[name=password]").press("Enter")
-    people.get_by_role("button", name="Names, username").click()
+    people.get_by_role("button", name="Edit details").click()
     expect(people.locator("#act-details [role=alert]")).to_be_empty()
     field.press("Enter")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()

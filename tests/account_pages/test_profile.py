@@ -79,7 +79,7 @@ def test_a_picture_is_shown_then_saved_then_removed(signed_in):
     expect(shown).not_to_have_attribute("src", default)
     assert shown.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 64
     remove.click()
-    expect(form.get_by_role("status")).to_have_text("Your picture is removed.")
+    expect(form.get_by_role("status")).to_have_text("Your picture has been removed.")
     expect(remove).to_be_hidden()
     expect(shown).to_have_attribute("src", default)
 

@@ -236,7 +236,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
         New_password="another good one",
     )
     expect(card.get_by_role("listitem")).to_contain_text(
-        ["Password changed", "new password made by an admin or a teacher", "First sign-in"]
+        ["Password changed", "new password made by the office or a teacher", "First sign-in"]
     )
     expect(card).to_contain_text("127.0.0.1")
     expect(card).not_to_contain_text("192.0.2.77")
