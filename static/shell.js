@@ -96,7 +96,7 @@ async function route({ focus = true, keep = false } = {}) {
   document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
-  if (id === "sign-in" && isIn()) {
+  if (id === "sign-in" && rest[0] && isIn()) {
     (await loadModule("shared")).askWho(me.profile, plain(rest[0]), location.hash);
   }
   trouble.hidden = true;
