@@ -13,9 +13,9 @@ export const USED = `${NAME} used`; // when a key, a click or a touch was the la
 
 /** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
-  constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0 } = {}) {
+  constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0, email = "" } = {}) {
     super(code);
-    Object.assign(this, { code, key: `error_${code}`, status, fields, reasons, retryAfter });
+    Object.assign(this, { code, key: `error_${code}`, status, fields, reasons, retryAfter, email });
   }
 }
 

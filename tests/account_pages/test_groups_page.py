@@ -110,7 +110,8 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     expect(page.locator("#trouble, #person, #people-list").filter(visible=True)).to_have_count(0)
     page.get_by_role("link", name="Back to the list").click()
     page.locator("#people-search").fill("nobody")
-    expect(page.get_by_text("Teachers see the students of their own groups.")).to_be_visible()
+    nobody = page.locator("#people-list .empty")
+    expect(nobody).to_contain_text("Teachers see the students of their own groups.")
     expect(page.locator("#person-out")).to_be_hidden()
 
 
@@ -156,7 +157,7 @@ def test_a_week_ends_with_the_day_that_it_is_where_students_are(
 def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app):
     page.add_init_script("delete Crypto.prototype.randomUUID")  # as on plain http
     sign_in(page, make_user("head", role="admin"), "admin#groups")
-    expect(page.get_by_text("There are no groups here yet.")).to_be_visible()
+    expect(page.get_by_text("There are no groups yet.")).to_be_visible()
     field = page.get_by_label("Name of a new group")
     for name in ("7b", "7a"):
         field.fill(name)
@@ -209,9 +210,9 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
         return route.fulfill(status=404, json=error) if what else route.continue_()
 
     page.route("**/members/**", answer)
-    expect(page.get_by_label("Choose First Zz")).to_be_disabled()  # the own account
+    expect(page.get_by_label("Select First Zz")).to_be_disabled()  # the own account
     page.get_by_label("All on this page").check()
-    page.get_by_label("Choose First Last").first.uncheck()
+    page.get_by_label("Select First Last").first.uncheck()
     expect(page.get_by_label("All on this page")).not_to_be_checked()
     expect(page.locator("#people-chosen")).to_have_text("4 selected")
     dialog, go = begin(page, "Add to a group")
@@ -329,7 +330,7 @@ def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url
     with page.expect_download() as saved:
         page.evaluate(
             "async () => (await import('./static/lists.js'))"
-            """.saveTable('x', [["First", "x;=cmd|' /C calc'!A0;", "y,\uff1d1", "z\\t+1", "3-4"]])"""
+            """.saveTable('x', [["First", "x;=cmd|' /C'!A0;", "y,\uff1d1", "z\\t+1", "3-4"]])"""
         )
     text = Path(saved.value.path()).read_text("utf-8-sig")
     for separator in ",;\t":
@@ -345,7 +346,7 @@ def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url
     ("reply", "said"),
     [
         (None, "did not respond"),
-        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "not there any more"),
+        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "This no longer exists"),
     ],
 )
 def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
@@ -381,20 +382,26 @@ def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
 def test_what_students_may_not_change_is_not_offered(signed_in, change_settings, app):
     change_settings(student_rights="profile")
     page = signed_in().page
-    expect(page.get_by_label("Location")).to_be_visible()
+    expect(page.get_by_label("About you")).to_be_visible()
+    expect(page.locator("#profile .note").first).to_contain_text("ask the people who run")
     expect(page.locator("#profile-firstName, #profile-lastName")).to_have_count(2)
-    expect(page.get_by_label(re.compile("(First|Last) name")).filter(visible=True)).to_have_count(0)
-    page.get_by_label("Location").fill("Lima")
+    expect(
+        page.get_by_label(re.compile("(First|Last) name|Location")).filter(visible=True)
+    ).to_have_count(0)
+    page.get_by_label("About you").fill("Lima")
     page.get_by_role("button", name="Save the profile").click()
     expect(page.get_by_text("Saved.")).to_be_visible()
     page.get_by_role("link", name="Security").click()
     expect(page.locator("#security summary:visible")).to_have_text(
         ["Change the password", "Set up"]
     )
+    expect(page.locator("#security > .note")).to_contain_text("are managed for you")
+    expect(page.get_by_text("others can take the old name")).to_be_hidden()
     expect(page.get_by_role("button", name="Delete my account")).to_be_hidden()
     change_settings(student_rights="all")
     page.reload()
     expect(page.locator("#security summary:visible")).to_have_count(4)
+    expect(page.locator("#security > .note")).to_be_hidden()
     expect(page.get_by_role("button", name="Delete my account")).to_be_visible()
 
 
