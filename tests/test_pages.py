@@ -87,6 +87,30 @@ def test_the_root_leads_to_the_platform(visit):
     assert visit("/", account_pages=False, docs=False).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("typed", "page"),
+    [
+        *(("account/", "account"), ("admin/", "admin"), ("code", "reset-password")),
+        *(("Reset-Password", "reset-password"), ("reset-password/", "reset-password")),
+    ],
+)
+def test_what_people_type_leads_to_the_page(visit, typed, page):
+    answer = visit(f"/{typed}", public_url="https://school.test/accounts")
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/accounts/{page}")
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/certificates/ZZZZZZZZZZZZZZZZ"])
+def test_a_page_that_has_nothing_shows_a_way_on(app, visitor, path):
+    components(app).settings = replace(components(app).settings, app_url=APP)
+    page = visitor.get(path, headers={"Accept": "text/html"})
+    assert page.status_code == 404
+    ways = [way.lstrip("./") for way in Reader(page.text).addresses]
+    assert {APP, "account", "reset-password"} <= {*ways}
+    components(app).settings = replace(components(app).settings, account_pages=False)
+    page = visitor.get(path, headers={"Accept": "text/html"}).text
+    assert "account" not in [way.lstrip("./") for way in Reader(page).addresses]
+
+
 def test_the_account_pages_can_be_turned_off(visit):
     for path in ("/account", "/admin"):
         assert visit(path).status_code == 200
