@@ -47,9 +47,11 @@ class ApiError(Exception):
         *,
         fields: Fields | None = None,
         retry_after: int | None = None,
+        email: str | None = None,
     ) -> None:
         super().__init__(message or self.message)
         self.fields = fields
+        self.email = email
         self.retry_after = retry_after or self.retry_after
 
     @classmethod
@@ -217,7 +219,9 @@ class RegistrationClosed(ApiError):
     """`REGISTRATION` is not `open`. At a login with `provider`: no account is linked, and none may
     be made; the message says why.
 
-    Refer to the operators, who can invite people. At a login: offer to link an account.
+    Refer to the operators, who can invite people. At a login: offer to link an account, beside a
+    sign-in without the provider. `error.email` is the address of the person at the provider, or
+    empty: show it there.
     """
 
     status, code = 403, "registration_closed"
@@ -289,7 +293,7 @@ class EmailTaken(ApiError):
     """An account has this e-mail address, for a change also one's own. If the username is taken
     too, the code is `username_taken` and `fields` names both.
 
-    Offer to log in; at a login with `provider`, to link the account.
+    Offer to log in; at a login with `provider`, do as for `registration_closed`.
     """
 
     status, code = 409, "email_taken"

@@ -106,6 +106,11 @@ class Login(Confirmation):
         ProviderCode,
         metadata={"description": "In place of `email` and `password`, or with them, to link."},
     )
+    timezone = fields.AnyText(
+        load_default="",
+        validate=fields.Length(max=64),
+        metadata={"description": "Of an account that this makes; ignored if it is not known."},
+    )
 
     @validates_schema
     def has_a_way_in(self, data: dict[str, Any], **_: object) -> None:

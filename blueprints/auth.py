@@ -127,7 +127,8 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
     came = providers.read(**body["provider"]) if "provider" in body else None
     if came and "password" not in body:
         count = functools.partial(limits.call_within, (REGISTRATIONS,))
-        return providers.open_account(came, language=client.language(), count=count)
+        wanted = {"language": client.language(), "timezone": body["timezone"]}
+        return providers.open_account(came, count=count, **wanted)
     way = login_steps.check_password(body["email"], body["password"])
     return providers.link(came, way) if came else way
 

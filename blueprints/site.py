@@ -92,8 +92,10 @@ def page(
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
+        contact=settings.contact,
         account_pages=settings.account_pages,
         teachers=settings.instructor_rights != "records",
+        by_groups=settings.instructor_rights == "groups",
         registration_open=settings.registration != "closed",
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,
@@ -113,6 +115,19 @@ def page(
 
 for _name in PAGES:
     bp.add_url_rule(f"/{_name.replace('_', '-')}", _name, show, defaults={"name": _name})
+
+
+# What people type in place of a URL of ours.
+_TYPED = {"account/": "account", "admin/": "admin", "Reset-Password": "reset-password"}
+_TYPED |= {"reset-password/": "reset-password", "code": "reset-password"}
+
+
+def typed(page: str) -> BaseResponse:
+    return redirect(f"{urlsplit(settings.public_url).path}/{page}")
+
+
+for _text, _page in _TYPED.items():
+    bp.add_url_rule(f"/{_text}", f"typed {_text}", typed, defaults={"page": _page})
 
 
 @bp.get("/<any('own.css', 'logo.svg'):name>")

@@ -125,6 +125,12 @@ class Settings:
     imprint: str = setting(
         types.imprint, "", "Line or URL at the end of pages and mails: who runs the service."
     )
+    contact: str = setting(
+        types.contact,
+        "",
+        "Whom to ask: a line or URL (`mailto:` too), for pages and mails in each language. Unset: "
+        "the people who run SITE_NAME.",
+    )
     default_language: str = setting(
         types.language, "en", "Language of mails and pages where the user's own is not there."
     )

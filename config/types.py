@@ -220,6 +220,13 @@ def imprint(raw: str) -> str:
     raise ValueError("must be a line of at most 200 characters, or an http or https URL")
 
 
+def contact(raw: str) -> str:
+    with suppress(ValueError):
+        if len(raw) <= 200 and raw.isprintable() and re.search(r"\w", raw):
+            return web_url(raw) if re.match(r"\S+://", raw) else raw
+    raise ValueError("must be a line of at most 200 characters, or an http, https or mailto URL")
+
+
 def language(raw: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", raw):
         raise ValueError("must be a language tag such as de or pt-BR")

@@ -56,8 +56,10 @@ class PageFacts:
     site: str
     app_url: str = ""
     imprint: str = ""
+    contact: str = ""
     account_pages: bool = False
     teachers: bool = False  # whether they may use /admin
+    by_groups: bool = False  # whether these reach the students of their groups only
     registration_open: bool = True
     providers: Sequence[object] = ()  # each has a `name` and a `label`
     min_length: int = 8
@@ -97,6 +99,7 @@ class Templates:
         site: str,
         app_url: str = "",
         imprint: str = "",
+        contact: str = "",
         **facts: object,
     ) -> Mail:
         """Return an e-mail in the language that the look-up finds for its user's.
@@ -108,6 +111,7 @@ class Templates:
         tag, template = self._look_up(f"mail/{kind}.txt", language)
         words: Any = self._look_up("words.txt", tag)[1].make_module({"site": site})
         written = {"site": site, "app_url": app_url, "imprint": imprint, **facts}
+        written["contact"] = _reached_at(contact) or str(words.contact)
         for name, value in facts.items():
             if isinstance(value, timedelta):
                 written[name] = str(words.life(*_in_units(value))).strip()
@@ -131,12 +135,16 @@ class Templates:
         """
         words: dict[str, object] = {}
         tag = language
+        known = vars(facts) | {"contact": _reached_at(facts.contact)}
+        if not facts.contact:
+            shared: Any = self._look_up("words.txt", tag)[1].make_module(known)
+            known["contact"] = str(shared.contact)
         has_own = f"{ENGLISH}/{name}.txt" in self._sources
         for file in [f"{name}.txt", "app.txt", "pages.txt"] if has_own else ["pages.txt"]:
             tag, template = self._look_up(file, tag)
-            words = vars(template.make_module(vars(facts))) | words
-        dates: Any = self._look_up("words.txt", tag)[1].make_module(vars(facts))
-        shown = vars(facts) | {
+            words = vars(template.make_module(known)) | words
+        dates: Any = self._look_up("words.txt", tag)[1].make_module(known)
+        shown = known | {
             key: str(dates.day(value)).strip() if isinstance(value, datetime) else value
             for key, value in more.items()
         }
@@ -213,7 +221,7 @@ def _unlike_ours(name: str, own: Mapping[str, str]) -> str | None:
     known |= {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
     known |= {node.name for node in tree.find_all(nodes.Macro)}
     known |= {node.target for node in tree.find_all(nodes.Import)}
-    used -= known | ours.keys() | own.keys() | {"site", "app_url", "imprint", "root"}
+    used -= known | ours.keys() | own.keys() | {"site", "app_url", "imprint", "root", "contact"}
     return f"uses what ours does not, in {name}: {', '.join(sorted(used))}" if used else None
 
 
@@ -233,6 +241,11 @@ def _failures(templates: Templates, own: Mapping[str, str]) -> Iterator[tuple[st
             files = [f"{tag}/{name}" for name in (f"mail/{kind}.txt", "words.txt") for tag in tags]
             file = next(name for name in (*reversed(calls), *files) if name in own)
             yield file, f"has a mistake in {file}: no {kind} in {language}, because {error}"
+
+
+def _reached_at(contact: str) -> str:
+    """Return whom to ask as people read it."""
+    return contact.removeprefix("mailto:")
 
 
 def _in_units(life: timedelta) -> tuple[int, str]:

@@ -103,6 +103,7 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
         site=settings.site,
         app_url=settings.app_url,
         imprint=settings.imprint,
+        contact=settings.contact,
         **facts,
     )
     return written, recipient if wanted else ""

@@ -28,6 +28,7 @@ from core.addresses import (
     normalise_email,
     username_from,
 )
+from core.locales import time_zones
 from core.openid import Json, ProviderFailed, Secrets, challenge_of
 from core.reasons import Reason
 from core.roles import Role
@@ -60,6 +61,11 @@ class Arrival(NamedTuple):
     is_vouched: bool  # whether the provider's word counts for the address
     first_name: str  # "" for none
     last_name: str
+    is_shown: bool = False  # whether the provider says that the address is this person's
+
+    @property
+    def shown(self) -> str:
+        return self.email if self.is_shown else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +142,9 @@ def read(code: str, verifier: str) -> Arrival:
     return came
 
 
-def open_account(came: Arrival, *, language: str, count: Callable[..., object]) -> ByProvider:
+def open_account(
+    came: Arrival, *, language: str, timezone: str, count: Callable[..., object]
+) -> ByProvider:
     """Return the way in of somebody who comes from a provider alone; make an account if there is
     none, which commits.
 
@@ -144,7 +152,7 @@ def open_account(came: Arrival, *, language: str, count: Callable[..., object]) 
     UsernameTaken if no account may be made, and what `login.refuse_hindered` does.
     """
     while (user := _find_account(came)) is None:
-        count(_register, came=came, language=language)
+        count(_register, came=came, language=language, timezone=timezone)
     return ByProvider(user, None, came.provider, came=came, by_password=False)
 
 
@@ -164,12 +172,12 @@ def _find_account(came: Arrival) -> UserRow | None:
     if user:
         login.refuse_hindered(user, is_proven=is_joined)
     else:
-        _check_registration(came.email)
+        _check_registration(came)
     return user
 
 
-def _check_registration(email: str) -> None:
-    domains = settings.registration_domains
+def _check_registration(came: Arrival) -> None:
+    email, domains = came.email, settings.registration_domains
     if settings.registration == "closed":
         reason = "Nobody can register here."
     elif not email:
@@ -178,16 +186,18 @@ def _check_registration(email: str) -> None:
         reason = "Nobody can register here with the e-mail address that the provider gives."
     else:
         return
-    raise errors.RegistrationClosed(f"{reason} {_PASSWORD}")
+    raise errors.RegistrationClosed(f"{reason} {_PASSWORD}", email=came.shown)
 
 
-def _register(came: Arrival, language: str) -> None:
+def _register(came: Arrival, language: str, timezone: str) -> None:
     # Nothing is raised if a parallel call has made an account for this person.
     username = username_from(came.email)
     if users.get(User.username_key == username):
         username = username_from(came.email, 2 + secrets.randbelow(9998))
     facts: dict[str, Any] = {"identity": came.identity, "language": language}
     facts |= {"first_name": came.first_name or username, "last_name": came.last_name or username}
+    if timezone in time_zones():
+        facts["timezone"] = timezone
     if came.is_vouched:
         facts["email_verified_at"] = clock.utcnow()
     else:
@@ -199,7 +209,8 @@ def _register(came: Arrival, language: str) -> None:
         if users.get(User.identity == came.identity):
             return
         if isinstance(error, errors.EmailTaken):
-            raise errors.EmailTaken(f"{error.message} {_PASSWORD}") from None
+            text = f"{error.message} {_PASSWORD}"
+            raise errors.EmailTaken(text, email=came.shown) from None
         raise
 
 
@@ -239,17 +250,21 @@ def _arrival(name: str, challenge: str, claims: Json) -> Arrival:
         first, _, last = _text(claims, "name").strip().partition(" ")
     identity, is_vouched = f"{provider.issuer} {claims['sub']}", _vouches(provider, claims, email)
     who = (name, identity, email, is_vouched, _name(first), _name(last))
-    return Arrival(ids.new_token_id(), challenge, *who)
+    is_shown = is_vouched or _is_verified(claims, unsaid=False)
+    return Arrival(ids.new_token_id(), challenge, *who, is_shown)
 
 
 def _vouches(provider: ProviderSettings, claims: Json, email: str) -> bool:
     """Return whether an address counts as this person's, as the provider wrote it."""
-    verified = claims.get("email_verified", True)
     if provider.issuer == GOOGLE and not (email.endswith("@gmail.com") or claims.get("hd")):
         return False  # an account of Google's can have any address
-    is_verified = verified is True or verified == "true"
     is_listed = has_domain(email, provider.domains) and is_plainly_written(claims["email"])
-    return is_verified and is_listed
+    return is_listed and _is_verified(claims, unsaid=True)
+
+
+def _is_verified(claims: Json, *, unsaid: bool) -> bool:
+    verified = claims.get("email_verified", unsaid)
+    return verified is True or verified == "true"
 
 
 def _text(claims: Json, name: str) -> str:

@@ -9,12 +9,13 @@ const EARLY = 30_000; // milliseconds before its end in which an access token is
 const WITH_COOKIE = new Set(["auth/login", "auth/refresh", "auth/logout"]);
 // All applications of an origin share its storage and channels.
 export const NAME = `accounts ${new URL(".", location).pathname}`;
+export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
 
 /** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
-  constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0 } = {}) {
+  constructor(code, { status = 0, fields = {}, reasons = {}, retryAfter = 0, email = "" } = {}) {
     super(code);
-    Object.assign(this, { code, key: `error_${code}`, status, fields, reasons, retryAfter });
+    Object.assign(this, { code, key: `error_${code}`, status, fields, reasons, retryAfter, email });
   }
 }
 
@@ -41,11 +42,13 @@ function remembered() {
     return null; // storage is blocked
   }
 }
-const kept = () => remembered() ?? "session";
+export const kept = () => remembered() ?? "session";
 function remember(how) {
   try {
-    if (how) localStorage.setItem(NAME, how);
-    else localStorage.removeItem(NAME);
+    if (how) {
+      localStorage.setItem(NAME, how);
+      localStorage.setItem(USED, Date.now());
+    } else localStorage.removeItem(NAME);
   } catch {
     // A reload signs out.
   }
@@ -61,6 +64,11 @@ export function startAnew(hash = "") {
 
 /** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
 export function forget(hash) {
+  try {
+    if (kept() === "session") localStorage.removeItem("theme"); // the next user has another one
+  } catch {
+    // Storage is blocked.
+  }
   remember(null);
   channel?.postMessage(null);
   return startAnew(hash);
@@ -157,24 +165,32 @@ export async function call(method, path, body, { cookie = kept() } = {}) {
 export const loadModule = (name) =>
   import(`./${name}.js`).catch(() => Promise.reject(new Problem("no_response")));
 
-/** Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. */
-export async function resume() {
+/**
+ * Return whether somebody is signed in on this browser. Throws Problem if that stays unknown. Who has
+ * left a device of others alone is signed out; the page goes on at `hash` then.
+ */
+export async function resume(hash = "") {
   if (!remembered()) return false;
+  const { isUnused, leave } = await loadModule("shared");
+  const isOver = isUnused();
   try {
     await renew();
+    if (isOver) return leave(hash);
   } catch (problem) {
     if (problem.status !== 401) throw problem;
   }
   return access !== null;
 }
 
-/** Sign out; `hash` names the section that comes then on a device of others. */
-export async function logOut(hash) {
+/**
+ * Sign out; `hash` names the section that comes then: on a device of others, or `always`.
+ */
+export async function logOut(hash, always = false) {
   await call("POST", "auth/logout").catch((problem) => {
     // Without an answer, the cookie is still there and the page must not say otherwise.
     if (problem.status !== 401) throw problem;
   });
-  return forget(kept() === "session" ? hash : "");
+  return forget(always || kept() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {

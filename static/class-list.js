@@ -127,7 +127,9 @@ async function makeLine(line, chosen) {
 async function findMade({ username, email, deliver }) {
   const { users } = await call("GET", "users", { username });
   const named = (address) => address.toLowerCase().split("@")[0]; // domains are written in two ways
-  const user = users.find((each) => named(each.email) === named(email) && !each.hasPassword);
+  // Who came by a provider has no password, but has signed in: it is somebody else.
+  const isNew = ({ hasPassword, lastLogin }) => !hasPassword && !lastLogin;
+  const user = users.find((each) => named(each.email) === named(email) && isNew(each));
   if (!user) return null;
   const link = deliver === "link";
   return { user, ...(link && (await call("POST", `users/${user.id}/access-link`, { deliver }))) };

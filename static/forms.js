@@ -156,7 +156,7 @@ async function submit(event) {
   const [method, path] = form.dataset.call
     .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name]))
     .split(" ");
-  const detail = { body: read(form), options: {} };
+  const detail = { body: read(form), options: {}, submitter: event.submitter };
   showProblem(form, null);
   if (!emit(form, "prepare", detail)) return;
   setBusy(form, true);

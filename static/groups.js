@@ -24,7 +24,6 @@ function newId() {
 }
 
 function showList(groups) {
-  make.dataset.id = newId();
   fill(list, { none: !groups.length });
   const item = ({ id, name, members: count }) =>
     copy("groups-item", { name, href: `#groups/${id}`, count: say("say_groups_members", { count }) });
@@ -65,7 +64,7 @@ function rowOf(student) {
     add(addDay(picture, { x: n * STEP, y: 1 }, minutes), "title", {}, text);
     return lessons ? text : "";
   });
-  picture.ariaLabel = texts.filter(Boolean).join("; ") || "0";
+  picture.ariaLabel = texts.filter(Boolean).join("; ") || say("say_groups_no_lesson");
   return row;
 }
 
@@ -102,7 +101,11 @@ document.getElementById("groups-save").addEventListener("click", () => {
   ]);
   saveTable(`${name} ${dates[6]}`, [[...names.map(labelOf), ...dates, ...sums], ...lines]);
 });
-make.addEventListener("done", async () => showList((await call("GET", "groups")).groups));
+make.dataset.id = newId();
+make.addEventListener("done", async () => {
+  make.dataset.id = newId(); // at once: the next name is typed while the list is on its way
+  showList((await call("GET", "groups")).groups);
+});
 week.addEventListener("done", () => me.go(location.hash.slice(1)));
 
 async function show(_, who, id = "", last = "") {

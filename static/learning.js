@@ -29,7 +29,10 @@ const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
 const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
 export const time = (minutes) =>
-  minutes < 60 ? unit(minutes, "minute") : unit(hoursOf(minutes), "hour");
+  [[Math.floor(minutes / 60), "hour"], [minutes % 60, "minute"]]
+    .filter(([value, name]) => value || (minutes < 60 && name === "minute"))
+    .map(([value, name]) => unit(value, name))
+    .join(" ");
 export const doneText = (lessons = 0, minutes = 0) =>
   `${say("say_learning_lessons", { count: lessons })} · ${time(minutes)}`;
 export const lineOf = (name, facts) => copy("learning-line", { name, facts });

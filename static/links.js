@@ -1,12 +1,15 @@
 // The pages that links open: a password is chosen, with a code too, or an address is confirmed.
 
-import { call } from "./api.js";
+import { call, loadModule, onChange, resume } from "./api.js";
 import { fill, say } from "./words.js";
 
 const act = document.querySelector("[data-module=links]");
 const form = act.querySelector("form");
 const codes = form.querySelector("fieldset"); // for those without a link
+const way = document.getElementById("way-on"); // to /account
+const signIn = document.querySelector("#done form"); // there too
 let me;
+let isOwn = false; // whether the device is
 
 const tokenOf = () => me.brought?.get("token");
 const isDead = ({ code, reasons }) => code === "invalid_token" || Boolean(reasons.token);
@@ -34,24 +37,52 @@ async function show(_, who) {
   me = who;
   if (!tokenOf() && !codes) return goOnWithout("error_no_link");
   const name = tokenOf() ? await check(tokenOf()) : "";
+  const here = tokenOf() ? `#token=${tokenOf()}` : "";
+  if (signIn && (await resume(here))) {
+    const [profile, { askWho }] = [await call("GET", "users/profile"), await loadModule("shared")];
+    askWho(profile, name, here);
+  }
   fill(act, { name });
   if (codes) codes.disabled = name !== ""; // what is disabled is not sent
   return act.querySelector("h1");
 }
 
+// All ways to the sign-in name the account.
+function nameWays(name) {
+  for (const each of name ? document.querySelectorAll(".to-sign-in") : []) {
+    each.hash = `sign-in/${encodeURIComponent(name)}`;
+  }
+}
+
 form.addEventListener("prepare", ({ detail: { body } }) => {
   if (tokenOf()) body.token = tokenOf();
+  isOwn = body.ownDevice;
+  delete body.ownDevice;
 });
 form.addEventListener("done", ({ detail: { body } }) => {
   me.brought = null;
   const name = body.account || form.elements.name?.value;
-  const way = document.getElementById("way-on");
-  if (name && way) way.hash = `sign-in/${encodeURIComponent(name)}`;
+  nameWays(name);
+  if (!signIn || !name) return;
+  const { email, password } = signIn.elements;
+  [email.value, password.value] = [name, body.newPassword];
+  password.closest(".field").hidden = true;
+  setTimeout(() => signIn.requestSubmit()); // when it is shown
 });
+signIn?.addEventListener("prepare", ({ detail: { options } }) => {
+  options.cookie = isOwn ? "1" : "session";
+});
+// The second factor is asked for in that form.
+onChange((hasBegun) => hasBegun && location.assign(way.href.split("#")[0]));
+// Who stays signed in does nothing here.
+document.getElementById("other").addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
   if (!isDead(problem)) return;
-  if (!tokenOf()) return (problem.reasons = { code: ["wrong"] });
+  if (!tokenOf()) {
+    nameWays(form.elements.account.value);
+    return (problem.reasons = { code: ["wrong"] });
+  }
   event.preventDefault();
   goOnWithout("error_invalid_token");
 });

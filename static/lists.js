@@ -36,8 +36,11 @@ export function save(name, text, type) {
 }
 
 // Spreadsheets would take these for formulas. So `flask users import --links` writes them too.
-const isFormula = (cell) => /^[=+@-]/.test(cell.slice(0, 1).normalize("NFKC"));
-const quoted = (cell) => `"${isFormula(cell) ? "'" : ""}${cell.replaceAll('"', '""')}"`;
+const isFormula = (sign) => /^[=+@-]/.test(sign.normalize("NFKC"));
+// Also behind each separator: a program that splits at another one than ours begins a cell there.
+const guarded = (cell) =>
+  cell.replace(/(^|[,;\t])(.)/gu, (_, before, sign) => before + (isFormula(sign) ? "'" : "") + sign);
+const quoted = (cell) => `"${guarded(cell).replaceAll('"', '""')}"`;
 
 /** Offer a table for saving as CSV, which spreadsheets of the page's language read as one. */
 export function saveTable(name, rows) {

@@ -29,7 +29,8 @@ const ACTS = {
 export function ask(opener) {
   act = opener.value;
   const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
-  const isFor = ({ hasPassword, isActive }) => !isSlip || (isActive && !hasPassword);
+  const isFor = ({ hasPassword, provider, isActive }) =>
+    !isSlip || (isActive && !hasPassword && !provider);
   people = [...chosen.values()].filter(isFor);
   groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
   groupId.value = act === "leave" ? filter.value : "";

@@ -11,6 +11,7 @@ const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
 const byId = (id) => document.getElementById(id);
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
+const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page
 export const chosen = new Map(); // whose boxes are ticked, by their ids
 let waiting = 0;
@@ -35,7 +36,9 @@ function rowOf(user) {
     email: addressOf(user).email,
     href: `#people/${user.id}`,
     roleName: say(`say_role_${user.role}`),
-    isWell: user.isActive && user.hasPassword,
+    // Who signs in with a provider needs no password.
+    hasWayIn: user.hasPassword || Boolean(user.provider),
+    isWell: user.isActive && (user.hasPassword || Boolean(user.provider)),
     lastSeen: user.lastLogin ? date(user.lastLogin) : say("say_people_never"),
     chosen: chosen.has(user.id),
   });
@@ -59,7 +62,10 @@ async function load(query, keeps = false) {
   showProblem(form, null);
   setBusy(form, true);
   try {
-    const { users, page, total } = await call("GET", "users", { ...query, perPage });
+    // "Schmidt, Lea" is a name, too.
+    const search = query.search?.replaceAll(",", " ");
+    const asking = { ...query, ...(search && { search }), perPage };
+    const { users, page, total } = await call("GET", "users", asking);
     if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last }, keeps);
@@ -136,6 +142,7 @@ async function show(section, me, rest = "", part = "") {
   clearTimeout(waiting);
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
+  out.hidden = true;
   back.hidden = !isPerson;
   section.querySelector("h1").classList.toggle("visually-hidden", isPerson); // the name leads
   const manages = me.profile.role === "admin";
@@ -143,7 +150,13 @@ async function show(section, me, rest = "", part = "") {
   if (isPerson) {
     const mine = ++asked;
     person ??= await loadModule("person");
-    return person.show(me, rest, part, () => mine !== asked);
+    try {
+      return await person.show(me, rest, part, () => mine !== asked);
+    } catch (problem) {
+      out.hidden = problem.code !== "forbidden";
+      if (out.hidden) throw problem;
+      return out.querySelector("h2");
+    }
   }
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));

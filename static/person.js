@@ -60,10 +60,12 @@ function render(manages) {
     languageName: languageName(account.language),
     joined: moment(joinDate),
     lastSeen: lastLogin ? moment(lastLogin) : say("say_people_never"),
-    locked: lockedUntil ? moment(lockedUntil) : say("say_people_not_locked"),
+    locked: lockedUntil && moment(lockedUntil),
+    learns: role === "student",
   });
   const wayTo = ({ id, name }) => copy("person-group", { name, href: `#groups/${id}` });
-  document.getElementById("person-groups").replaceChildren(...account.groups.map(wayTo));
+  const ways = account.groups.flatMap((group) => [", ", wayTo(group)]).slice(1);
+  document.getElementById("person-groups").replaceChildren(...ways);
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);

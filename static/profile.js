@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { setBusy, showProblem } from "./forms.js";
 import { attempt } from "./run.js";
-import { addressOf, date, fill, say } from "./words.js";
+import { date, fill, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
@@ -14,7 +14,7 @@ let me, record;
 
 function countBio() {
   const left = 500 - [...form.elements.bio.value].length; // characters, as the API counts them
-  byId("profile-bio-hint").textContent = say("say_profile_left", { count: left });
+  byId("profile-bio-hint").textContent = left < 100 ? say("say_profile_left", { count: left }) : "";
 }
 
 // Shows what is stored: everywhere but in the form, where something may be typed already.
@@ -23,7 +23,6 @@ function present() {
   const picture = avatar.split("/").pop();
   const shown = {
     ...profile,
-    ...addressOf(profile),
     ...me.settings.privacy,
     name: `${profile.firstName} ${profile.lastName}`,
     // Without the host, which need not be the one at which the page was opened.
@@ -32,7 +31,7 @@ function present() {
     role: say(`say_role_${profile.role}`),
     since: date(profile.joinDate),
   };
-  for (const card of ["picture", "facts"]) fill(byId(`profile-${card}`), shown);
+  fill(byId("profile-picture"), shown);
   shown.role = say(`say_role_${record.role}`); // also while it waits for a second factor
   fill(byId("profile-others"), { ...shown, learnt: say("say_profile_learnt", record.progress) });
 }
@@ -40,7 +39,8 @@ function present() {
 async function show(_, user) {
   me = user;
   if (!section.dataset.shown) fill(form, me.profile); // once: something may be typed later
-  for (const name of ["firstName", "lastName"]) {
+  fill(section, { mayChangeAccount: me.profile.mayChangeAccount });
+  for (const name of ["firstName", "lastName", "location", "website"]) {
     const field = form.elements[name];
     field.disabled = field.closest(".field").hidden = !me.profile.mayChangeAccount;
   }

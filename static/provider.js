@@ -6,13 +6,17 @@ import { askForCode, setBusy, showProblem } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { fill, say } from "./words.js";
 
+const MOST = 120_000; // milliseconds for which a password may still link
+
 const signIn = document.querySelector("#sign-in form");
 const link = document.getElementById("security-link"); // on /account
 const note = document.getElementById("ended");
+const both = document.getElementById("sign-in-link"); // the button that links, too
 let me = null;
 let held = null; // {code, verifier}
 let form = signIn; // the one that sends them
 let label = ""; // of the provider
+let isAlone = false; // whether the form sends nothing but the code
 
 const base64url = (bytes) =>
   btoa(String.fromCharCode(...new Uint8Array(bytes)))
@@ -39,23 +43,35 @@ export async function leave(from, name) {
 }
 
 // Alone, a provider's code needs no more than a second factor.
-function setAlone(isAlone) {
+function setAlone(wanted) {
+  isAlone = wanted;
   for (const name of ["email", "password"]) {
     const field = signIn.elements[name];
     field.disabled = field.closest(".field").hidden = isAlone;
   }
 }
 
-// The account that the password opens is linked by the same login.
-function askForPassword() {
+// The person at the device may be another one by now: only the button that names the address links.
+function askForPassword({ code = "registration_closed", email = "" } = {}) {
   setAlone(false);
-  note.textContent = say("say_provider_link", { label });
+  note.textContent = say(`say_provider_${code}`, { label });
+  both.hidden = !email;
+  both.textContent = say("say_provider_both", { label, email });
+  if (!email) held = null;
+  setTimeout(hide, MOST);
   signIn.elements.email.focus();
 }
+const hide = () => {
+  if (both.hidden) return;
+  both.hidden = true;
+  held = null;
+};
+document.addEventListener("visibilitychange", () => document.hidden && hide());
 
 // Forgets the code, and says why.
 function drop(word) {
   held = me.brought = null;
+  both.hidden = true;
   note.textContent = "";
   if (link) link.hidden = true;
   setAlone(false);
@@ -95,11 +111,21 @@ export async function comeBack(who) {
 }
 
 const isOurs = (target) => held && target === form;
-document.addEventListener("prepare", ({ target, detail: { body } }) => {
-  if (isOurs(target)) body.provider = held;
+let isSent = false; // whether the code goes with the form
+document.addEventListener("prepare", ({ target, detail: { body, submitter } }) => {
+  isSent = isOurs(target) && (isAlone || target === link || submitter === both);
+  if (isSent) body.provider = held;
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  if (isSent && isAlone) body.timezone = timeZone;
   if (target === link) body.email = me.profile.username;
 });
-document.addEventListener("done", ({ target }) => isOurs(target) && drop());
+document.addEventListener("done", ({ target }) => {
+  if (!isOurs(target)) return;
+  if (isSent && !isAlone && target === signIn) {
+    fill(document.body, { news: say("say_provider_now", { label }) });
+  }
+  drop();
+});
 document.addEventListener("failed", (event) => {
   const { target, detail: problem } = event;
   if (!isOurs(target)) return;
@@ -107,8 +133,8 @@ document.addEventListener("failed", (event) => {
   if (isPassword && form === link) problem.key = "error_wrong_password";
   const next = {
     username_taken: () => form.requestSubmit(), // by somebody at this very moment
-    email_taken: askForPassword,
-    registration_closed: askForPassword,
+    email_taken: () => askForPassword(problem),
+    registration_closed: () => askForPassword(problem),
     invalid_token: () => drop("again"),
     invalid_credentials: isPassword ? null : () => drop("again"), // the account has changed
     identity_taken: () => drop("taken"),

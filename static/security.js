@@ -24,12 +24,12 @@ let me;
 let codes = [];
 let session = ""; // the id of this device's
 
-// Who has no password finds the way to one in place of what asks for it.
+// Who has no password finds one way to it, in place of what asks for it.
 for (const opener of mail ? section.querySelectorAll("details, [data-opens]") : []) {
-  const way = mail.cloneNode(true);
-  way.dataset.unless = "account.hasPassword";
-  way.querySelector("p").remove();
-  opener.after(way);
+  const place = document.createElement("div");
+  place.dataset.if = "account.hasPassword";
+  opener.before(place);
+  place.append(opener);
 }
 
 function device(userAgent) {

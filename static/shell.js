@@ -22,6 +22,8 @@ for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets
 
 // What sections get. links.js and provider.js clear `brought`.
 const me = { profile: null, settings: null, reload, go, brought };
+// The pages that links open have no section for users.
+const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -63,17 +65,18 @@ async function reload() {
 // Returns the section that the URL names, of those that are open to the user; else the one of the
 // role, or the first.
 function find(id) {
-  const isIn = userId() !== null;
   const closed = new Set(
     [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
   );
   const open = all.filter(
-    (section) => "signedOut" in section.dataset !== isIn && !closed.has(section.id),
+    (section) => "signedOut" in section.dataset !== isIn() && !closed.has(section.id),
   );
   const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 
+// Bad escapes stay as they are.
+const plain = (part = "") => new URLSearchParams(`x=${part}`).get("x");
 let asked = 0; // what comes after a newer question is dropped
 
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
@@ -84,15 +87,18 @@ async function route({ focus = true, keep = false } = {}) {
   for (const other of all) other.hidden = other !== section;
   // An open dialog blocks the whole page, even from a section that is hidden.
   for (const dialog of document.querySelectorAll("[hidden] dialog[open]")) dialog.close();
-  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !userId();
+  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
     if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
     else way.removeAttribute("aria-current");
   }
-  document.body.classList.toggle("signed-out", !userId());
+  document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
+  if (id === "sign-in" && rest[0] && isIn()) {
+    (await loadModule("shared")).askWho(me.profile, plain(rest[0]), location.hash);
+  }
   trouble.hidden = true;
   busy.textContent = "";
   if (focus) heading.focus();
@@ -134,16 +140,19 @@ const trying = (work) => (event) => work(event).catch(complain);
 
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
-  if (document.getElementById("sign-in") && (await resume())) await reload();
+  const way = location.hash.startsWith("#sign-in/") ? location.hash : "";
+  if (document.getElementById("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
 });
 
 onChange(
-  trying(async (isIn) => {
-    if (isIn) await reload();
+  trying(async (hasBegun) => {
+    if (hasBegun) await Promise.all([reload(), loadModule("shared")]);
     await route({ keep: true });
-    document.getElementById("ended").textContent = isIn ? "" : say("say_session_ended");
+    document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
+    const name = document.querySelector("#sign-in [name=email]");
+    if (!hasBegun) name.value ||= me.profile?.username ?? "";
   }),
 );
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
@@ -159,6 +168,10 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
+});
+addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
+addEventListener("storage", ({ key, newValue }) => {
+  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
 });
 // The address may have been confirmed in the meantime, in another tab or on a phone.
 const lookAgain = trying(async () => {

@@ -80,7 +80,7 @@ def failure(response, status, code):
     assert content.keys() == {"success", "message", "error"}
     assert content["success"] is False
     assert isinstance(content["message"], str)
-    assert content["error"].keys() - {"fields", "reasons"} == {"code"}
+    assert content["error"].keys() - {"fields", "reasons", "email"} == {"code"}
     assert content["error"]["code"] == code, response.text
     fields = content["error"].get("fields", {})
     check_reasons(fields, content["error"].get("reasons", {}))

@@ -182,10 +182,13 @@ def test_the_service_has_the_name_of_its_host_or_its_own():
 
 def test_settings_take_a_url_and_a_line():
     url, line = "https://app.school.example/start?from=accounts", "Ann & Jo's School, 1 Mill Road"
-    settings = load({"APP_URL": url, "IMPRINT": line, "DOCS": "0"})
+    settings = load({"APP_URL": url, "IMPRINT": line, "DOCS": "0", "CONTACT": line})
     assert (settings.app_url, settings.imprint, settings.docs) == (url, line, False)
+    for contact in (line, url, "mailto:office@school.example"):
+        assert load({"CONTACT": contact}).contact == contact
     for name, value in (
         *(("APP_URL", "app.example"), ("APP_URL", "javascript://x/"), ("DOCS", "2")),
+        *(("CONTACT", "x" * 201), ("CONTACT", "javascript://x/"), ("CONTACT", "a\tb")),
         *(("IMPRINT", "x" * 201), ("IMPRINT", "javascript://x/"), ("IMPRINT", "https://a b")),
     ):
         with pytest.raises(ConfigError, match=f"{name} must be"):

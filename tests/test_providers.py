@@ -285,6 +285,41 @@ def test_account_that_somebody_can_sign_in_to_is_not_joined(
     assert rows(app, UserSession) == []
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({}, "pupil@school.example"),
+        ({"email": "Pupil@Home.example"}, "pupil@home.example"),
+        ({"email_verified": "true"}, "pupil@school.example"),
+        *(({"email_verified": word}, "") for word in (False, "false", None, 1)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("registration", ["open", "closed"])
+@on_one_database
+def test_refusal_names_the_address_that_the_provider_has_proved(
+    client, connect, make_user, visit, said, shown, registration
+):
+    connect(REGISTRATION=registration)
+    make_user("pupil", email=said.get("email", "pupil@school.example").lower())
+    refused = sign_in(client, visit(**said))
+    codes = {"open": (409, "email_taken"), "closed": (403, "registration_closed")}
+    failure(refused, *codes[registration])
+    assert refused.get_json()["error"]["email"] == shown
+
+
+@pytest.mark.parametrize(
+    ("sent", "zone"), [("Europe/London", "Europe/London"), ("Etc/Unknown", "UTC"), (None, "UTC")]
+)
+@on_one_database
+def test_new_account_has_the_time_zone_of_the_login(app, client, visit, sent, zone):
+    success(sign_in(client, visit(), **({"timezone": sent} if sent else {})))
+    (user,) = rows(app, User)
+    assert user.timezone == zone
+    success(sign_in(client, visit(), timezone="Asia/Tokyo"))  # makes none
+    assert [user.timezone for user in rows(app, User)] == [zone]
+
+
 UNVOUCHED = [
     *({"email_verified": word} for word in (False, "false", "True", 1, None, [], "")),
     *({"email": f"pupil@{name}.example"} for name in ("home", "a.school", "notschool")),

@@ -43,6 +43,8 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
         detail |= {"fields": error.fields, "reasons": _words(error.fields)}
+    if error.email is not None:
+        detail["email"] = error.email
     content = {"success": False, "message": str(error), "error": detail}
     return json_response(content, error.status, headers)
 

@@ -232,7 +232,8 @@ def _add_error(spec: APISpec) -> None:
     code = {"type": "string", "enum": [kind.code for kind in errors.all_errors()]}
     fields = _by_field({}, "What is wrong with single fields: lists of sentences by name.")
     reasons = _by_field({"enum": [*WORDS]}, "The same in words for programs.")
-    detail = {"code": code, "fields": fields, "reasons": reasons}
+    email = {"type": "string", "description": "At a login with `provider` alone: its address."}
+    detail = {"code": code, "fields": fields, "reasons": reasons, "email": email}
     spec.components.schema("ErrorDetail", _object(detail) | {"required": ["code"]})
     envelope = {"success": {"const": False}, "message": {"type": "string"}}
     spec.components.schema("Error", _object({**envelope, "error": _ref("ErrorDetail")}))

@@ -149,7 +149,7 @@ def test_an_admin(look, make_user, make_key, sign_in):
     expect(page.locator("#people-list tbody tr")).to_have_count(2)
     page.get_by_label("All on this page").check()
     check("people")
-    page.locator("#people-acts").get_by_role("button", name="Put into a group").click()
+    page.locator("#people-acts").get_by_role("button", name="Add to a group").click()
     check("dialog for many")
     page.locator("#many [data-closes]").click()
     page.evaluate(f"location.hash = 'people/{lee.id}'")

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     assert cells(ben) == ["step-0"] * 7
     expect(mia.locator(".whole")).to_have_text(["3", "115"])
     expect(mia.get_by_role("img", name="1 lesson · 20 minutes; ")).to_be_visible()
-    expect(page.get_by_role("link", name="A week on")).to_be_hidden()
+    expect(page.get_by_role("link", name="Next week")).to_be_hidden()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     table = table_in(saved.value)
@@ -89,7 +90,7 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     page.emulate_media(media="print")
     expect(page.locator("header, #groups button:visible, #groups .button:visible")).to_be_hidden()
     page.emulate_media(media="screen")
-    for way, minutes in (("A week back", "300"), ("A week on", "115")):
+    for way, minutes in (("Previous week", "300"), ("Next week", "115")):
         page.get_by_role("link", name=way).click()
         expect(mia.get_by_role("cell").last).to_have_text(minutes)
 
@@ -97,14 +98,44 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     expect(page.get_by_role("heading", name="Learning")).to_be_focused()
     expect(page.locator("#person-learning")).to_contain_text("4 of 9 lessons completed")
     expect(page.locator("#learning-days rect:not(.step-0)")).to_have_count(4)
-    expect(page.locator("#learning-sum")).to_contain_text("Days with lessons: 4 \u2013 4")
+    expect(page.locator("#learning-sum")).to_contain_text("Days with lessons: 4 (4")
     page.get_by_text("Completed lessons").click()
     expect(page.locator("#learning-courses ol li")).to_have_count(4)
     page.locator("#person-groups").get_by_role("link", name="7b").click()
     page.get_by_role("link", name='Ben =Young "B"').click()
     expect(page.get_by_text("No courses yet.")).to_be_visible()
     page.goto(f"{page.url.split('#')[0]}#people/{school.ann.id}")
-    expect(page.locator("#trouble")).to_contain_text("You may not do this.")
+    expect(page.get_by_role("heading", name="Not in your groups")).to_be_focused()
+    expect(page.locator("#person-out")).to_contain_text("ask the people who run 127.0.0.1")
+    expect(page.locator("#trouble, #person, #people-list").filter(visible=True)).to_have_count(0)
+    page.get_by_role("link", name="Back to the list").click()
+    page.locator("#people-search").fill("nobody")
+    nobody = page.locator("#people-list .empty")
+    expect(nobody).to_contain_text("Teachers see the students of their own groups.")
+    expect(page.locator("#person-out")).to_be_hidden()
+
+
+def test_a_teacher_in_no_group_reads_whom_to_ask(page, sign_in, make_user, make_group, school):
+    sign_in(page, make_user("new", role="instructor"), "admin#groups")
+    expect(page.get_by_text("You are in no group yet. To be added, ask")).to_be_visible()
+    expect(page.get_by_text("There are no groups yet.")).to_be_hidden()
+
+
+def test_a_second_group_typed_at_once_is_another_one(page, sign_in, make_user, app):
+    held = []
+    sign_in(page, make_user("head", role="admin"), "admin#groups")
+    field = page.get_by_label("Name of a new group")
+    expect(page.locator("#groups[aria-busy=false]")).to_be_visible()
+    page.route("**/api/groups", lambda route: held.append(route))
+    for name in ("7b", "7a"):
+        with page.expect_response("**/api/groups/*"):
+            field.fill(name)
+            field.press("Enter")
+        expect(field).to_have_value("")
+    for route in held:
+        route.continue_()
+    expect(page.locator("#groups-list li a")).to_have_text(["7a", "7b"])
+    assert sorted(group.name for group in rows(app, Group)) == ["7a", "7b"]
 
 
 def test_a_week_ends_with_the_day_that_it_is_where_students_are(
@@ -118,7 +149,7 @@ def test_a_week_ends_with_the_day_that_it_is_where_students_are(
     context = browser.new_context(timezone_id="Pacific/Honolulu")
     page = sign_in(context.new_page(), kim, f"admin#groups/{group}")
     expect(page.locator("#groups-week tbody rect").last).to_have_class("step-1")
-    page.get_by_role("link", name="A week back").click()
+    page.get_by_role("link", name="Previous week").click()
     expect(page.locator("#groups-week tbody rect:not(.step-0)")).to_have_count(0)
     context.close()
 
@@ -126,7 +157,7 @@ def test_a_week_ends_with_the_day_that_it_is_where_students_are(
 def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app):
     page.add_init_script("delete Crypto.prototype.randomUUID")  # as on plain http
     sign_in(page, make_user("head", role="admin"), "admin#groups")
-    expect(page.get_by_text("There are no groups here yet.")).to_be_visible()
+    expect(page.get_by_text("There are no groups yet.")).to_be_visible()
     field = page.get_by_label("Name of a new group")
     for name in ("7b", "7a"):
         field.fill(name)
@@ -179,12 +210,12 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
         return route.fulfill(status=404, json=error) if what else route.continue_()
 
     page.route("**/members/**", answer)
-    expect(page.get_by_label("Choose First Zz")).to_be_disabled()  # the own account
+    expect(page.get_by_label("Select First Zz")).to_be_disabled()  # the own account
     page.get_by_label("All on this page").check()
-    page.get_by_label("Choose First Last").first.uncheck()
+    page.get_by_label("Select First Last").first.uncheck()
     expect(page.get_by_label("All on this page")).not_to_be_checked()
-    expect(page.locator("#people-chosen")).to_have_text("Chosen: 4")
-    dialog, go = begin(page, "Put into a group")
+    expect(page.locator("#people-chosen")).to_have_text("4 selected")
+    dialog, go = begin(page, "Add to a group")
     go.click()
     expect(dialog.get_by_label("Group")).to_have_accessible_description("Fill in this field.")
     dialog.get_by_label("Group").select_option("8c")
@@ -193,7 +224,7 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
     expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 4.")
     expect(page.locator("#people-chosen")).to_be_focused()
     failed = page.locator("#people-failures li")
-    expect(failed).to_contain_text("This account is not there any more.")
+    expect(failed).to_contain_text("This account no longer exists.")
     expect(page.locator("#people-list tbody input:checked")).to_have_count(1)
     assert len(rows(app, Membership, group_id=school.other)) == 3
     page.locator("#people-groupId").select_option("8c")
@@ -205,7 +236,7 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
     dialog, go = begin(page, "Take out of a group")
     expect(dialog.get_by_label("Group")).to_have_value(school.other)
     go.click()
-    expect(page.get_by_text("Nobody matches.")).to_be_visible()
+    expect(page.get_by_text("No matches.")).to_be_visible()
     expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 3.")
     expect(page.locator("#people-chosen")).to_be_focused()
     assert rows(app, Membership, group_id=school.other) == []
@@ -239,7 +270,7 @@ def test_a_teacher_prints_slips_for_those_without_a_password(page, sign_in, scho
     page.get_by_label("All on this page").check()
     expect(page.locator("#people-acts button:visible")).to_have_text(["Slips with codes"])
     dialog, go = begin(page, "Slips with codes")
-    expect(dialog).to_contain_text("Chosen: 1")
+    expect(dialog).to_contain_text("1 selected")
     go.click()
     expect(page.get_by_role("heading", name="Codes to hand over")).to_be_focused()
     slip = page.locator(".slip")
@@ -267,7 +298,7 @@ def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):
         page.get_by_role("button", name="Save as CSV").click()
     assert saved.value.suggested_filename == "People.csv"
     head, *lines = table_in(saved.value)
-    assert head[4:] == ["Number in another system", "Role", "Status", "Last sign-in"]
+    assert head[4:] == ["External number (such as a school id)", "Role", "Status", "Last sign-in"]
     assert ["Okoro", "Mia", "mia", "mia@example.org", "", "Student", "Active", ""] in lines
     assert len(lines) == 4
 
@@ -293,6 +324,21 @@ def test_a_cell_is_no_formula(people, sign):
     assert table_in(saved.value) == [[f"'{sign}", f"a{sign}"]]
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url, language):
+    page.goto(f"{base_url}/account?language={language}")
+    with page.expect_download() as saved:
+        page.evaluate(
+            "async () => (await import('./static/lists.js'))"
+            """.saveTable('x', [["First", "x;=cmd|' /C'!A0;", "y,\uff1d1", "z\\t+1", "3-4"]])"""
+        )
+    text = Path(saved.value.path()).read_text("utf-8-sig")
+    for separator in ",;\t":
+        for cells in csv.reader(text.splitlines(), delimiter=separator):
+            assert not [cell for cell in cells if re.match("[=+@\uff1d-]", cell)], separator
+    assert "3-4" in text
+
+
 # What else there is for a school
 
 
@@ -300,7 +346,7 @@ def test_a_cell_is_no_formula(people, sign):
     ("reply", "said"),
     [
         (None, "did not respond"),
-        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "not there any more"),
+        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "This no longer exists"),
     ],
 )
 def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
@@ -336,20 +382,26 @@ def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
 def test_what_students_may_not_change_is_not_offered(signed_in, change_settings, app):
     change_settings(student_rights="profile")
     page = signed_in().page
-    expect(page.get_by_label("Location")).to_be_visible()
+    expect(page.get_by_label("About you")).to_be_visible()
+    expect(page.locator("#profile .note").first).to_contain_text("ask the people who run")
     expect(page.locator("#profile-firstName, #profile-lastName")).to_have_count(2)
-    expect(page.get_by_label(re.compile("(First|Last) name")).filter(visible=True)).to_have_count(0)
-    page.get_by_label("Location").fill("Lima")
+    expect(
+        page.get_by_label(re.compile("(First|Last) name|Location")).filter(visible=True)
+    ).to_have_count(0)
+    page.get_by_label("About you").fill("Lima")
     page.get_by_role("button", name="Save the profile").click()
     expect(page.get_by_text("Saved.")).to_be_visible()
     page.get_by_role("link", name="Security").click()
     expect(page.locator("#security summary:visible")).to_have_text(
         ["Change the password", "Set up"]
     )
+    expect(page.locator("#security > .note")).to_contain_text("are managed for you")
+    expect(page.get_by_text("others can take the old name")).to_be_hidden()
     expect(page.get_by_role("button", name="Delete my account")).to_be_hidden()
     change_settings(student_rights="all")
     page.reload()
     expect(page.locator("#security summary:visible")).to_have_count(4)
+    expect(page.locator("#security > .note")).to_be_hidden()
     expect(page.get_by_role("button", name="Delete my account")).to_be_visible()
 
 
@@ -357,8 +409,8 @@ def test_an_admin_sets_the_number_of_another_system(people, school, make_user, a
     make_user("other", external_id="S-1")
     people.get_by_role("link", name="Mia Okoro").click()
     person = people.locator("#person")
-    person.get_by_role("button", name="Names, username").click()
-    field = people.get_by_label("Number in another system")
+    person.get_by_role("button", name="Edit details").click()
+    field = people.get_by_label("External number (such as a school id)")
     field.fill("S-1")
     field.press("Enter")
     expect(field).to_have_accessible_description(re.compile("Another account has this number."))

@@ -61,7 +61,7 @@ def test_the_picture_has_the_days_of_the_users_zone(
     expect(page.locator("#learning-days .today")).to_have_attribute("data-date", drawn[-1])
     expect(page.locator("#learning-days rect").last).to_be_in_viewport()
     expect(page.locator("#learning-sum")).to_have_text(
-        "You learned on 3 days: 3 lessons · 1.8 hours."
+        "You learned on 3 days: 3 lessons · 1 hour 50 minutes."
     )
     said = page.locator("#learning-day")
     page.get_by_role("group", name="Your last 12 months").focus()
@@ -72,7 +72,7 @@ def test_the_picture_has_the_days_of_the_users_zone(
     expect(said).to_contain_text("no lesson")
     page.get_by_text("Your days as a list").click()
     expect(page.locator("#learning-list li")).to_have_count(3)
-    expect(page.locator("#learning-list li").last).to_contain_text("1 lesson · 1.5 hours")
+    expect(page.locator("#learning-list li").last).to_contain_text("1 lesson · 1 hour 30 minutes")
 
 
 def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
@@ -86,10 +86,12 @@ def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
     expect(figures).to_contain_text("1.8 hours of learning")
     course = it.page.locator("#learning-courses > li").first
     expect(course.get_by_role("progressbar", name="<b>SQL</b>")).to_have_js_property("value", 3)
+    badges = it.page.locator("#learning-courses .badge")
+    expect(badges.filter(visible=True)).to_have_count(0)  # no course is completed
     course.get_by_text("Completed lessons").click()
     lessons = course.get_by_role("listitem")
     expect(lessons).to_contain_text(["after-360", "after-3", "after-0"])
-    expect(lessons.first).to_contain_text("at 00:01 · 1.5 hours")
+    expect(lessons.first).to_contain_text("at 00:01 · 1 hour 30 minutes")
     expect(it.page.locator("#learning-achievements")).to_contain_text("First lesson")
 
 
@@ -125,17 +127,17 @@ def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
     page = signed_in().page
     page.route("**/progress/days", in_a_zone_that_this_browser_does_not_know)
     page.goto(f"{base_url}/account#learning")
-    expect(page.get_by_role("heading", name="Your learning starts here")).to_be_visible()
+    expect(page.get_by_role("heading", name="No course begun yet")).to_be_visible()
     expect(page.locator("#learning-days")).to_be_hidden()
 
 
-def test_hours_are_rounded_in_one_way(signed_in, deliver, base_url):
-    """303 minutes are 5.05 hours, which two ways of rounding take for 5 and 5.1."""
+def test_time_is_said_in_hours_and_minutes(signed_in, deliver, base_url):
+    """Only the figure has one decimal: 303 minutes are 5.05 hours."""
     it = signed_in("account#settings")
     deliver(it.user, "courses/sql", name="SQL", lessons=4)
     at = (datetime.now(ZoneInfo("UTC")) - timedelta(hours=1)).isoformat()
     deliver(it.user, "courses/sql/lessons/one", minutes=303, completedAt=at)
     it.page.get_by_role("link", name="Learning").click()
-    expect(it.page.locator("#learning-sum")).to_contain_text("5.1 hours")
+    expect(it.page.locator("#learning-sum")).to_contain_text("5 hours 3 minutes")
     expect(it.page.locator("[data-text=totalHours]")).to_have_text("5.1")
-    expect(it.page.locator("#learning-courses")).to_contain_text("5.1 hours")
+    expect(it.page.locator("#learning-courses")).to_contain_text("5 hours 3 minutes")

@@ -1,6 +1,7 @@
 """Admins make accounts, one or a list, and hand over codes; they see and revoke service keys."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from helpers import NEW_PASSWORD, failure, rows, success
@@ -213,6 +214,28 @@ def test_a_list_that_broke_off_goes_on_where_it_was(newcomers, app, make_user):
     page.once("dialog", lambda dialog: dialog.accept())
 
 
+def test_a_strangers_account_is_not_taken_for_one_of_the_list(newcomers, app, make_user):
+    """It came by a provider that vouches for nothing, while an answer was lost."""
+    page, calls = newcomers, []
+    now = datetime.now(UTC)
+    make_user("mia", email="mia@evil.example", password_hash="!", last_login_at=now)
+
+    def lose(route):
+        calls.append(route.request)
+        route.abort() if len(calls) < 2 else route.continue_()
+
+    page.route(lambda url: url.endswith("/api/users"), lose)
+    page.get_by_label("A link and a code to hand over").check()
+    check(page, "First name,Username,Last name,E-mail\nMia,mia,Lee,mia@school.example")
+    page.get_by_role("button", name="Create one account").click()
+    expect(page.locator("#make [role=alert]")).to_contain_text("did not respond")
+    page.get_by_role("button", name="Create one account").click()
+    expect(page.locator("#lines .error").first).to_have_text(
+        "Username: Somebody has this name already."
+    )
+    expect(page.locator(".slip")).to_have_count(0)
+
+
 def test_making_accounts_can_be_stopped(newcomers, app):
     page, held = newcomers, []
     page.route(lambda url: url.endswith("/api/users"), lambda route: held.append(route))
@@ -349,7 +372,7 @@ def test_a_service_key_is_listed_and_revoked(signed_in, make_key, client):
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("courses")
     dialog.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("There are no service keys.")).to_be_visible()
+    expect(page.get_by_text("There are no API keys.")).to_be_visible()
     expect(page.locator("#keys [role=status]").first).to_have_text("The key is revoked.")
     headers = {"Authorization": f"Bearer {key}"}
     failure(client.get("/api/users", headers=headers), 401, "token_invalid")

@@ -1,12 +1,13 @@
 """Sign in with a provider, and link one: through the provider's own page and back."""
 
 import re
-from types import SimpleNamespace
 
 import authenticator
 import pytest
-from helpers import NEW_PASSWORD, PASSWORD, token_in
+from helpers import NEW_PASSWORD, PASSWORD, rows, token_in
 from playwright.sync_api import expect
+
+from models import User
 
 pytestmark = pytest.mark.browser
 PUPIL = "pupil@school.example"
@@ -153,33 +154,113 @@ def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_u
         expect(other.locator("#sign-in")).to_be_visible()
 
 
-@pytest.mark.parametrize("registration", ["open", "closed"])
-def test_who_has_a_password_signs_in_with_it_once(page, go, school, make_user, registration):
-    """With an address that an account has already, and where nobody can register."""
+BOTH = f"Sign in and link School login ({PUPIL})"
+
+
+@pytest.mark.parametrize(
+    ("registration", "said"),
+    [("open", "There is an account with the address"), ("closed", "is not linked to an account")],
+)
+def test_only_the_button_that_names_the_address_links(
+    page, go, school, make_user, registration, said
+):
+    """The next person at a shared computer presses Enter, as ever."""
     school(REGISTRATION=registration)
     make_user("pupil", email=PUPIL)
+    make_user("mia")
+    sent = []
+    page.on("request", lambda it: "auth/login" in it.url and sent.append(it.post_data_json))
     go()
-    text = "sign in with your password once, to link School login"
-    expect(page.locator("#sign-in [role=status]").filter(has_text=text)).to_be_visible()
+    expect(page.locator("#ended")).to_contain_text(said)
     expect(page.locator("#sign-in [name=email]")).to_be_focused()
-    page.keyboard.type("pupil")
+    page.keyboard.type("mia")
     enter_password(page, "#sign-in", "wrong")
     expect_alert(page, "password is wrong")
     enter_password(page, "#sign-in")
+    expect_signed_in(page, "mia")
+    assert ["provider" in body for body in sent] == [True, False, False]
+    page.goto(f"{page.url.split('#')[0]}?#security")
+    expect(page.get_by_role("button", name=LINK)).to_be_visible()
+    page.locator("#sign-out").click()
+    expect(page.locator("#sign-in")).to_be_visible()
+
+    go()
+    page.locator("#sign-in [name=email]").fill("pupil")
+    page.locator("#sign-in [name=password]").fill(PASSWORD)
+    page.get_by_role("button", name=BOTH).click()
     expect_signed_in(page)
+    expect(page.get_by_text("School login is now linked to your account.")).to_be_visible()
     page.locator("#sign-out").click()
     expect(page.locator("#signed-out")).to_be_visible()
     expect_signed_in(go())
+
+
+def test_a_code_that_waits_for_a_password_is_dropped_soon(page, go, make_user, base_url):
+    """After two minutes, or when the page was hidden."""
+    make_user("pupil", email=PUPIL)
+    both = page.get_by_role("button", name=BOTH)
+    page.clock.install()
+    go()
+    expect(both).to_be_visible()
+    page.clock.fast_forward(121_000)
+    expect(both).to_be_hidden()
+    go()
+    expect(both).to_be_visible()
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    expect(both).to_be_hidden()
+    page.locator("#sign-in [name=email]").fill("pupil")
+    with page.expect_request("**/auth/login") as sent:
+        enter_password(page, "#sign-in")
+    assert "provider" not in sent.value.post_data_json
+    expect_signed_in(page)
+
+
+def test_an_address_that_nobody_proved_is_not_offered(page, go, make_user, provider):
+    make_user("pupil", email=PUPIL)
+    provider.person = {**provider.person, "email_verified": False}
+    go()
+    expect(page.locator("#ended")).to_contain_text("There is an account with the address")
+    expect(page.locator("#sign-in-link")).to_be_hidden()
 
 
 def test_an_account_with_another_link_stays_as_it_is(page, go, make_user, provider):
     make_user("pupil", identity=f"{provider.issuer} subject-2", email=PUPIL)
     go()
     page.locator("#sign-in [name=email]").fill("pupil")
-    enter_password(page, "#sign-in")
+    page.locator("#sign-in [name=password]").fill(PASSWORD)
+    page.get_by_role("button", name=BOTH).click()
     expect_alert(page, "Nothing was linked")
     enter_password(page, "#sign-in")
     expect_signed_in(page)
+
+
+def test_the_way_to_the_provider_is_asked_for_once(page, base_url):
+    held = []
+    page.route("**/school/start", lambda route: held.append(route))
+    page.goto(f"{base_url}/account")
+    form = page.locator("#sign-in .providers")
+    button = form.get_by_role("button")
+    button.press("Enter")
+    expect(form).to_have_attribute("aria-busy", "true")
+    button.press("Enter")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    assert len(held) == 1
+    held[0].abort()
+
+
+def test_who_signs_up_with_a_provider_has_the_days_of_the_browser(browser, base_url, app):
+    context = browser.new_context(timezone_id="Europe/London")
+    page = context.new_page()
+    page.goto(f"{base_url}/account")
+    page.get_by_role("button", name="Continue with School login").first.click()
+    page.get_by_role("button", name="continue").click(no_wait_after=True)
+    expect(page.locator("#sign-out")).to_be_visible()
+    (user,) = rows(app, User)
+    assert user.timezone == "Europe/London"
+    context.close()
 
 
 def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
@@ -194,7 +275,7 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     expect(page.locator("#security-link [role=alert]")).to_have_text("The password is wrong.")
     enter_password(page, "#security-link")
     expect(page.get_by_role("heading", name="Sicherheit")).to_be_visible()
-    expect(page.locator("[data-text=linked]")).to_have_text("School login")
+    expect(page.locator("strong[data-text=linked]")).to_have_text("School login")
     expect(page.locator("#security-sessions tr")).to_have_count(1)
     assert len([url for url in calls if url.endswith("/auth/login")]) == 2  # failed ones count
     assert page.context.cookies()[0]["expires"] > 0
@@ -206,22 +287,25 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     expect(page.get_by_role("button", name="School login verknüpfen")).to_be_visible()
 
 
-def test_who_has_no_password_gets_one_by_mail(page, go, outbox, sign_in, base_url):
-    """Each form that asks for it leads there."""
+def test_who_has_no_password_gets_one_by_mail(page, go, outbox, base_url):
+    """One button, which says what it ends, in place of all forms that ask for it."""
     expect_signed_in(go())
     page.goto(f"{base_url}/account?#security")
-    expect(page.locator("[data-text=linked]")).to_have_text("School login")
+    expect(page.locator("strong[data-text=linked]")).to_have_text("School login")
     forms = page.locator("#security :is(summary, [data-opens], [type=password])")
     expect(forms.filter(visible=True)).to_have_count(0)
     ways = page.locator("#security").get_by_role("button", name="Choose a password by e-mail")
-    expect(ways.filter(visible=True)).to_have_count(6)
-    ways.filter(visible=True).nth(1).click()
+    expect(ways.filter(visible=True)).to_have_count(1)
+    expect(page.locator("#security form.mail")).to_contain_text("That ends this link")
+    ways.click()
     expect(page.get_by_text("ends the link with the provider")).to_be_visible()
+    page.context.clear_cookies()
     page.goto(f"{base_url}/reset-password#token={token_in(outbox.deliver()[-1])}")
     page.locator("[name=newPassword]").fill(NEW_PASSWORD)
+    expect(page.locator("#choose-password")).to_contain_text("ends the link to a provider")
     page.keyboard.press("Enter")
-    expect(page.locator("#done")).to_be_visible()
-    sign_in(page, SimpleNamespace(username="pupil"), "account#security", NEW_PASSWORD)
+    expect(page.locator("#learning h1")).to_be_visible()
+    page.get_by_role("link", name="Security").click()
     expect(page.get_by_role("button", name=LINK)).to_be_visible()
     expect(forms.filter(visible=True).first).to_be_visible()
     expect(ways.filter(visible=True)).to_have_count(0)
@@ -255,5 +339,5 @@ def test_large_text_fits_a_small_screen(page, go, school, base_url):
     go("Anmeldung der Gesamtschulen", at=None)
     expect(page.locator("#menu")).to_be_visible()
     page.goto(f"{base_url}/account?language=de#security")
-    expect(page.locator("[data-text=linked]")).to_be_visible()
+    expect(page.locator("strong[data-text=linked]")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 320

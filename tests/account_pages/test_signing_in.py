@@ -25,7 +25,9 @@ def expect_signed_out(page):
 def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign_in):
     user = make_user()
     sign_in(page, user, password="wrong")
-    expect(page.locator("#sign-in [role=alert]")).to_contain_text("name or the password is wrong")
+    expect(page.locator("#sign-in [role=alert]")).to_contain_text(
+        "username or the password is wrong"
+    )
     expect(page.locator("#sign-in [name=email]")).to_have_value(user.username)
     page.locator("#sign-in [name=password]").fill(PASSWORD)
     page.locator("#sign-in [name=password]").press("Enter")
@@ -205,7 +207,7 @@ def test_a_module_that_does_not_come_is_asked_for_again(browser, make_user, sign
     """What it would have filled is not shown empty. (`page` wants no failed request.)"""
     page = sign_in(browser.new_page(), make_user(role="admin"), "admin")
     for home, way, module, part in (
-        ("People", page.get_by_role("link", name="Service keys"), "keys", "#keys .card >> nth=0"),
+        ("People", page.get_by_role("link", name="API keys"), "keys", "#keys .card >> nth=0"),
         ("People", page.locator("#people-list tbody a"), "person", "#person"),
         (None, page.get_by_role("link", name="My account"), "profile", "#profile .card >> nth=0"),
         *(
@@ -277,7 +279,7 @@ def test_too_many_codes_leave_the_recovery_codes(
 
 def test_the_logo_leads_to_the_page_on_which_it_stands(signed_in):
     page = signed_in("admin#keys", role="admin").page
-    expect(page.get_by_role("link", name="Service keys")).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("link", name="API keys")).to_have_attribute("aria-current", "page")
     page.locator("header .site").click()
     expect(page.get_by_role("heading", name="People")).to_be_visible()
 
@@ -295,5 +297,7 @@ def test_times_are_those_of_the_device_whose_zone_is_named(
     there = datetime.fromisoformat(until).astimezone(ZoneInfo("Asia/Kolkata"))
     written = f"{there.day} {there:%B %Y} at {there:%H:%M}"
     expect(page.locator("#security-email")).to_contain_text(f"It is valid until {written}.")
-    expect(page.locator("#times")).to_have_text(re.compile("time zone Asia/(Kolkata|Calcutta)"))
+    expect(page.locator("#security-happened")).to_have_text(
+        re.compile("time zone Asia/(Kolkata|Calcutta)")
+    )
     context.close()

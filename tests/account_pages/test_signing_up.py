@@ -81,7 +81,7 @@ def test_nobody_is_led_to_a_closed_registration(page, base_url, change_settings)
             expect(page.get_by_text("Forgot your password?").first).to_be_visible()
             expect(page.get_by_role("link", name="Create an account")).to_have_count(count)
     page.goto(f"{base_url}/account#sign-up")
-    expect(page.get_by_text("Accounts are made by the operators")).to_be_visible()
+    expect(page.get_by_text("Accounts are made for people here")).to_be_visible()
     expect(page.locator("#sign-up form")).to_be_hidden()
 
 

@@ -171,6 +171,25 @@ def test_a_mail_leads_to_the_platform_once_and_ends_with_who_runs_it(kind, langu
     assert plain.html.count("href=") == 2 * plain.text.count(FACTS["link"])
 
 
+@every_language
+def test_whom_to_ask_is_said_alike_everywhere(language):
+    default = re.search(r"set contact %}(.*?){%", source(language, "words.txt"))[1]
+    default, own = default.replace("{{ site }}", FACTS["site"]), "room 12"
+    for kind in MAILS:
+        asks = "{{ contact }}" in source(language, f"mail/{kind}.txt")
+        assert asks == ("{{ contact }}" in source("en", f"mail/{kind}.txt"))
+        assert (default in OURS.mail(kind, language, **FACTS).text) == asks
+        assert (own in OURS.mail(kind, language, **FACTS, contact=own).text) == asks
+        assert (
+            "mailto:" not in OURS.mail(kind, language, **FACTS, contact="mailto:a@b.example").text
+        )
+    for name in ("account", "admin", "links"):
+        facts = PageFacts(site=FACTS["site"], contact=own, by_groups=True)
+        asked = OURS.page(name, language, facts, opened="reset_password")[1].count(own)
+        assert asked == page(name, language)[1].count(default) + (2 if name == "admin" else 0) >= 4
+        assert default not in OURS.page(name, language, facts, opened="reset_password")[1]
+
+
 def test_every_reason_and_error_has_words():
     html = page("links", "fr")[1]
     lines = re.search(r'<template id="texts">\n(.*?)\n</template>', html, re.S)[1]

@@ -130,7 +130,7 @@ def test_a_school_year_with_groups(browser, school, visit):
         office.get_by_label("Name of a new group").fill(name)
         office.get_by_role("button", name="Create the group").click()
         expect(office.get_by_role("link", name=name)).to_be_visible()
-    office.get_by_role("link", name="New people").click()
+    office.get_by_role("link", name="Add people").click()
     office.get_by_label("A link and a code to hand over").check()
     office.locator("#options-groupId").select_option("7b")
     office.locator("#paste-list").fill(CLASS)
@@ -141,7 +141,7 @@ def test_a_school_year_with_groups(browser, school, visit):
     assert len(slips) == 30
     for name, group in (("kim", "7b"), ("lou", "7c")):
         choose(office, name, 1)
-        act(office, "Put into a group", 1, group)
+        act(office, "Add to a group", 1, group)
 
     slip = slips["pupil.number01"]  # September
     assert "7b" in slip
@@ -180,7 +180,7 @@ def test_a_school_year_with_groups(browser, school, visit):
     expect(kim.locator("#person-learning")).to_contain_text("1 of 2 lessons completed")
 
     choose(office, "Number02", 1)  # February
-    act(office, "Put into a group", 1, "7c")
+    act(office, "Add to a group", 1, "7c")
     choose(office, "Number02", 1)
     act(office, "Take out of a group", 1, "7b")
     assert school.call("GET", f"{path}/account", token=token).status == 403

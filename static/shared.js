@@ -1,0 +1,54 @@
+// A computer that many use: who comes next is not taken for whoever was there before.
+
+import { USED, call, forget, kept, logOut, userId } from "./api.js";
+import { fill, say } from "./words.js";
+
+const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
+// Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
+const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
+const { body } = document;
+const dialog = document.getElementById("other");
+
+/** Whether nobody has used the device for too long; by the clock, since timers sleep with it. */
+export function isUnused() {
+  try {
+    return kept() === "session" && Date.now() - localStorage.getItem(USED) > IDLE;
+  } catch {
+    return false; // storage is blocked, so each load asks for a sign-in
+  }
+}
+
+/** Sign out before anybody sees more; the page goes on at `hash`. */
+export async function leave(hash) {
+  body.hidden = true;
+  await call("POST", "auth/logout").catch(() => {});
+  return forget(hash);
+}
+
+function watch(event) {
+  if (!userId() || body.hidden) return;
+  if (isUnused()) {
+    event?.preventDefault();
+    event?.stopImmediatePropagation();
+    leave();
+  } else if (event || document.querySelector("form[aria-busy=true]")) {
+    try {
+      localStorage.setItem(USED, Date.now());
+    } catch {
+      // As above.
+    }
+  }
+}
+for (const name of ["keydown", "pointerdown", "click"]) addEventListener(name, watch, true);
+for (const name of ["visibilitychange", "focus"]) addEventListener(name, () => isUnused() && watch());
+setInterval(watch, 15_000);
+
+/** Ask whether who is signed in makes way for `name`, or for anybody; the page goes on at `hash`. */
+export function askWho({ firstName, lastName, username, email }, name, hash) {
+  const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
+  if (isOwn || (name && !NAMED.test(name))) return;
+  const goOn = name ? say("say_other_as", { name }) : say("say_other");
+  fill(dialog, { other: say("say_other_is", { name: `${firstName} ${lastName}` }), goOn });
+  dialog.querySelector("button").onclick = () => logOut(hash, true).catch(() => dialog.close());
+  dialog.showModal();
+}
