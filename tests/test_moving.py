@@ -182,7 +182,7 @@ settings.configure(PASSWORD_HASHERS=["django.contrib.auth.hashers.PBKDF2Password
     "django.contrib.auth.hashers.BCryptPasswordHasher", "__main__.LongHasher"])
 from django.contrib.auth.hashers import check_password, identify_hasher
 for password, stored in json.load(sys.stdin):
-    named = ("bcrypt" if stored.startswith("$2b$") else "accounts") + stored
+    named = ("bcrypt$" if stored.startswith("$2b$") else "accounts$") + stored
     anew = []
     assert check_password(password, named, setter=anew.append)
     assert anew == [password]
