@@ -281,8 +281,8 @@ def transaction() -> Iterator[scoped_session[Any]]:
         raise RuntimeError("db.session is in use: end its transaction, or read with reading()")
     at_the_end: dict[Callable[[set[str]], None], set[str]] = {}
     after_it: list[Callable[[], object]] = []
-    db.session.info.update({last: at_the_end, afterwards: after_it})
     with _write_lock():
+        db.session.info.update({last: at_the_end, afterwards: after_it})
         try:
             level = _LEVELS[db.engine.dialect.name]
             db.session.connection(execution_options={"isolation_level": level})
@@ -399,7 +399,8 @@ def is_locked(error: BaseException) -> bool:
     """Return whether a transaction failed only because of what others had locked."""
     original: Any = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.OperationalError):
-        return original.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        # An error of our own, as for a file that is write-protected, has no code.
+        return getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
     return isinstance(error, WriteQueueFull) or type(original).__name__ == "DeadlockDetected"
 
 

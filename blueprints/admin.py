@@ -153,6 +153,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
         if deliver == "link":
+            events.tell("access_link_made", user.id, deliver="link")
             limits.unlock(user)
     made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
     return {"user": user, **made}

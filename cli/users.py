@@ -85,6 +85,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     with transaction():
         user = accounts.add(**person, role=role, **proof)
         if link:
+            events.tell("access_link_made", user.id, deliver="link")
             limits.unlock(user)
     if link:
         _hand_over(recovery.hand_over(user, now=now))

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
+from operator import itemgetter
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -223,12 +224,16 @@ class Hasher:
 
 
 class _Queue:
-    """Lets some calls work at once, and some more wait: first those who are less far behind."""
+    """Lets some calls work at once, and some more wait.
+
+    Those who are less far behind go first, and in every second turn who has waited longest: or a
+    wrong guess at a name would let everybody pass its user, for as long as others come.
+    """
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._free, self._waiting = at_once, waiting
         self._line: list[tuple[int, int, SimpleQueue[bool]]] = []
-        self._numbers, self._lock = count(), threading.Lock()
+        self._numbers, self._turns, self._lock = count(), count(), threading.Lock()
 
     @contextmanager
     def turn(self, behind: int = 0) -> Iterator[None]:
@@ -252,10 +257,13 @@ class _Queue:
                 self._call()
 
     def _call(self) -> None:
-        """Give a free slot to the first who waits."""
+        """Give a free slot to one who waits."""
         if self._free and self._line:
             self._free -= 1
-            self._line.pop(0)[-1].put(True)
+            is_by_time = next(self._turns) % 2
+            chosen = min(self._line, key=itemgetter(1)) if is_by_time else self._line[0]
+            self._line.remove(chosen)
+            chosen[-1].put(True)
 
 
 def _bcrypt_form(stored: str) -> re.Match[str] | None:

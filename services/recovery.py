@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple, cast
 
-from sqlalchemy import func, select, update
+from sqlalchemy import case, func, select, update
 
 import errors
 from core import audit, codes, passwords, qr_codes
@@ -123,7 +123,11 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
     db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
-    rows = db.session.execute(this.values(password_hash=passwords.unusable())).all()
+    marker = case(
+        (User.password_hash.startswith("!brief-"), passwords.unusable(brief=True)),
+        else_=passwords.unusable(),
+    )
+    rows = db.session.execute(this.values(password_hash=marker)).all()
     outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
     return {row.id: hand_over(cast("UserRow", row), now=now) for row in rows}
 
@@ -202,6 +206,8 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         second_factor.drop(user.id)
         events.tell("second_factor_removed", user.id)
     events.tell("password_reset" if found.way is Way.MAIL else "access_link_used", user.id)
+    if changed.email_verified_at and not user.email_verified_at:
+        events.tell("email_verified", user.id)
     accounts.notify_of_password(user)
 
 

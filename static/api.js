@@ -194,6 +194,8 @@ export async function logOut(hash, always = false) {
 }
 
 channel?.addEventListener("message", ({ data: user }) => {
+  // A page of a link signs nobody in; to start anew would lose its token, and what was typed.
+  if (!document.getElementById("sign-in")) return;
   if (user === null || user !== lastUser) startAnew();
   else if (!access) renew().then(() => changed(true), () => {});
 });

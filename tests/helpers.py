@@ -51,7 +51,7 @@ def check_declared(app, response):
     operation = getattr(app.view_functions[name], "operation", None)
     if operation is None or request.method in ("HEAD", "OPTIONS"):
         return
-    if request.environ["PATH_INFO"].startswith("//"):  # unknown, and the adapter drops a slash
+    if "//" in request.environ["PATH_INFO"]:  # unknown, and the adapter drops a slash
         return
     if response.status_code < 400:
         assert response.status_code in successes(operation), f"{name} {response.status}"

@@ -147,7 +147,7 @@ def test_login_work_is_the_same_for_known_and_unknown_accounts(app, client, make
     make_user("invited", password_hash="!marker")
     asked = []
     verify = Hasher.verify
-    watch = lambda self, raw, stored: asked.append(stored) or verify(self, raw, stored)  # noqa: E731
+    watch = lambda self, raw, *more: asked.append(more[0]) or verify(self, raw, *more)  # noqa: E731
     monkeypatch.setattr(Hasher, "verify", watch)
     for email in ("student@example.org", "invited@example.org", "nobody@example.org", "no address"):
         login(client, email, "wrong")
@@ -166,7 +166,7 @@ def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     success(login(client, user))
     assert stored(app, id=stranger.id).last_login_at is None
     assert stored(app, id=stranger.id).password_hash == stranger.password_hash
-    assert ",r=5$" in stored(app, id=user.id).password_hash
+    assert stored(app, id=user.id).password_hash.startswith("$2b$05$")
     success(login(client, user))
 
 

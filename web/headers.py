@@ -41,11 +41,11 @@ def init_app(app: Flask, settings: Settings) -> None:
 
     def add_fixed(environ: Any, start_response: Any) -> Any:
         begin, path = time.perf_counter(), environ.get("PATH_INFO", "")
-        if f"{path}/".startswith(WITHOUT_PREFIX):
-            environ["PATH_INFO"] = f"/api{path}"
-        elif path.startswith("//"):
+        if "//" in path:  # unknown
             # werkzeug would drop a slash, and a proxy's rule for a path would not hold.
             environ["PATH_INFO"] = f"/-{path}"
+        elif f"{path}/".startswith(WITHOUT_PREFIX):
+            environ["PATH_INFO"] = f"/api{path}"
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             if status >= "4":

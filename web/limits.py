@@ -176,13 +176,12 @@ def _take_back(counters: dict[str, Limit], ends: dict[str, datetime], error: Exc
     if not ends or (is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
     is_wrong = isinstance(error, errors.ApiError) and error.wrong_guess
-    is_refused = isinstance(error, errors.TooManyRequests)
-    undone = [key for key in ends if is_refused or (counters[key].guesses and not is_wrong)]
+    undone = [key for key in ends if counters[key].guesses and not is_wrong]
     if undone:
         with harmless(_log, "a count could not be changed"), transaction():
             for key in undone:
                 # The window that has counted the call may be over.
-                this = Counter.key == key, Counter.expires_at == ends[key]
+                this = Counter.key == key, Counter.expires_at == ends[key], Counter.hits > 0
                 change(update(Counter).where(*this).values(hits=Counter.hits - 1))
 
 
@@ -206,7 +205,7 @@ def right_guess(
     forgotten = {_key(GUESSES[0], {"email": each}) for each in forgets}
     for key in sorted(forgotten | counted, reverse=True):
         this = Counter.key == key
-        taken_back = update(Counter).where(this).values(hits=Counter.hits - 1)
+        taken_back = update(Counter).where(this, Counter.hits > 0).values(hits=Counter.hits - 1)
         change(delete(Counter).where(this) if key in forgotten else taken_back)
 
 
