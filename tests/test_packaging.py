@@ -52,7 +52,8 @@ def shipped():
     """Yield every Python file that runs in production, relative to the project."""
     for path in sorted(ROOT.rglob("*.py")):
         inside = path.relative_to(ROOT)
-        if inside.parts[0] not in ("tests", "bench") and not inside.parts[0].startswith("."):
+        others = ("tests", "bench", "examples")
+        if inside.parts[0] not in others and not inside.parts[0].startswith("."):
             yield inside
 
 
