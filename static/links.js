@@ -75,7 +75,7 @@ signIn?.addEventListener("prepare", ({ detail: { options } }) => {
 // The second factor is asked for in that form.
 onChange((hasBegun) => hasBegun && location.assign(way.href.split("#")[0]));
 // Who stays signed in does nothing here.
-document.getElementById("other").addEventListener("close", () => location.assign(way.href));
+document.getElementById("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
   if (!isDead(problem)) return;

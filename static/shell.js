@@ -3,7 +3,7 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
 
-import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./api.js";
+import { Problem, call, loadModule, logOut, onChange, resume, stored, userId } from "./api.js";
 import { explain } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
@@ -27,11 +27,7 @@ const isIn = () => userId() !== null && document.getElementById("sign-in") !== n
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem("theme", theme); // for theme.js
-  } catch {
-    // The next page begins in the colours of the device.
-  }
+  stored("theme", theme); // for theme.js
 }
 
 // Reloads the page once in the user's own language; the service may not have it.
