@@ -40,7 +40,7 @@ async function show(_, who) {
   const here = tokenOf() ? `#token=${tokenOf()}` : "";
   if (signIn && (await resume(here))) {
     const [profile, { askWho }] = [await call("GET", "users/profile"), await loadModule("shared")];
-    askWho(profile, name, here);
+    askWho(profile, encodeURIComponent(name), here);
   }
   fill(act, { name });
   if (codes) codes.disabled = name !== ""; // what is disabled is not sent

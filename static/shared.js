@@ -33,9 +33,16 @@ function watch(event) {
 for (const name of ["keydown", "pointerdown", "click"]) addEventListener(name, watch, true);
 for (const name of ["visibilitychange", "focus"]) addEventListener(name, () => isUnused() && watch());
 setInterval(watch, 15_000);
+addEventListener("storage", ({ key, newValue }) => {
+  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
+});
 
-/** Ask whether who is signed in makes way for `name`, or for anybody; the page goes on at `hash`. */
-export function askWho({ firstName, lastName, username, email }, name, hash) {
+/**
+ * Ask whether who is signed in makes way for somebody else, whose name is percent-encoded or empty;
+ * the page goes on at `hash`.
+ */
+export function askWho({ firstName, lastName, username, email }, encoded, hash) {
+  const name = new URLSearchParams(`name=${encoded}`).get("name"); // bad escapes stay
   const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
   if (isOwn || (name && !NAMED.test(name))) return;
   const goOn = name ? say("say_other_as", { name }) : say("say_other");

@@ -71,8 +71,6 @@ function find(id) {
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 
-// Bad escapes stay as they are.
-const plain = (part = "") => new URLSearchParams(`x=${part}`).get("x");
 let asked = 0; // what comes after a newer question is dropped
 
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
@@ -93,7 +91,7 @@ async function route({ focus = true, keep = false } = {}) {
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
   if (id === "sign-in" && rest[0] && isIn()) {
-    (await loadModule("shared")).askWho(me.profile, plain(rest[0]), location.hash);
+    (await loadModule("shared")).askWho(me.profile, rest[0], location.hash);
   }
   trouble.hidden = true;
   busy.textContent = "";
@@ -166,9 +164,6 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
-addEventListener("storage", ({ key, newValue }) => {
-  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
-});
 // The address may have been confirmed in the meantime, in another tab or on a phone.
 const lookAgain = trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
