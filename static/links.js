@@ -73,7 +73,7 @@ signIn?.addEventListener("prepare", ({ detail: { options } }) => {
   options.cookie = isOwn ? "1" : "session";
 });
 // The second factor is asked for in that form.
-onChange((hasBegun) => hasBegun && location.assign(way.href.split("#")[0]));
+onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
 // Who stays signed in does nothing here.
 document.getElementById("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {

@@ -208,7 +208,6 @@ def test_a_wrong_code_is_named_at_its_field_and_keeps_what_was_typed(
     password.press("Enter")
     expect(page.locator("header")).to_contain_text("newcomer")
     page.go_back()
-    page.go_back()
     for field in (account, code, password):
         expect(field).to_have_value("")
 
