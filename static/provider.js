@@ -58,12 +58,12 @@ function askForPassword({ code = "registration_closed", email = "" } = {}) {
   note.textContent = say(`say_provider_${code}`, { label });
   both.hidden = !email;
   both.textContent = say("say_provider_both", { label, email });
-  if (!email) held = null;
+  if (!email) held = me.brought = null;
   setTimeout(hide, MOST);
   signIn.elements.email.focus();
 }
 function hide() {
-  if (!both.hidden) held = null;
+  if (!both.hidden) held = me.brought = null;
   both.hidden = true;
 }
 document.addEventListener("visibilitychange", () => document.hidden && hide());
