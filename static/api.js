@@ -33,25 +33,24 @@ try {
 export const onChange = (callback) => (changed = callback);
 export const userId = () => access?.user ?? null;
 
-// Whether somebody is signed in on this browser, and how the cookie is kept: `1`, or `session`
-// where the device belongs to others. Never a token.
-function remembered() {
+/** Return what is stored under a name; store a value there first, or remove it by null. */
+export function stored(name, value) {
   try {
-    return localStorage.getItem(NAME);
+    if (value === null) localStorage.removeItem(name);
+    else if (value !== undefined) localStorage.setItem(name, value);
+    return localStorage.getItem(name);
   } catch {
-    return null; // storage is blocked
+    return null; // storage is blocked: a reload signs out, and begins in the colours of the device
   }
 }
+
+// Whether somebody is signed in on this browser, and how the cookie is kept: `1`, or `session`
+// where the device belongs to others. Never a token.
+const remembered = () => stored(NAME);
 export const kept = () => remembered() ?? "session";
 function remember(how) {
-  try {
-    if (how) {
-      localStorage.setItem(NAME, how);
-      localStorage.setItem(USED, Date.now());
-    } else localStorage.removeItem(NAME);
-  } catch {
-    // A reload signs out.
-  }
+  stored(NAME, how);
+  if (how) stored(USED, Date.now());
 }
 
 // Drops everything that this page holds about a user; `hash` names the section that comes then.
@@ -64,11 +63,7 @@ export function startAnew(hash = "") {
 
 /** Forget who is signed in, here and in the other tabs: after a sign-out, or without an account. */
 export function forget(hash) {
-  try {
-    if (kept() === "session") localStorage.removeItem("theme"); // the next user has another one
-  } catch {
-    // Storage is blocked.
-  }
+  if (kept() === "session") stored("theme", null); // the next user has another one
   remember(null);
   channel?.postMessage(null);
   return startAnew(hash);

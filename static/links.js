@@ -40,7 +40,7 @@ async function show(_, who) {
   const here = tokenOf() ? `#token=${tokenOf()}` : "";
   if (signIn && (await resume(here))) {
     const [profile, { askWho }] = [await call("GET", "users/profile"), await loadModule("shared")];
-    askWho(profile, name, here);
+    askWho(profile, encodeURIComponent(name), here);
   }
   fill(act, { name });
   if (codes) codes.disabled = name !== ""; // what is disabled is not sent
@@ -73,9 +73,9 @@ signIn?.addEventListener("prepare", ({ detail: { options } }) => {
   options.cookie = isOwn ? "1" : "session";
 });
 // The second factor is asked for in that form.
-onChange((hasBegun) => hasBegun && location.assign(way.href.split("#")[0]));
+onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
 // Who stays signed in does nothing here.
-document.getElementById("other").addEventListener("close", () => location.assign(way.href));
+document.getElementById("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
   if (!isDead(problem)) return;

@@ -150,13 +150,10 @@ async function show(section, me, rest = "", part = "") {
   if (isPerson) {
     const mine = ++asked;
     person ??= await loadModule("person");
-    try {
-      return await person.show(me, rest, part, () => mine !== asked);
-    } catch (problem) {
+    return person.show(me, rest, part, () => mine !== asked).catch((problem) => {
       out.hidden = problem.code !== "forbidden";
-      if (out.hidden) throw problem;
-      return out.querySelector("h2");
-    }
+      return out.hidden ? Promise.reject(problem) : out.querySelector("h2");
+    });
   }
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));

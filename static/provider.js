@@ -17,6 +17,7 @@ let held = null; // {code, verifier}
 let form = signIn; // the one that sends them
 let label = ""; // of the provider
 let isAlone = false; // whether the form sends nothing but the code
+let isSent = false; // whether the code goes with the form
 
 const base64url = (bytes) =>
   btoa(String.fromCharCode(...new Uint8Array(bytes)))
@@ -57,15 +58,14 @@ function askForPassword({ code = "registration_closed", email = "" } = {}) {
   note.textContent = say(`say_provider_${code}`, { label });
   both.hidden = !email;
   both.textContent = say("say_provider_both", { label, email });
-  if (!email) held = null;
+  if (!email) held = me.brought = null;
   setTimeout(hide, MOST);
   signIn.elements.email.focus();
 }
-const hide = () => {
-  if (both.hidden) return;
+function hide() {
+  if (!both.hidden) held = me.brought = null;
   both.hidden = true;
-  held = null;
-};
+}
 document.addEventListener("visibilitychange", () => document.hidden && hide());
 
 // Forgets the code, and says why.
@@ -111,12 +111,10 @@ export async function comeBack(who) {
 }
 
 const isOurs = (target) => held && target === form;
-let isSent = false; // whether the code goes with the form
 document.addEventListener("prepare", ({ target, detail: { body, submitter } }) => {
   isSent = isOurs(target) && (isAlone || target === link || submitter === both);
   if (isSent) body.provider = held;
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  if (isSent && isAlone) body.timezone = timeZone;
+  if (isSent) body.timezone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (target === link) body.email = me.profile.username;
 });
 document.addEventListener("done", ({ target }) => {

@@ -1,6 +1,6 @@
 // A computer that many use: who comes next is not taken for whoever was there before.
 
-import { USED, call, forget, kept, logOut, userId } from "./api.js";
+import { USED, call, forget, kept, logOut, stored, userId } from "./api.js";
 import { fill, say } from "./words.js";
 
 const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
@@ -11,11 +11,8 @@ const dialog = document.getElementById("other");
 
 /** Whether nobody has used the device for too long; by the clock, since timers sleep with it. */
 export function isUnused() {
-  try {
-    return kept() === "session" && Date.now() - localStorage.getItem(USED) > IDLE;
-  } catch {
-    return false; // storage is blocked, so each load asks for a sign-in
-  }
+  const used = stored(USED); // without storage, each load asks for a sign-in
+  return used !== null && kept() === "session" && Date.now() - used > IDLE;
 }
 
 /** Sign out before anybody sees more; the page goes on at `hash`. */
@@ -31,20 +28,21 @@ function watch(event) {
     event?.preventDefault();
     event?.stopImmediatePropagation();
     leave();
-  } else if (event || document.querySelector("form[aria-busy=true]")) {
-    try {
-      localStorage.setItem(USED, Date.now());
-    } catch {
-      // As above.
-    }
-  }
+  } else if (event || document.querySelector("form[aria-busy=true]")) stored(USED, Date.now());
 }
 for (const name of ["keydown", "pointerdown", "click"]) addEventListener(name, watch, true);
 for (const name of ["visibilitychange", "focus"]) addEventListener(name, () => isUnused() && watch());
 setInterval(watch, 15_000);
+addEventListener("storage", ({ key, newValue }) => {
+  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
+});
 
-/** Ask whether who is signed in makes way for `name`, or for anybody; the page goes on at `hash`. */
-export function askWho({ firstName, lastName, username, email }, name, hash) {
+/**
+ * Ask whether who is signed in makes way for somebody else, whose name is percent-encoded or empty;
+ * the page goes on at `hash`.
+ */
+export function askWho({ firstName, lastName, username, email }, encoded, hash) {
+  const name = new URLSearchParams(`name=${encoded}`).get("name"); // bad escapes stay
   const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
   if (isOwn || (name && !NAMED.test(name))) return;
   const goOn = name ? say("say_other_as", { name }) : say("say_other");

@@ -3,7 +3,7 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
 
-import { Problem, call, loadModule, logOut, onChange, resume, userId } from "./api.js";
+import { Problem, call, loadModule, logOut, onChange, resume, stored, userId } from "./api.js";
 import { explain } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
@@ -27,11 +27,7 @@ const isIn = () => userId() !== null && document.getElementById("sign-in") !== n
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem("theme", theme); // for theme.js
-  } catch {
-    // The next page begins in the colours of the device.
-  }
+  stored("theme", theme); // for theme.js
 }
 
 // Reloads the page once in the user's own language; the service may not have it.
@@ -75,8 +71,6 @@ function find(id) {
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
 
-// Bad escapes stay as they are.
-const plain = (part = "") => new URLSearchParams(`x=${part}`).get("x");
 let asked = 0; // what comes after a newer question is dropped
 
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
@@ -97,7 +91,7 @@ async function route({ focus = true, keep = false } = {}) {
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
   if (id === "sign-in" && rest[0] && isIn()) {
-    (await loadModule("shared")).askWho(me.profile, plain(rest[0]), location.hash);
+    (await loadModule("shared")).askWho(me.profile, rest[0], location.hash);
   }
   trouble.hidden = true;
   busy.textContent = "";
@@ -170,9 +164,6 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
-addEventListener("storage", ({ key, newValue }) => {
-  if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
-});
 // The address may have been confirmed in the meantime, in another tab or on a phone.
 const lookAgain = trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;

@@ -120,7 +120,9 @@ def test_four_slips_fit_a_page_and_say_where_from_and_where_to(
     expect(slips).to_have_count(6)
     today = page.evaluate("new Intl.DateTimeFormat('de', {dateStyle: 'long'}).format(new Date())")
     expect(slips.first).to_contain_text(f"Riverside School · {today}")
-    expect(slips.first).to_contain_text(re.compile(r"hier an: 127\.0\.0\.1:\d+/account$", re.M))
+    expect(slips.first).to_contain_text(
+        re.compile(r"hier anmelden: 127\.0\.0\.1:\d+/account$", re.M)
+    )
     for paper in ("A4", "Letter"):
         assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format=paper))) == 2, paper
     # As wide as on US Letter: 216 mm without the margins, 96 dots to 25.4 mm.

@@ -26,10 +26,11 @@ def test_a_profile_is_changed_and_shown_as_text(signed_in):
     expect(form.get_by_label("First name")).to_have_value("First")
     form.get_by_label("First name").fill(SCRIPT)
     form.get_by_label("Last name").fill(HEBREW)
-    form.get_by_label("What you want to say").fill("I learn 🎓\nby doing.")
-    expect(form.get_by_label("What you want to say")).to_have_accessible_description(
-        "481 characters left."
-    )
+    form.get_by_label("About you").fill("I learn 🎓\nby doing.")
+    expect(form.get_by_label("About you")).to_have_accessible_description("")
+    form.get_by_label("About you").fill("🎓" * 499)
+    expect(form.get_by_label("About you")).to_have_accessible_description("1 character left.")
+    form.get_by_label("About you").fill("I learn 🎓\nby doing.")
     form.get_by_label("Website").fill("example.org")
     form.get_by_role("button").click()
     expect(form.get_by_label("Website")).to_have_accessible_description(

@@ -44,8 +44,13 @@ def test_a_page_speaks_the_language_that_is_chosen(signed_in, settings_of):
     assert (stored["language"], stored["timezone"]) == ("fr", here)
 
 
-def test_only_what_was_changed_is_saved(signed_in, settings_of, client, log_in):
+def test_only_what_was_changed_is_saved(
+    signed_in, settings_of, client, log_in, change_settings, base_url
+):
     it = signed_in("account#settings")
+    expect(it.page.get_by_label("By e-mail")).to_have_count(0)  # no platform sends any
+    change_settings(app_url=base_url)
+    it.page.reload()
     messages = it.page.locator("form", has=it.page.get_by_label("By e-mail"))
     expect(messages.get_by_label("By e-mail")).to_be_checked()
     other_device = {"pushNotifications": False}
