@@ -46,15 +46,13 @@ def find(name: str) -> UserRow:
     return require(get(or_(User.id == name.lower(), named(name))))
 
 
-def lock(
-    user_id: str, *conditions: Condition, read: bool = False, key_share: bool = False
-) -> UserRow | None:
+def lock(user_id: str, *, read: bool = False, key_share: bool = False) -> UserRow | None:
     """Lock a user's row until the transaction ends; return it, or None if there is none.
 
     Several transactions may `read` it at once; `key_share` lets others add rows that refer to it.
     Call this before any other row of the user is locked; the fixed order prevents deadlocks.
     """
-    query = select(User.__table__).where(User.id == user_id, *conditions)
+    query = select(User.__table__).where(User.id == user_id)
     query = query.with_for_update(read=read, key_share=key_share)
     row = db.session.execute(query).one_or_none()
     return cast("UserRow | None", row)

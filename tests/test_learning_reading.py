@@ -88,7 +88,9 @@ def test_course_shows_its_completed_lessons_oldest_first(auth, deliver, read):
 def test_course_without_lessons_can_be_read(auth, deliver, read):
     deliver(auth.user, "python", 4)
     (listed,) = success(read("courses"))["courses"]
+    deliver(auth.user, "rust", 9)
     assert success(read("courses/python")) == {**listed, "completed": []}
+    failure(read("courses/other"), 404, "not_found")
 
 
 def test_course_of_somebody_else_is_not_found(make_user, deliver, read):

@@ -146,6 +146,16 @@ def test_password_judged_before_the_factor_does_not_log_in_after_it(
     failure(enter(client, auth.user), 401, "invalid_credentials")
 
 
+def test_factor_confirmed_while_another_page_begins_stays(
+    app, client, auth, clock, during_the_hash
+):
+    during_the_hash(lambda: set_up(client, auth, auth.user, clock))
+    answer = client.post(URL, json={"password": PASSWORD}, headers=auth.headers)
+    failure(answer, 400, "wrong_password")
+    (factor,) = rows(app, SecondFactor)
+    assert factor.confirmed_at
+
+
 # Guesses
 
 

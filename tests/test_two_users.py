@@ -1,7 +1,8 @@
-"""What is done to one user leaves every row of the others as it was.
+"""What is done to one user leaves every row of the others as it was, and no answer shows theirs.
 
 All users have a row in every table, alike as far as the constraints allow: the same ids of records,
-the same times, the same counts. A statement that forgets whose rows it means finds theirs too.
+the same times, the same counts; only texts and minutes tell whose they are. A statement that
+forgets whose rows it means finds theirs too.
 """
 
 import itertools
@@ -25,8 +26,9 @@ from helpers import (
     picture_form,
     rows,
     set_user,
+    success,
 )
-from sqlalchemy import event, update
+from sqlalchemy import delete, event, insert, update
 from test_copies import contents
 
 import models
@@ -36,7 +38,7 @@ from database import transaction
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
-from services.second_factor import WARN_AT
+from services.second_factor import LOCK_AT, WARN_AT
 
 SEED = bytes(range(totp.SEED))
 
@@ -279,7 +281,7 @@ def make_everything(app, client, make_user, now):
         columns = {"second_factor_at": confirmed_at, "identity": f"https://id.example {name}"}
         user = make_user(name, avatar_digest="0" * 64, **columns)
         own, until = {"user_id": user.id}, {"expires_at": later}
-        course = {"course_id": "same", "course_name": "Same", "issued_at": now}
+        course = {"course_id": "same", "course_name": f"Of {name}", "issued_at": now}
         course["credential_url"] = ""
         login = {"created_at": now, "last_used_at": now, "user_agent": "", "ip_address": ""}
         waits = {"id": f"change of {name}", "new_email": f"new.{user.email}", "tries": 1}
@@ -288,9 +290,9 @@ def make_everything(app, client, make_user, now):
         wrong = {"confirmed_at": confirmed_at, "wrong_codes": WARN_AT - 1, "window_ends_at": later}
         added = [
             models.Avatar(**own, picture=b"picture"),
-            models.Course(**own, id="same", name="Same", lessons=2),
-            models.Lesson(**own, id="same", course_id="same", completed_at=now, minutes=1),
-            models.Achievement(**own, id="same", name="Same", earned_at=now),
+            models.Course(**own, id="same", name=f"Of {name}", lessons=2),
+            models.Lesson(**own, id="same", course_id="same", completed_at=now, minutes=len(name)),
+            models.Achievement(**own, id="same", name=f"Of {name}", earned_at=now),
             models.Certificate(**own, **course, id="same", share_code=name, holder=name),
             models.UserSession(**own, **login, **until, refresh_token_id="same"),
             models.DeniedSession(session_id=f"of {name}", **until),
@@ -303,7 +305,7 @@ def make_everything(app, client, make_user, now):
             *([] if factor == "none" else [models.SecondFactor(**own, **seed, **wrong)]),
         ]
         # A group of the user's own, and one that all are in.
-        groups = [models.Group(id=each, name="Same") for each in (user.id, UNKNOWN_ID)]
+        groups = [models.Group(id=each, name=f"Of {each}") for each in (user.id, UNKNOWN_ID)]
         with app.app_context(), transaction() as session:
             session.add_all(added)
             for group in groups:
@@ -317,13 +319,20 @@ def make_everything(app, client, make_user, now):
     return make
 
 
+def signed_in(app, user, now):
+    """Return the tokens of a new session, whatever a login asks for."""
+    (row,) = rows(app, models.User, id=user.id)
+    with app.app_context(), transaction():
+        return sessions.open_session(row, now=now, user_agent="", ip_address="")
+
+
 def facts_about(app, one, now):
     """Return what fills the calls and commands, with tokens and codes of user `one`."""
     (user,), (key,) = rows(app, models.User, id=one.id), rows(app, models.ServiceKey, name="one")
     (session,) = rows(app, models.UserSession, user_id=one.id)
     phone, verifies = Authenticator(totp.app_key(SEED)), links.Action.VERIFY_EMAIL
+    pair = signed_in(app, one, now)
     with app.app_context(), transaction():
-        pair = sessions.open_session(user, now=now, user_agent="", ip_address="")
         handed = recovery.hand_over(user, now=now)
         bound, until = links.bound_to(verifies, user), now + timedelta(days=1)
         proof = links.make(verifies, one.id, bound, expires_at=until)
@@ -480,3 +489,104 @@ def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog
     assert is_done
     assert {*act.leaves.split()} <= {*said}
     assert number > 3  # BEGIN, what it does, its event, COMMIT
+
+
+# Each GET of the API that shows something of user `one`: what `one` sees, what those see who read
+# learning records, and those who see accounts; with a query where a list is of everybody.
+READS = {
+    "/api/auth/verify": "own",
+    "/api/auth/sessions": "own",
+    "/api/auth/second-factor": "own",
+    "/api/users/profile": "own",
+    "/api/users/settings": "own",
+    "/api/users/progress": "own",
+    "/api/users/progress/days": "own",
+    "/api/users/courses": "own",
+    "/api/users/courses/{courseId}": "own",
+    "/api/users/certificates": "own",
+    "/api/users/email": "own",
+    "/api/users/{userId}": "own record",
+    "/api/users/{userId}/courses": "record",
+    "/api/users/{userId}/courses/{courseId}": "record",
+    "/api/users/{userId}/progress": "record",
+    "/api/users/{userId}/progress/days": "record",
+    "/api/users/{userId}/certificates": "record",
+    "/api/users?email={email}": "account",
+    "/api/users?username=one": "account",
+    "/api/users?groupId={groupId}": "account",
+    "/api/users/{userId}/account": "account",
+    "/api/users/{userId}/activity": "own admin",
+    "/api/groups": "own",
+    "/api/groups/{groupId}/days": "account",
+    "/api/certificates/{code}": "public",
+    "/api/users/export": "own",  # the last, since it leaves an event
+}
+# These show nothing of an account, or all of them to whom all may be shown.
+OF_NOBODY = {
+    *("/api/auth/options", "/api/auth/providers/{name}/callback"),
+    *("/api/users/changes", "/api/service-keys"),
+}
+WHO = {"own": "one", "admin": "admin", "public": "nobody"}
+A_STUDENT = {**WHO, "record": "admin teacher key", "account": "admin teacher key"}
+# Without the second factor that it needs: an admin for others, and a student for itself.
+AN_ADMIN = {**WHO, "record": "admin teacher", "account": "admin"}
+
+
+def test_every_call_that_shows_something_has_a_row():
+    rows = {path.partition("?")[0] for path in READS}
+    assert rows | OF_NOBODY == {each.documented for each in API if each.method == "GET"}
+    assert rows.isdisjoint(OF_NOBODY)
+
+
+@pytest.mark.parametrize("order", [("one", "other"), ("other", "one")], ids=" then ".join)
+@pytest.mark.parametrize(
+    ("who", "role", "rules"),
+    [
+        (A_STUDENT, "student", {"instructor_rights": "groups"}),
+        (AN_ADMIN, "admin", {"require_second_factor": "admin"}),
+    ],
+    ids=["student", "admin"],
+)
+def test_what_is_shown_of_one_user_is_the_same_without_the_other(
+    app, client, make_user, make_key, make_everything, now, order, who, role, rules
+):
+    made = {name: make_everything(name) for name in order}
+    one, other = made["one"], made["other"]
+    # Also what only a number tells apart.
+    theirs = update(models.SecondFactor).where(models.SecondFactor.user_id == other.id)
+    execute(app, theirs.values(unused=1, wrong_codes=LOCK_AT))
+    execute(app, update(models.Certificate).values(share_code=None))
+    own = update(models.Certificate).where(models.Certificate.user_id == one.id)
+    execute(app, own.values(share_code="0" * 16))
+    execute(app, delete(models.Group).where(models.Group.id == UNKNOWN_ID))
+    factor = now if role == "student" else None
+    set_user(app, one, role=role, second_factor_at=factor, profile_visible=False)
+    facts = {**facts_about(app, one, now), "code": "0" * 16}
+    teacher = make_user("teacher", role="instructor")
+    taught = [{"group_id": user.id, "user_id": teacher.id} for user in (one, other)]
+    execute(app, insert(models.Membership).values(taught))
+    admin = make_user("head", role="admin", second_factor_at=now)
+    callers = {
+        "nobody": {},
+        "one": bearer(facts["access"]),
+        "teacher": bearer(signed_in(app, teacher, now).access_token),
+        "admin": bearer(signed_in(app, admin, now).access_token),
+        "key": bearer(make_key("users:read", "learning:read")),
+    }
+    held = components(app)
+    held.settings = replace(held.settings, **rules)
+
+    def shown():
+        found = {
+            f"{caller} {path}": success(client.get(path.format(**facts), headers=callers[caller]))
+            for path, kinds in READS.items()
+            for kind in kinds.split()
+            for caller in who[kind].split()
+        }
+        execute(app, delete(models.Event).where(models.Event.type == "data_exported"))
+        return found
+
+    with_other = shown()
+    for gone in (models.User, models.Group):
+        execute(app, delete(gone).where(gone.id == other.id))
+    assert with_other == shown()

@@ -262,6 +262,24 @@ def test_few_wait_for_a_silent_provider_and_the_others_are_told_at_once(
     assert provider.asked["/token"] == PLACES
 
 
+def test_who_waits_for_a_document_that_another_call_fetches_waits_one_step(
+    provider, connect, monkeypatch
+):
+    monkeypatch.setattr(openid, "STEP", 10)
+    ours = connect()
+    provider.troubles = {DISCOVERY: Trouble(chunks="silence")}
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(ours.authorization_url, STATE, SECRETS)
+        soon(lambda: provider.asked[DISCOVERY])
+        with monkeypatch.context() as patched:
+            patched.setattr(openid, "STEP", 0.1)
+            assert refused(ours.authorization_url, STATE, SECRETS) == "TimeoutError"
+        assert not first.done()
+        provider.released.set()
+    assert first.result()
+    assert provider.asked[DISCOVERY] == 1
+
+
 def test_https_is_verified_and_kept_to(connect, sign_in, monkeypatch, tmp_path):
     tls, authority = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trustme.CA()
     authority.issue_cert("localhost").configure_cert(tls)
