@@ -13,7 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from flask import Flask, has_request_context
 from sqlalchemy import URL, Connection, CursorResult, Delete, Select, Table, Update, event, text
@@ -25,6 +25,7 @@ from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 from config import ConfigError
 from extensions import db
 
+T = TypeVar("T")
 MIGRATIONS = Path(__file__).parent / "migrations"
 # The newest revision, by the name of its file: a worker need not import Alembic to know it.
 SCHEMA_REVISION = max(path.name for path in MIGRATIONS.glob("versions/*.py"))[:4]
@@ -300,6 +301,29 @@ def transaction() -> Iterator[scoped_session[Any]]:
         done()
 
 
+def patiently(act: Callable[[], T]) -> T:
+    """Act in a transaction that waits for locks as long as it must; return what the act returns.
+
+    After a deadlock it begins again.
+    """
+    while True:
+        try:
+            with transaction() as session:
+                lift_time_limits(session.connection())
+                return act()
+        except (DBAPIError, WriteQueueFull) as error:
+            if not _is_locked(error):
+                raise
+
+
+def _is_locked(error: BaseException) -> bool:
+    """Return whether a transaction failed only because of what others had locked."""
+    original: Any = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(original, sqlite3.OperationalError):
+        return original.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return isinstance(error, WriteQueueFull) or type(original).__name__ == "DeadlockDetected"
+
+
 @contextmanager
 def one_statement() -> Iterator[Connection]:
     """Lend a connection for one change; it saves the round trips of BEGIN and COMMIT."""
@@ -393,14 +417,6 @@ def ended_statement(error: BaseException) -> bool:
     return (
         isinstance(error, DBAPIError) and bool(error.statement) and not error.connection_invalidated
     )
-
-
-def is_locked(error: BaseException) -> bool:
-    """Return whether a transaction failed only because of what others had locked."""
-    original: Any = error.orig if isinstance(error, DBAPIError) else error
-    if isinstance(original, sqlite3.OperationalError):
-        return original.sqlite_errorcode == sqlite3.SQLITE_BUSY
-    return isinstance(error, WriteQueueFull) or type(original).__name__ == "DeadlockDetected"
 
 
 def analyse(table: Table) -> None:

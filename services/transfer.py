@@ -7,26 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from marshmallow import ValidationError
 from sqlalchemy import select
-from sqlalchemy.exc import DBAPIError
 
 import errors
 import schemas
 from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
-from database import (
-    WriteQueueFull,
-    analyse,
-    insert_into,
-    is_locked,
-    lift_time_limits,
-    reading,
-    transaction,
-)
+from database import analyse, insert_into, patiently, reading
 from extensions import db
 from models import User, UserRow
 from services import changes, events, outbox, recovery, users
@@ -36,7 +27,6 @@ from services.accounts import usual_settings
 BATCH = 500
 _Rows: TypeAlias = dict[int, UserRow]
 _Written: TypeAlias = tuple[_Rows, _Rows, dict[int, str], list[UserRow]]
-T = TypeVar("T")
 _FORM = schemas.ImportedAccount()
 _OPTIONAL = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
@@ -101,12 +91,12 @@ class Import:
                 self._lines.setdefault(found.get("email"), number)
                 reasons = error.messages_dict.items()
                 refused[number] = "; ".join(f"{name}: {' '.join(why)}" for name, why in reasons)
-        made, present, clashes, linked = _patiently(lambda: self._write(accounts, now, analyses))
+        made, present, clashes, linked = patiently(lambda: self._write(accounts, now, analyses))
         if self.dry_run:
             for name, tried in self._tried.items():
                 tried.update(filter(None, (getattr(row, name) for row in made.values())))
         for user in linked:
-            _patiently(functools.partial(self.unlock, user))
+            patiently(functools.partial(self.unlock, user))
         for number, reason in sorted((refused | clashes).items()):
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused | clashes))
@@ -225,21 +215,6 @@ class Import:
             for row in without.values():
                 self.write_link(row, links.get(row.id))
         return [row for row in without.values() if row.id in links]
-
-
-def _patiently(act: Callable[[], T]) -> T:
-    """Act in a transaction that waits for locks as long as it must; return what the act returns.
-
-    After a deadlock it begins again.
-    """
-    while True:
-        try:
-            with transaction() as session:
-                lift_time_limits(session.connection())
-                return act()
-        except (DBAPIError, WriteQueueFull) as error:
-            if not is_locked(error):
-                raise
 
 
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
