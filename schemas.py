@@ -247,7 +247,7 @@ class OpenSession(ResponseBody):
     current = ma.Boolean()
 
 
-class Sessions(ResponseBody):
+class SessionList(ResponseBody):
     sessions = ma.List(ma.Nested(OpenSession))
 
 
@@ -367,7 +367,7 @@ class CourseProgress(CourseRecord):
     last_activity_at = fields.Moment(allow_none=True)
 
 
-class Courses(ResponseBody):
+class CourseList(ResponseBody):
     courses = ma.List(ma.Nested(CourseProgress))
 
 
@@ -403,7 +403,7 @@ class DayOfLearning(ResponseBody):
     minutes = ma.Integer()
 
 
-class Days(ResponseBody):
+class DayList(ResponseBody):
     timezone = ma.String()
     days = ma.List(ma.Nested(DayOfLearning))
 
@@ -471,7 +471,7 @@ class CheckedCertificate(ResponseBody):
     credential_url = ma.String(metadata={"description": "Empty where there is none."})
 
 
-class Certificates(ResponseBody):
+class CertificateList(ResponseBody):
     certificates = ma.List(ma.Nested(CertificateRecord))
 
 
@@ -650,7 +650,7 @@ class Group(GroupName):
     members = ma.Integer()
 
 
-class Groups(ResponseBody):
+class GroupList(ResponseBody):
     groups = ma.List(ma.Nested(Group))
 
 
@@ -682,7 +682,7 @@ class Change(ResponseBody):
     deleted_at = fields.Moment(allow_none=True)
 
 
-class Changes(ResponseBody):
+class ChangeList(ResponseBody):
     changes = ma.List(ma.Nested(Change))
     next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
 
@@ -742,7 +742,7 @@ class NewSecondFactor(ResponseBody):
     qr_code = ma.String(metadata={"description": "The URI as a picture: an SVG document."})
 
 
-class RecoveryCodes(ResponseBody):
+class RecoveryCodeList(ResponseBody):
     recovery_codes = ma.List(
         ma.String(), metadata={"description": "Ten, such as `ABCDE-FGHJK`, shown only now."}
     )

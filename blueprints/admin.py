@@ -70,7 +70,7 @@ def _shown(user: UserRow) -> dict[str, object]:
     "/changes",
     scope=Scope.USERS_READ,
     query=schemas.ChangesQuery,
-    response=schemas.Changes,
+    response=schemas.ChangeList,
     errors=(errors.CursorExpired,),
 )
 def list_changes(query: dict[str, Any]) -> dict[str, object]:

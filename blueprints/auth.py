@@ -175,7 +175,7 @@ def logout() -> Reply:
     return refresh_cookie.cleared()
 
 
-@student("GET", "/sessions", response=schemas.Sessions, message="These are your open sessions.")
+@student("GET", "/sessions", response=schemas.SessionList, message="These are your open sessions.")
 def list_sessions() -> dict[str, object]:
     """List the caller's open sessions, last used first."""
     me = caller()

@@ -21,7 +21,7 @@ admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 _MEMBER = "/<uuid:group_id>/members/<uuid:user_id>"
 
 
-@endpoint(bp, "GET", "", role=Role.STUDENT, scope=Scope.USERS_READ, response=schemas.Groups)
+@endpoint(bp, "GET", "", role=Role.STUDENT, scope=Scope.USERS_READ, response=schemas.GroupList)
 def list_groups() -> dict[str, object]:
     """List groups by name: all for admins and service keys, for others those that they are in.
 

@@ -37,7 +37,7 @@ def _learner(user_id: str) -> UserRow:
     return users.get_within(user_id, caller().learners)
 
 
-@read("/courses", response=schemas.Courses)
+@read("/courses", response=schemas.CourseList)
 def list_user_courses(user_id: str) -> dict[str, object]:
     """List a user's courses, last activity first."""
     return {"courses": learning.list_courses(_learner(user_id).id)}
@@ -61,7 +61,7 @@ def get_user_progress(user_id: str) -> dict[str, object]:
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
-@read("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+@read("/progress/days", query=schemas.DaysQuery, response=schemas.DayList)
 def list_user_days(user_id: str, query: dict[str, date]) -> dict[str, object]:
     """List the days with a completed lesson, in the user's time zone: at most 366 days.
 
@@ -70,7 +70,7 @@ def list_user_days(user_id: str, query: dict[str, date]) -> dict[str, object]:
     return learning.list_days(_learner(user_id), query, now=clock.utcnow())
 
 
-@read("/certificates", response=schemas.Certificates)
+@read("/certificates", response=schemas.CertificateList)
 def list_user_certificates(user_id: str) -> dict[str, object]:
     """List a user's certificates, newest first."""
     return {"certificates": certificates.list_all(_learner(user_id).id)}

@@ -142,7 +142,7 @@ def get_progress() -> dict[str, object]:
     return learning.progress(user.id, user.timezone, now=clock.utcnow())
 
 
-@get("/progress/days", query=schemas.DaysQuery, response=schemas.Days)
+@get("/progress/days", query=schemas.DaysQuery, response=schemas.DayList)
 def list_days(query: dict[str, date]) -> dict[str, object]:
     """List the days with a completed lesson, in the caller's time zone: at most 366 days.
 
@@ -151,7 +151,7 @@ def list_days(query: dict[str, date]) -> dict[str, object]:
     return learning.list_days(caller().user, query, now=clock.utcnow())
 
 
-@get("/courses", response=schemas.Courses)
+@get("/courses", response=schemas.CourseList)
 def list_courses() -> dict[str, object]:
     """List the caller's courses, last activity first."""
     return {"courses": learning.list_courses(caller().user.id)}
@@ -168,7 +168,7 @@ def get_course(course_id: str) -> dict[str, object]:
     return learning.course(caller().user.id, course_id)
 
 
-@get("/certificates", response=schemas.Certificates)
+@get("/certificates", response=schemas.CertificateList)
 def list_certificates() -> dict[str, object]:
     """List the caller's certificates, newest first."""
     return {"certificates": certificates.list_all(caller().user.id)}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 # Of no single endpoint: they are the answer where there is none.
 OF_THE_ROUTER = {errors.MethodNotAllowed}
-ERROR = {"$ref": "#/components/schemas/Error"}
+ERROR = {"$ref": "#/components/schemas/Failure"}
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_all_errors_are_one_named_schema_in_named_responses(document):
                 assert answer["$ref"].startswith("#/components/responses/"), name
                 assert content_of(resolve(document, answer)) == ERROR, name
     assert all(content_of(found) == ERROR for found in document["components"]["responses"].values())
-    error = document["components"]["schemas"]["Error"]
+    error = document["components"]["schemas"]["Failure"]
     assert {*error["required"]} == {*error["properties"]} == {"success", "message", "error"}
     assert error["properties"]["success"] == {"const": False}
     detail = resolve(document, error["properties"]["error"])
@@ -140,15 +140,32 @@ def test_all_errors_are_one_named_schema_in_named_responses(document):
 def test_a_client_knows_the_type_of_what_is_wrong_with_a_field(document, client, auth):
     detail = document["components"]["schemas"]["ErrorDetail"]
     for name, text in (("fields", {}), ("reasons", {"enum": [*WORDS]})):
-        texts = {"type": "array", "items": {"type": "string", **text}}
-        assert detail["properties"][name]["additionalProperties"] == texts
-        assert detail["properties"][name]["properties"]["privacy"]["anyOf"][0] == texts
+        texts, _ = detail["properties"][name]["additionalProperties"]["anyOf"]
+        described = resolve(document, texts["items"])
+        assert {"type": "string", **text} == {k: v for k, v in described.items() if k != "$ref"}
     for privacy in (7, {"profileVisible": 7}):
         body = {"theme": 7, "privacy": privacy}
         answer = client.put("/api/users/settings", json=body, headers=auth.headers)
         error = answer.get_json()["error"]
         assert error["reasons"]["privacy"]
-        Draft202012Validator(detail).validate(error)
+        Draft202012Validator({**document, **detail}).validate(error)
+
+
+def test_generators_of_clients_find_a_name_and_one_type_for_everything(document):
+    def objects(found):
+        for inner in found.values() if isinstance(found, dict) else found:
+            if isinstance(inner, dict | list):
+                yield from objects(inner)
+        if isinstance(found, dict) and found.get("type") == "object":
+            yield found
+
+    for each in objects(document):
+        # TypeScript gives all properties the type of the others.
+        assert not each.get("properties") or not isinstance(each.get("additionalProperties"), dict)
+    for name, schema in document["components"]["schemas"].items():
+        # In Python, an object and a list that it holds would be one variable of two types.
+        held = schema.get("properties", {}).get(name[0].lower() + name[1:], {"type": "string"})
+        assert held.get("type") == "string", name
 
 
 def test_error_answers_tell_status_and_codes(document):

@@ -224,27 +224,28 @@ def _failure(spec: APISpec, status: int) -> str:
     name = default_exceptions[status].__name__
     if name not in spec.components.responses:
         text = _codes(errors.all_errors(), status)
-        spec.components.response(name, {"description": text, "content": _json(_ref("Error"))})
+        spec.components.response(name, {"description": text, "content": _json(_ref("Failure"))})
     return name
 
 
 def _add_error(spec: APISpec) -> None:
     code = {"type": "string", "enum": [kind.code for kind in errors.all_errors()]}
-    fields = _by_field({}, "What is wrong with single fields: lists of sentences by name.")
-    reasons = _by_field({"enum": [*WORDS]}, "The same in words for programs.")
-    email = {"type": "string", "description": "At a login with `provider` alone: its address."}
+    text = {"type": "string"}
+    spec.components.schema("Reason", {**text, "enum": [*WORDS]})
+    fields = _by_field(text, "What is wrong with single fields: lists of sentences by name.")
+    reasons = _by_field(_ref("Reason"), "The same in words for programs.")
+    email = {**text, "description": "At a login with `provider` alone: its address."}
     detail = {"code": code, "fields": fields, "reasons": reasons, "email": email}
     spec.components.schema("ErrorDetail", _object(detail) | {"required": ["code"]})
     envelope = {"success": {"const": False}, "message": {"type": "string"}}
-    spec.components.schema("Error", _object({**envelope, "error": _ref("ErrorDetail")}))
+    spec.components.schema("Failure", _object({**envelope, "error": _ref("ErrorDetail")}))
 
 
 def _by_field(text: Json, description: str) -> Json:
-    texts = {"type": "array", "items": {"type": "string", **text}}
-    by_name = {"type": "object", "additionalProperties": texts}
-    nested = {"anyOf": [texts, by_name]}
-    objects = {"privacy": nested, "provider": nested}  # the only ones in a body
-    return {**by_name, "properties": objects, "description": description}
+    texts = {"type": "array", "items": text}
+    # Of an object in a body, they are by the names of its own fields.
+    found = {"anyOf": [texts, {"type": "object", "additionalProperties": texts}]}
+    return {"type": "object", "additionalProperties": found, "description": description}
 
 
 def _codes(kinds: list[type[errors.ApiError]], status: int) -> str:
