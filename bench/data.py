@@ -95,10 +95,11 @@ class Data:
         return self._token(Purpose.ACCESS, session, days=1, role="student")
 
     def refresh_token(self, session: int) -> str:
-        token_id = row_id(SESSION, session)
-        return self._token(Purpose.REFRESH, session, days=30, token_id=token_id)
+        began = int(self._now.timestamp())
+        claims = {"token_id": row_id(SESSION, session), "auth_time": began}
+        return self._token(Purpose.REFRESH, session, days=30, **claims)
 
-    def _token(self, purpose: Purpose, session: int, *, days: int, **claims: str) -> str:
+    def _token(self, purpose: Purpose, session: int, *, days: int, **claims: Any) -> str:
         return self._codec.encode(
             purpose,
             row_id(USER, session % self.users),
@@ -152,7 +153,7 @@ class TutorialData(Data):
     def hash(cost: int) -> str:
         return bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(cost)).decode()
 
-    def _token(self, purpose: Purpose, session: int, *, days: int, **_claims: str) -> str:
+    def _token(self, purpose: Purpose, session: int, *, days: int, **_claims: Any) -> str:
         claims = {"fresh": False, "jti": str(uuid4()), "type": purpose.value}
         claims |= {"sub": row_id(USER, session % self.users), "iat": self._now, "nbf": self._now}
         claims["exp"] = self._now + timedelta(days=days)

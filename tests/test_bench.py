@@ -17,6 +17,7 @@ FEW = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
     [
         ("bench", [*SMALL, "--measures", "refresh"], "| refresh | this service, quiet |"),
         ("bench.plans", ["--users", "1000"], "SEARCH users USING INDEX"),
+        ("bench.sizes", ["--users", "100", "--calls", "9"], "| WAL of a refresh | "),
         ("bench.cost", ["--calls", "8", "--rounds", "1"], "no log line: "),
         ("bench.timing", FEW, "right after it"),
     ],
@@ -24,7 +25,7 @@ FEW = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
 def test_benchmark_runs(module, arguments, printed):
     if module == "bench" and not shutil.which("wrk"):
         pytest.skip("wrk is not installed")
-    if module != "bench.plans":
+    if module not in ("bench.plans", "bench.sizes"):
         arguments = [*arguments, "--database", "sqlite"]
     command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
