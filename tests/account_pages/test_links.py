@@ -103,6 +103,7 @@ def test_password_is_chosen_by_keyboard_and_a_weak_one_is_refused_beside_its_fie
     assert api.calls.index(sent) == 2  # after the weak one
 
 
+@pytest.mark.asvs("6.2.6", "6.2.7")
 def test_a_password_can_be_looked_at(page, base_url):
     page.goto(f"{base_url}/reset-password")
     for type_ in ("password", "text", "password"):
@@ -110,6 +111,7 @@ def test_a_password_can_be_looked_at(page, base_url):
         page.get_by_label("Show password").click()
 
 
+@pytest.mark.asvs("3.4.3", "3.4.4", "3.4.5", "3.4.6", "14.2.2", "14.2.3", "14.3.1")
 def test_the_token_leaves_the_address_and_gets_into_no_request(
     page, base_url, app, open_link, monkeypatch
 ):
