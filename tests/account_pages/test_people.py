@@ -224,7 +224,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     card = page.locator("#person-happened")
     rows = card.get_by_role("listitem")
     expect(rows).to_have_count(20)
-    expect(card.get_by_text("Nothing is kept")).to_be_hidden()
+    expect(card.get_by_text("Nothing is recorded")).to_be_hidden()
     expect(rows.first).to_contain_text("Account deactivated by First Last")
     expect(rows.nth(1).get_by_role("link", name="by another system")).to_be_visible()
     card.get_by_role("button", name="Show all").click()
@@ -233,7 +233,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     expect(card.get_by_role("button")).to_be_hidden()
     rows.first.get_by_role("link").click()
     expect(page.locator("#person")).to_contain_text("head@")
-    expect(card.get_by_text("Nothing is kept")).to_be_visible()
+    expect(card.get_by_text("Nothing is recorded")).to_be_visible()
 
 
 def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):
