@@ -224,7 +224,7 @@ def _failure(spec: APISpec, status: int) -> str:
     name = default_exceptions[status].__name__
     if name not in spec.components.responses:
         text = _codes(errors.all_errors(), status)
-        spec.components.response(name, {"description": text, "content": _json(_ref("Failure"))})
+        spec.components.response(name, {"description": text, "content": _json(_ref("Error"))})
     return name
 
 
@@ -238,7 +238,7 @@ def _add_error(spec: APISpec) -> None:
     detail = {"code": code, "fields": fields, "reasons": reasons, "email": email}
     spec.components.schema("ErrorDetail", _object(detail) | {"required": ["code"]})
     envelope = {"success": {"const": False}, "message": {"type": "string"}}
-    spec.components.schema("Failure", _object({**envelope, "error": _ref("ErrorDetail")}))
+    spec.components.schema("Error", _object({**envelope, "error": _ref("ErrorDetail")}))
 
 
 def _by_field(text: Json, description: str) -> Json:
