@@ -338,8 +338,9 @@ def test_events_of_a_link_to_hand_over_do_not_hold_it(client, admin, events, cap
     link = success(client.post(url, json=body, headers=admin.headers))["link"]
     success(choose(client, link.partition("=")[2]))
     assert link[-20:] not in caplog.text
-    assert events()[-4:] == [
+    assert events()[-5:] == [
         ("account_created", user["id"], admin.id),
+        ("access_link_made", user["id"], admin.id),
         ("password_removed", user["id"], admin.id),
         ("access_link_made", user["id"], admin.id),
         ("access_link_used", user["id"], None),

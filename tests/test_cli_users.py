@@ -244,7 +244,7 @@ def test_show_gives_each_reason_why_a_user_cannot_log_in(make_app, make_user):
     [
         (f"create {' '.join(GIVEN)}", "registered"),
         (f"create {' '.join(GIVEN)} --invite", "account_created"),
-        (f"create {' '.join(GIVEN)} --link", "account_created"),
+        (f"create {' '.join(GIVEN)} --link", "account_created access_link_made"),
         ("access-link student", "access_link_made"),
         ("access-link student --replace-password", "password_removed access_link_made"),
         ("set-email student new@example.org", "email_changed"),
