@@ -30,9 +30,10 @@ from helpers import (
     waiting_for_locks,
 )
 from sqlalchemy import delete, insert, text
+from sqlalchemy.exc import OperationalError
 
 from core import clock, passwords
-from database import WriteQueueFull, lift_time_limits, reading, transaction
+from database import lift_time_limits, reading, transaction
 from extensions import db
 from models import OutboxMail, User
 from services import accounts, recovery, transfer
@@ -424,12 +425,12 @@ def test_a_link_clears_the_failed_logins(make_app, load, tmp_path):
 def lost_before_the_commit():
     with transaction() as session:
         yield session
-        raise WriteQueueFull
+        raise OperationalError(None, None, sqlite3.OperationalError("gone"))
 
 
 def test_a_link_is_written_before_its_account_is_there(app, load, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(transfer, "transaction", lost_before_the_commit)
+        patched.setattr("database.transaction", lost_before_the_commit)
         output, code = load([ADA], "--links", str(tmp_path / "links.csv"))
     assert (code, output) == (1, counts() + "Error: The database cannot be reached or used.\n")
     assert rows(app, User) == []
@@ -440,7 +441,7 @@ def test_a_database_that_goes_away_in_the_middle_keeps_what_is_done(app, load, m
     monkeypatch.setattr(transfer, "BATCH", 1)
     left = [transaction, lost_before_the_commit]
     with monkeypatch.context() as patched:
-        patched.setattr(transfer, "transaction", lambda: left.pop(0)())
+        patched.setattr("database.transaction", lambda: left.pop(0)())
         output, code = load([person("ada"), person("ben")])
     assert (code, output) == (1, counts(1) + "Error: The database cannot be reached or used.\n")
     assert load([person("ada"), person("ben")]) == (counts(1, 1), 0)
