@@ -62,6 +62,7 @@ class Import:
     _tried: dict[str, set[str]] = field(
         init=False, default_factory=lambda: {name: set() for name in _UNIQUE}
     )
+    _looked_up: set[str] = field(init=False, default_factory=set)  # usernames
     # How many of the usernames made from one name were taken.
     _numbers: Counter[str] = field(init=False, default_factory=Counter)
     # The first line with each address. Not every other system keeps addresses unique.
@@ -172,10 +173,12 @@ class Import:
         """Note which of the names are taken; return by address the accounts that are there."""
         self._taken = {name: set() for name in _UNIQUE}
         emails, row_ids = ([each[name] for each in accounts] for name in ("email", "id"))
-        names = [each["username"].lower() for each in accounts if "username" in each]
+        self._looked_up = {
+            (each.get("username") or self._next_name(each["email"])).lower() for each in accounts
+        }
         numbers = [each["external_id"] for each in accounts if each["external_id"]]
         columns = (User.id, User.username_key, User.external_id)
-        for column, values in zip(columns, (row_ids, names, numbers), strict=True):
+        for column, values in zip(columns, (row_ids, self._looked_up, numbers), strict=True):
             found: Any = db.session.scalars(select(column).where(column.in_(values)))
             self._taken[column.key].update(found)
         rows = db.session.execute(select(User.__table__).where(User.email.in_(emails)))
@@ -192,12 +195,17 @@ class Import:
         names = {"username": username, "username_key": username.lower(), "search_key": key}
         return account | names
 
+    def _next_name(self, email: str) -> str:
+        return username_from(email, 1 + self._numbers[username_from(email)])
+
     def _made_name(self, email: str) -> str:
         """Return a free username made from an address."""
         while True:
-            name = username_from(email, 1 + self._numbers[username_from(email)])
+            name = self._next_name(email)
             same = select(User.id).where(User.username_key == name)
-            if not self._is_taken("username_key", name) and not db.session.scalar(same):
+            if not self._is_taken("username_key", name) and (
+                name in self._looked_up or not db.session.scalar(same)
+            ):
                 return name
             self._numbers[username_from(email)] += 1
 
