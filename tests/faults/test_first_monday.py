@@ -50,7 +50,7 @@ def test_everybody_is_let_in_while_strangers_guess_at_others(run, postgres_url, 
         if status == 401:
             guessed.add(user["email"])
         else:
-            threading.Event().wait(1)  # or these clients would need all of the CPU
+            threading.Event().wait(2)  # or these clients would need all of the CPU
 
     def log_in(email):
         answer = service.log_in({"email": email, "password": TYPED})
