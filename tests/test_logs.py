@@ -185,7 +185,7 @@ def test_security_events_are_one_line_each(make_app, make_user, outbox):
     post("forgot-password", email=user.email)
     log.events()
     post("reset-password", token=outbox.deliver_token(), newPassword=PASSWORD + "!")
-    assert events() == [("password_reset", user.id)]
+    assert events() == [("password_reset", user.id), ("email_verified", user.id)]
 
 
 @pytest.mark.asvs("13.4.2", "13.4.3", "13.4.4", "13.4.5", "16.3.4", "16.5.1", "16.5.2", "16.5.3")
