@@ -180,7 +180,7 @@ ACTS = [
         "admin",
         "POST /api/users",
         {**NEWCOMER, "username": "new", "deliver": "link"},
-        leaves="account_created",
+        leaves="access_link_made account_created",
     ),
     Act(
         "admin",
@@ -216,7 +216,7 @@ ACTS = [
     Act(
         "operator",
         "create --username=new --first-name=A --last-name=B --link --email=n@b.org",
-        leaves="account_created",
+        leaves="access_link_made account_created",
     ),
     Act(
         "operator", "access-link one --replace-password", leaves="access_link_made password_removed"

@@ -176,7 +176,8 @@ def _take_back(counters: dict[str, Limit], ends: dict[str, datetime], error: Exc
     if not ends or (is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
     is_wrong = isinstance(error, errors.ApiError) and error.wrong_guess
-    undone = [key for key in ends if counters[key].guesses and not is_wrong]
+    is_refused = isinstance(error, errors.TooManyRequests)
+    undone = [key for key in ends if is_refused or (counters[key].guesses and not is_wrong)]
     if undone:
         with harmless(_log, "a count could not be changed"), transaction():
             for key in undone:
