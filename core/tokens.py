@@ -81,8 +81,9 @@ class TokenCodec:
         # All tokens of a key have the same header, so each header is parsed once.
         self._key_of = lru_cache(maxsize=16)(self._find_key)
         # A client sends the same access token with every request until it expires, so its
-        # signature is verified once. `decode` compares its times on every request.
-        self._verified = lru_cache(REMEMBERED)(self._verify)
+        # signature is verified once. `decode` compares its times on every request. A refresh token
+        # comes once.
+        self._remembered = lru_cache(REMEMBERED)(self._verify)
 
     def encode(
         self,
@@ -111,7 +112,8 @@ class TokenCodec:
 
     def decode(self, purpose: Purpose, token: str) -> Mapping[str, Any]:
         """Return the claims. Raises TokenExpired if nothing else is wrong, else TokenInvalid."""
-        claims = self._verified(purpose, token)
+        verify = self._remembered if purpose is Purpose.ACCESS else self._verify
+        claims = verify(purpose, token)
         now = clock.utcnow().timestamp()
         if claims["iat"] > now + CLOCK_SKEW:
             raise TokenInvalid
