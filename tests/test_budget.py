@@ -68,6 +68,6 @@ def test_map_of_what_to_read_first_says_how_much_it_is():
     files["Capabilities"] += rest
     sizes = {part: all_lines(ROOT / name for name in names) for part, names in files.items()}
     assert sorted(named) == sorted({*named})
-    # In steps of 50, so that not every commit changes them.
+    # About, so that few commits change them.
     for part, about, _ in told:
-        assert abs(sizes[part] - int(about.replace(",", ""))) <= 50, sizes
+        assert abs(sizes[part] - int(about.replace(",", ""))) <= 150, sizes

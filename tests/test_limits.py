@@ -148,6 +148,11 @@ STORIES = {
 }
 
 
+def test_every_limit_has_a_story():
+    names = {limit.name for limits in LIMITED.values() for limit in limits}
+    assert names - STORIES.keys() == {"returns from a provider"}  # test_providers has it
+
+
 @pytest.fixture
 def call(app, limited, make_user, make_key, log_in):
     """Call an endpoint as one of two users of its kind, with a fresh token."""
