@@ -166,11 +166,12 @@ export const loadModule = (name) =>
  */
 export async function resume(hash = "") {
   if (!remembered()) return false;
-  const { isUnused, leave } = await loadModule("shared");
-  const isOver = isUnused();
+  // Pages with a copy of this module have no such dialog.
+  const shared = document.getElementById("other") && (await loadModule("shared"));
+  const isOver = shared?.isUnused();
   try {
     await renew();
-    if (isOver) return leave(hash);
+    if (isOver) return shared.leave(hash);
   } catch (problem) {
     if (problem.status !== 401) throw problem;
   }
@@ -182,15 +183,15 @@ export async function resume(hash = "") {
  */
 export async function logOut(hash, always = false) {
   await call("POST", "auth/logout").catch((problem) => {
-    // Without an answer, the cookie is still there and the page must not say otherwise.
+    // Without an answer, the cookie is still there.
     if (problem.status !== 401) throw problem;
   });
   return forget(always || kept() === "session" ? hash : "");
 }
 
 channel?.addEventListener("message", ({ data: user }) => {
-  // A page of a link signs nobody in; to start anew would lose its token, and what was typed.
-  if (!document.getElementById("sign-in")) return;
+  // Or a link's token would be lost.
+  if (document.querySelector("[data-module=links]")) return;
   if (user === null || user !== lastUser) startAnew();
   else if (!access) renew().then(() => changed(true), () => {});
 });

@@ -154,7 +154,8 @@ def test_a_school_year_with_groups(browser, school, visit):
     expect(pupil.get_by_role("heading", name="Your password is saved")).to_be_visible()
     pupil.context.close()
     pupil = visit("account#profile", "pupil.number01", NEW_PASSWORD)
-    expect(pupil.get_by_label("Location")).to_be_visible()
+    expect(pupil.get_by_label("About you")).to_be_visible()
+    expect(pupil.get_by_label("Location")).to_be_hidden()
     expect(pupil.locator("#profile-firstName")).to_be_hidden()
 
     kim = visit("admin", "kim")
