@@ -11,6 +11,8 @@ from django.contrib.auth import hashers as django
 from helpers import meanwhile, soon
 from real_service import database_on, finish, python
 
+pytestmark = pytest.mark.faults
+
 TYPED, ANOTHER = "What-Ada-typed-42", "What-nobody-guesses-42"
 STRANGERS = 70  # more than may wait, in either queue
 # How many come at once, and what made their hashes.
