@@ -71,13 +71,14 @@ def calls(data: Data, client: Any, key: str) -> Iterator[tuple[str, Callable[[in
     logins = data.lines("login")
     tokens = (token for _ in itertools.count() for token in data.lines("refresh"))
     yield "lesson", deliver
+    spend = lambda _: send("POST", "/api/auth/refresh", json={"refreshToken": next(tokens)})  # noqa: E731
+    yield "refresh", spend
+    # Last, because a login may end the oldest of many sessions.
     kind = "application/json"
     yield (
         "login",
         lambda n: send("POST", "/api/auth/login", data=logins[n % 1000], content_type=kind),
     )
-    spend = lambda _: send("POST", "/api/auth/refresh", json={"refreshToken": next(tokens)})  # noqa: E731
-    yield "refresh", spend
 
 
 def written() -> int:
