@@ -105,7 +105,8 @@ def test_image_starts_as_its_own_user_and_becomes_healthy(image):
 
 
 def test_image_holds_the_program_and_no_secrets():
-    imported = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "bench", "examples"}
+    folders = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")}
+    imported = folders - {"tests", "bench", "examples"}
     assert {"*.py", "migrations", "static", "templates", *imported} == SOURCES
     ignored, *allowed = re.findall(r"^[^#\s].*", (ROOT / ".dockerignore").read_text(), re.M)
     assert ignored == "*"
