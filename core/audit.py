@@ -32,8 +32,8 @@ EVENTS = {
     "provider_failed": Event(
         "A sign-in failed at a `provider`; docs/providers.md has each `reason`."
     ),
-    "identity_linked": Event("The account was linked to a provider, with its password.", kept=()),
-    "identity_joined": Event("It was linked because nobody could sign in to it.", kept=()),
+    "identity_linked": Event("The account was linked, with its password.", kept=("provider",)),
+    "identity_joined": Event("It was linked: nobody could sign in to it.", kept=("provider",)),
     "wrong_password": Event("The current password was wrong, at a change or a deletion."),
     "wrong_code": Event("The password was right, the code of the second factor was not."),
     "limit_reached": Event("A limit, which `limit` names, refused a call."),

@@ -237,7 +237,8 @@ def _connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
         raise errors.CredentialsReplaced
-    events.tell("identity_linked" if by_password else "identity_joined", user.id)
+    event = "identity_linked" if by_password else "identity_joined"
+    events.tell(event, user.id, provider=came.provider)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)
     return linked
 
