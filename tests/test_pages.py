@@ -130,7 +130,7 @@ def test_the_docs_can_be_turned_off(visit):
 @pytest.mark.parametrize("path", PAGES_OF_LINKS)
 def test_a_page_leads_to_the_platform_and_names_who_runs_it(visit, path):
     page = visit(path, app_url=APP, imprint=IMPRINT, site_name="The School").text
-    assert f'<a class="button" href="{APP}">Go to The School</a>' in page
+    assert f'<a class="button" href="{APP}">Go to the learning platform</a>' in page
     look, name = ("button plain", "My account")
     if path == "/reset-password":
         look, name = ("to-sign-in", "Back to the sign-in")
