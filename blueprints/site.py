@@ -97,6 +97,7 @@ def page(
         teachers=settings.instructor_rights != "records",
         by_groups=settings.instructor_rights == "groups",
         registration_open=settings.registration != "closed",
+        domains=settings.registration_domains,
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,
         no_picture=profiles.avatar_url(None).rpartition("/")[2],

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jinja2
 from jinja2 import Template, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
+from markupsafe import Markup, escape
 
 from core.locales import ranges, standard_language
 
@@ -61,6 +62,7 @@ class PageFacts:
     teachers: bool = False  # whether they may use /admin
     by_groups: bool = False  # whether these reach the students of their groups only
     registration_open: bool = True
+    domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
     providers: Sequence[object] = ()  # each has a `name` and a `label`
     min_length: int = 8
     no_picture: str = ""  # the file that accounts without a picture have
@@ -149,6 +151,11 @@ class Templates:
             for key, value in more.items()
         }
         shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
+        if url := _url_of(facts.contact):
+            link = Markup('<a href="{}">{}</a>').format(url, contact := known["contact"])
+            asking = {key: text for key, text in words.items() if contact in str(text)}
+            for key, text in asking.items():
+                words[key] = escape(text).replace(escape(contact), link)
         shown |= {"language": tag, "words": SimpleNamespace(**words)}
         html = self._environment.get_template(f"{name}.html").render(shown)
         return tag, re.sub(r"\n\s+", "\n", html)  # without what only indents the template
@@ -246,6 +253,13 @@ def _failures(templates: Templates, own: Mapping[str, str]) -> Iterator[tuple[st
 def _reached_at(contact: str) -> str:
     """Return whom to ask as people read it."""
     return contact.removeprefix("mailto:")
+
+
+def _url_of(contact: str) -> str:
+    """Return the URL of whom to ask; "" for a line that is none, and no e-mail address."""
+    if re.match(r"(https?|mailto):", contact):
+        return contact
+    return f"mailto:{contact}" if re.fullmatch(r"[^\s@]+@[^\s@]+", contact) else ""
 
 
 def _in_units(life: timedelta) -> tuple[int, str]:

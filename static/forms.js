@@ -44,6 +44,13 @@ for (const root of [document, ...templates.map(({ content }) => content)]) {
   }
 }
 
+const [contact] = document.getElementById("second-factor").content.querySelectorAll("a");
+/** Show a text, with the link to whom it says to ask, if that is one. */
+export function showText(place, text) {
+  const [first, ...rest] = contact ? text.split(contact.textContent) : [text];
+  place.replaceChildren(first, ...rest.flatMap((part) => [contact.cloneNode(true), part]));
+}
+
 /** Return the sentence for a problem. */
 export function explain({ key, retryAfter }) {
   if (retryAfter && has(`${key}_when`)) return say(`${key}_when`, { when: when(retryAfter) });
@@ -77,7 +84,7 @@ export function showProblem(form, problem, focus = true) {
     else control.removeAttribute("aria-invalid");
     if (wrong) first ??= control;
   }
-  form.querySelector("[role=alert]").textContent = problem && !first ? explain(problem) : "";
+  showText(form.querySelector("[role=alert]"), problem && !first ? explain(problem) : "");
   if (focus) first?.focus();
 }
 

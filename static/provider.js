@@ -2,7 +2,7 @@
 // the code and its verifier are in memory only.
 
 import { NAME, call, userId } from "./api.js";
-import { askForCode, setBusy, showProblem } from "./forms.js";
+import { askForCode, setBusy, showProblem, showText } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { fill, say } from "./words.js";
 
@@ -55,7 +55,7 @@ function setAlone(wanted) {
 // The person at the device may be another one by now: only the button that names the address links.
 function askForPassword({ code = "registration_closed", email = "" } = {}) {
   setAlone(false);
-  note.textContent = say(`say_provider_${code}`, { label });
+  showText(note, say(`say_provider_${code}`, { label }));
   both.hidden = !email;
   both.textContent = say("say_provider_both", { label, email });
   if (!email) held = me.brought = null;

@@ -4,7 +4,7 @@
 // `#id/more`, whose rest the function gets as it stands there.
 
 import { Problem, call, loadModule, logOut, onChange, resume, stored, userId } from "./api.js";
-import { explain } from "./forms.js";
+import { explain, showText } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
 // What a link or a provider brings leaves the URL before anything else happens.
@@ -127,7 +127,7 @@ function complain(problem) {
   if (problem.status === 401) return; // the sign-in is shown
   busy.textContent = "";
   trouble.hidden = false;
-  trouble.querySelector("[role=alert]").textContent = explain(problem);
+  showText(trouble.querySelector("[role=alert]"), explain(problem));
 }
 
 const trying = (work) => (event) => work(event).catch(complain);
@@ -157,7 +157,7 @@ addEventListener("hashchange", () => {
 // The fragment of the URL names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  document.querySelector("main > section:not([hidden]) h1")?.focus();
+  document.querySelector("main > section:not([hidden]) h1:not([hidden])")?.focus();
 });
 trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
 menu.addEventListener("click", () => {
@@ -171,7 +171,9 @@ const lookAgain = trying(async () => {
   if (me.profile.emailVerified) await route({ focus: false });
 });
 document.addEventListener("visibilitychange", lookAgain);
-const signOut = trying(() => logOut(me.profile?.provider ? "#signed-out" : ""));
+const signOut = trying(() =>
+  logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
+);
 document.getElementById("sign-out").addEventListener("click", signOut);
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;

@@ -74,7 +74,9 @@ def test_the_buttons_are_in_the_page_as_delivered(client):
 
 def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, base_url):
     """The sign-out on a device of others says where somebody may still be signed in."""
-    school(REGISTRATION="providers")
+    work = {"OIDC_WORK_ISSUER": "https://work.example", "OIDC_WORK_CLIENT_ID": "x"}
+    work |= {"OIDC_WORK_CLIENT_SECRET": "x", "OIDC_WORK_LABEL": "Work"}
+    school(REGISTRATION="providers", OIDC_PROVIDERS="school,work", **work)
     page.goto(f"{base_url}/account#sign-up")
     expect(page.locator("#sign-up[aria-busy=false]")).to_be_visible()
     rest = page.locator("#sign-up :is(input, #sign-up-closed)")
@@ -83,10 +85,11 @@ def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, ba
     (cookie,) = page.context.cookies(base_url)
     assert cookie["expires"] == -1
     page.locator("#sign-out").click()
-    expect(page.locator("#signed-out .note")).to_contain_text("Sign out there too: School login")
+    note = page.locator("#signed-out .note")
+    expect(note).to_have_text(re.compile("Sign out there too: School login$"))
     page.locator("#signed-out a").click()
     page.get_by_label("This is my own device").focus()
-    for key in ("Space", "Tab", "Tab", "Enter"):
+    for key in ("Space", "Tab", "Tab", "Enter"):  # past the button of the form
         page.keyboard.press(key)
     expect(page).to_have_title("School login")
     page.get_by_role("button", name="continue").press("Enter")
@@ -275,7 +278,9 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     expect(page.locator("#security-link [role=alert]")).to_have_text("The password is wrong.")
     enter_password(page, "#security-link")
     expect(page.get_by_role("heading", name="Sicherheit")).to_be_visible()
-    expect(page.locator("strong[data-text=linked]")).to_have_text("School login")
+    ways = page.locator("#security-ways li").filter(visible=True)
+    expect(ways).to_have_text(["Passwort", "School login"])
+    expect(page.locator("#security-happened")).to_contain_text("verknüpft (School login)")
     expect(page.locator("#security-sessions tr")).to_have_count(1)
     assert len([url for url in calls if url.endswith("/auth/login")]) == 2  # failed ones count
     assert page.context.cookies()[0]["expires"] > 0
@@ -291,7 +296,9 @@ def test_who_has_no_password_gets_one_by_mail(page, go, outbox, base_url):
     """One button, which says what it ends, in place of all forms that ask for it."""
     expect_signed_in(go())
     page.goto(f"{base_url}/account?#security")
-    expect(page.locator("strong[data-text=linked]")).to_have_text("School login")
+    ways = page.locator("#security-ways li").filter(visible=True)
+    expect(ways).to_have_text(["School login"])
+    expect(page.locator("#security-happened")).to_contain_text("Signed up (School login)")
     forms = page.locator("#security :is(summary, [data-opens], [type=password])")
     expect(forms.filter(visible=True)).to_have_count(0)
     ways = page.locator("#security").get_by_role("button", name="Choose a password by e-mail")
@@ -339,5 +346,5 @@ def test_large_text_fits_a_small_screen(page, go, school, base_url):
     go("Anmeldung der Gesamtschulen", at=None)
     expect(page.locator("#menu")).to_be_visible()
     page.goto(f"{base_url}/account?language=de#security")
-    expect(page.locator("strong[data-text=linked]")).to_be_visible()
+    expect(page.locator("#security-ways [data-text=linked]")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 320

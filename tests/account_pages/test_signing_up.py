@@ -41,8 +41,15 @@ def test_an_address_is_confirmed_before_the_first_sign_in(
 ):
     change_settings(require_verified_email=True, registration_domains=("example.org",))
     form = sign_up(page, base_url, email="ada@elsewhere.example")
-    expect(form).to_contain_text("Only these addresses can register: example.org")
-    expect(form.get_by_label("E-mail address")).to_have_attribute("aria-invalid", "true")
+    address = form.get_by_label("E-mail address")
+    accepted = "Only addresses of these domains are accepted: example.org."
+    expect(address).to_have_accessible_description(f"{accepted} {accepted}")
+    expect(address).to_have_attribute("aria-invalid", "true")
+    address.fill("a..b@example.org")
+    form.get_by_role("button", name="Create my account").click()
+    expect(address).to_have_accessible_description(
+        f"{accepted} This is not a valid e-mail address."
+    )
     expect(form.get_by_label("Password", exact=True)).to_have_value(PASSWORD)
     form.get_by_label("E-mail address").fill("ada@example.org")
     form.get_by_role("button", name="Create my account").click()
@@ -60,6 +67,41 @@ def test_an_address_is_confirmed_before_the_first_sign_in(
     again.get_by_role("button").click()
     expect(page.get_by_role("heading", name="Check your e-mail")).to_be_focused()
     assert {kind for kind, _ in outbox.waiting()} == {"email_verification"}
+
+
+def test_a_new_address_of_another_domain_is_refused_as_such(signed_in, change_settings):
+    change_settings(registration_domains=("*.example.org",))
+    page = signed_in("account#security").page
+    page.locator("summary", has_text="Change the e-mail address").click()
+    form = page.locator("#security-change-email")
+    form.get_by_label("Current password").fill(PASSWORD)
+    for domain, refused in (("example.com", True), ("b.example.org", False)):
+        form.get_by_label("New e-mail address").fill(f"ada@{domain}")
+        form.get_by_role("button").click()
+        if refused:
+            error = form.locator(".error:not(:empty)")
+            expect(error).to_have_text(
+                "Only addresses of these domains are accepted: *.example.org."
+            )
+    expect(page.locator("#security-email")).to_contain_text("sent a code to ada@b.example.org")
+
+
+@pytest.mark.parametrize(
+    ("contact", "href"),
+    [
+        *(("mailto:office@school.example", "mailto:office@school.example"),),
+        *(("https://school.example/help", "https://school.example/help"), ("room 12", None)),
+    ],
+)
+def test_whom_to_ask_is_a_link_where_it_can_be(
+    page, make_user, sign_in, change_settings, contact, href
+):
+    change_settings(contact=contact)
+    sign_in(page, make_user(is_active=False))
+    alert, text = page.locator("#sign-in [role=alert]"), contact.removeprefix("mailto:")
+    expect(alert).to_have_text(f"This account is deactivated. Ask {text}.")
+    links = alert.get_by_role("link", name=text)
+    assert [link.get_attribute("href") for link in links.all()] == ([href] if href else [])
 
 
 def test_too_many_attempts_are_told_how_long_to_wait(page, make_user, sign_in):

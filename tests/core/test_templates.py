@@ -188,6 +188,26 @@ def test_whom_to_ask_is_said_alike_everywhere(language):
         assert default not in OURS.page(name, language, facts, opened="reset_password")[1]
 
 
+@pytest.mark.parametrize(
+    ("contact", "link"),
+    [
+        ("mailto:office@school.example", "mailto:office@school.example"),
+        ("office@school.example", "mailto:office@school.example"),
+        ("https://school.example/?a=1&b", "https://school.example/?a=1&amp;b"),
+        ("room <12>", ""),
+    ],
+)
+def test_whom_to_ask_is_a_link_on_pages_where_it_can_be(contact, link):
+    facts = PageFacts(site="x", contact=contact, by_groups=True)
+    for name in ("account", "admin", "links"):
+        page, said = OURS.page(name, "en", facts, opened="reset_password")[1].split('"texts">')
+        text = link.removeprefix("mailto:") if link else "room &lt;12&gt;"
+        asking = f'<a href="{link}">{text}</a>' if link else text
+        assert page.count(asking) == re.sub("<[^>]*>", "", page).count(text) > 0
+        assert "<a" not in said
+        assert text in said
+
+
 def test_every_reason_and_error_has_words():
     html = page("links", "fr")[1]
     lines = re.search(r'<template id="texts">\n(.*?)\n</template>', html, re.S)[1]
