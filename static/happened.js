@@ -3,7 +3,6 @@
 import { call } from "./api.js";
 import { copy, fill, moment, say } from "./words.js";
 
-const LATEST = 20;
 const names = new Map(); // of those who did something, by their ids
 
 function nameOf(id) {
@@ -14,8 +13,10 @@ function nameOf(id) {
 
 function rowOf({ type, details, at, by, byId, ipAddress }) {
   const role = details.role && say(`say_role_${details.role}`);
+  const button = document.querySelector(`.providers [name="${details.provider}"]`);
+  const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
   const row = copy("happened-event", {
-    event: say(`say_event_${type}`, { role }),
+    event: say(`say_event_${type}`, { role }) + provider,
     by: by === "user" ? "" : say(`say_event_by_${by}`),
     // Who sees ids is an admin.
     href: byId && (by === "service" ? "admin#keys" : `admin#people/${byId}`),
@@ -27,16 +28,26 @@ function rowOf({ type, details, at, by, byId, ipAddress }) {
   return row;
 }
 
-/** Show the events of an account, newest first, in a card: the latest, and a button for the rest. */
-export function showEvents(card, events) {
-  const [list, more] = [card.querySelector("ul"), card.querySelector("button")];
-  fill(card, { happened: events.length > 0 });
-  list.replaceChildren(...events.slice(0, LATEST).map(rowOf));
-  more.hidden = events.length <= LATEST;
-  more.onclick = () => {
-    const rest = events.slice(LATEST).map(rowOf);
-    list.append(...rest);
-    more.hidden = true;
-    rest[0].focus();
-  };
+/** Return the latest events of an account. */
+export const latest = (id) => call("GET", `users/${id}/activity`, { limit: 20 });
+
+function append(card, { events, next }) {
+  const rows = events.map(rowOf);
+  card.querySelector("ul").append(...rows);
+  fill(card, { next: Boolean(next), after: next ?? "" });
+  return rows;
 }
+
+/** Show the latest events of an account in a card, newest first; its form asks for earlier ones. */
+export function showEvents(card, id, page) {
+  fill(card, { happened: page.events.length > 0 });
+  card.querySelector("form").dataset.id = id;
+  card.querySelector("ul").replaceChildren();
+  append(card, page);
+}
+document.addEventListener("done", (event) => {
+  const { target, detail } = event;
+  if (!target.matches(".earlier")) return;
+  event.stopPropagation(); // nothing was done to the account
+  append(target.parentElement, detail.data)[0].focus();
+}, true);

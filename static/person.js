@@ -2,9 +2,10 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { showEvents } from "./happened.js";
+import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
 import { slipOf } from "./sheet.js";
+import { providerOf } from "./sign-up.js";
 import { addressOf, copy, fill, languageName, moment, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
@@ -111,23 +112,22 @@ export async function show(who, id, place, isLate) {
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, { providers }, learned, { events }] = await Promise.all([
+  const [found, learned, events] = await Promise.all([
     call("GET", `${path}/account`),
-    call("GET", "auth/options"),
     learning.load(path),
-    manages ? call("GET", `${path}/activity`) : { events: [] },
+    manages ? latest(id) : { events: [] },
   ]);
+  const provider = (found.provider && (await providerOf(found.provider))) ?? found.provider;
   if (isLate()) return;
-  const linked = providers.find(({ issuer }) => issuer === found.provider);
   const hasWayIn = found.hasPassword || found.provider !== "";
-  account = { ...found, hasWayIn, provider: linked?.label ?? found.provider };
+  account = { ...found, hasWayIn, provider };
   render(manages);
-  showEvents(document.getElementById("person-happened"), events);
+  showEvents(document.getElementById("person-happened"), id, events);
   part.hidden = false;
   const learnt = document.getElementById("person-learning");
   learning.render(learnt, learned);
   handout.replaceChildren();
-  const heading = part.querySelector(".card h2");
+  const heading = part.querySelector("h1");
   document.title = `${heading.textContent} · ${document.title}`;
   const made = done?.id === id ? done.made : null;
   if (made?.link) showHandout(made);

@@ -2,9 +2,10 @@
 
 import { call, forget } from "./api.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
-import { showEvents } from "./happened.js";
+import { latest, showEvents } from "./happened.js";
 import { save } from "./lists.js";
 import { attempt } from "./run.js";
+import { providerOf } from "./sign-up.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
 const part = (id) => document.getElementById(`security-${id}`);
@@ -19,18 +20,9 @@ const SYSTEMS = [
   ...[["iPhone", /iPhone/], ["iPad", /iPad/], ["Android", /Android/], ["Windows", /Windows/]],
   ...[["ChromeOS", /CrOS/], ["macOS", /Mac OS/], ["Linux", /Linux/]],
 ];
-const mail = section.querySelector(".mail"); // where there are providers
 let me;
 let codes = [];
 let session = ""; // the id of this device's
-
-// Who has no password finds one way to it, in place of what asks for it.
-for (const opener of mail ? section.querySelectorAll("details, [data-opens]") : []) {
-  const place = document.createElement("div");
-  place.dataset.if = "account.hasPassword";
-  opener.before(place);
-  place.append(opener);
-}
 
 function device(userAgent) {
   const find = (known) => known.find(([, sign]) => sign.test(userAgent))?.[0];
@@ -42,7 +34,8 @@ function device(userAgent) {
 function rowOf(session) {
   const used = session.current ? 0 : Math.min(0, Date.parse(session.lastUsedAt) - Date.now());
   const values = { device: device(session.userAgent), used: when(used / 1000) };
-  const row = copy("security-session", { ...session, ...values });
+  const since = say("say_on_since", { date: moment(session.createdAt) });
+  const row = copy("security-session", { ...session, ...values, since });
   const form = row.querySelector("form");
   form.dataset.id = session.id;
   form.querySelector("button").ariaLabel = say("say_sign_out_device", values);
@@ -64,19 +57,17 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const [email, state, { sessions }, { providers }, { events }] = await Promise.all([
+  const [email, state, { sessions }, label, events] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
-    call("GET", "auth/options"),
-    call("GET", `users/${me.profile.id}/activity`),
+    providerOf(me.profile.provider),
+    latest(me.profile.id),
   ]);
-  const { provider } = me.profile;
   session = sessions.find(({ current }) => current).id;
-  const linked = providers.find(({ issuer }) => issuer === provider)?.label ?? provider;
   const mine = me.profile.mayChangeAccount;
   const { email: address, username: who } = me.profile;
-  fill(section, { account: me.profile, email: address, who, linked, mine });
+  fill(section, { account: me.profile, email: address, who, linked: label ?? me.profile.provider, mine });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -93,7 +84,7 @@ async function load() {
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
   part("sessions").replaceChildren(...sessions.map(rowOf));
   part("others").hidden = sessions.length < 2;
-  showEvents(part("happened"), events);
+  showEvents(part("happened"), me.profile.id, events);
 }
 
 function showKey({ secret, uri, qrCode }) {

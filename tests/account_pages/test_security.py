@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,8 @@ def test_devices_are_named_and_signed_out(security, log_in):
         log_in(it.user, headers={"User-Agent": agent})
     it.page.reload()
     card = it.card("Your devices")
+    year = datetime.now(UTC).year
+    expect(card.locator("tbody tr")).to_contain_text(3 * [re.compile(rf"since .* {year} at")])
     card.get_by_role("button", name="Sign out: Firefox on Windows").click()
     expect(card.get_by_role("status").first).to_have_text("The device is signed out.")
     expect(card.get_by_role("heading")).to_be_focused()
@@ -204,6 +207,12 @@ def test_somebody_saves_the_data_and_confirms_the_deletion(security):
     words.fill("Delete my account")
     words.press("Enter")
     expect(it.page.get_by_role("heading", name="Your account is deleted")).to_be_visible()
+
+
+def test_how_one_signs_in_is_said_first(security):
+    it = security()
+    expect(it.page.locator("#security .card h2").first).to_have_text("How you sign in")
+    expect(it.card("How you sign in").get_by_role("listitem")).to_have_text("Password")
 
 
 def test_the_current_password_stands_above_the_new_one(security):
@@ -236,7 +245,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
         New_password="another good one",
     )
     expect(card.get_by_role("listitem")).to_contain_text(
-        ["Password changed", "created by the office or a teacher", "Sign-in from a new address"]
+        ["Password changed", "created by the office or a teacher", "Sign-in from a new IP address"]
     )
     expect(card).to_contain_text("127.0.0.1")
     expect(card).not_to_contain_text("192.0.2.77")
