@@ -9,8 +9,8 @@ const byId = (id) => document.getElementById(id);
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");
-const LARGE = 2 ** 20; // bytes
 let me, record;
+let isTyped = false; // and not saved yet
 
 function countBio() {
   const left = 500 - [...form.elements.bio.value].length; // characters, as the API counts them
@@ -49,8 +49,14 @@ async function show(_, user) {
   present();
 }
 
-form.addEventListener("input", countBio);
+form.addEventListener("input", () => {
+  isTyped = true;
+  countBio();
+});
+form.addEventListener("reset", () => (isTyped = false)); // the frame's, for another user
+addEventListener("beforeunload", (event) => isTyped && event.preventDefault());
 form.addEventListener("done", ({ detail: { data } }) => {
+  isTyped = false;
   me.profile = data;
   fill(form, data);
   countBio();
@@ -67,10 +73,11 @@ async function preview() {
   if (!picture || chosen !== file.files[0]) return;
   const { width, height } = picture;
   const side = Math.min(width, height);
+  const size = Math.min(side, 512); // pixels
+  Object.assign(canvas, { width: size, height: size }); // which empties it, too
   const pen = canvas.getContext("2d");
-  pen.clearRect(0, 0, canvas.width, canvas.height);
   pen.imageSmoothingQuality = "high";
-  pen.drawImage(picture, (width - side) / 2, (height - side) / 2, side, side, 0, 0, 512, 512);
+  pen.drawImage(picture, (width - side) / 2, (height - side) / 2, side, side, 0, 0, size, size);
   picture.close();
   canvas.hidden = false;
 }
@@ -93,13 +100,11 @@ async function change(method, body) {
   setBusy(pictureForm, false, done);
 }
 
-// A photo of many megabytes goes as it is shown: small enough for any limit, and in a moment.
+// What the browser can show goes as it is shown: small enough for any limit, and in a moment.
 async function upload() {
-  const [chosen] = file.files;
-  const isLarge = chosen.size > LARGE && !canvas.hidden;
-  const small = isLarge && (await new Promise((done) => canvas.toBlob(done)));
+  const small = canvas.hidden ? null : await new Promise((done) => canvas.toBlob(done));
   const body = new FormData();
-  body.append("avatar", small || chosen);
+  body.append("avatar", small ?? file.files[0]);
   return body;
 }
 

@@ -55,6 +55,22 @@ def test_what_was_typed_stays_while_another_section_is_open(signed_in):
     expect(page.get_by_label("Location")).to_have_value("Lisbon")
 
 
+def test_a_profile_that_is_not_saved_is_not_left_without_a_question(signed_in):
+    page, asked = signed_in().page, []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.get_by_label("Location").press_sequentially("Lisbon")
+    page.evaluate("setTimeout(() => location.reload())")
+    form = page.locator("#profile-form")
+    form.get_by_role("button").click()
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+    assert asked == ["beforeunload"]
+    page.reload()
+    page.get_by_label("Location").press_sequentially("!")
+    page.locator("#sign-out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert asked == ["beforeunload"]
+
+
 def test_a_picture_is_shown_then_saved_then_removed(signed_in):
     page = signed_in().page
     form, shown = page.locator("#picture-form"), page.get_by_alt_text("Your picture now")
@@ -134,6 +150,18 @@ def test_a_large_photo_is_made_smaller_and_a_large_file_of_another_kind_is_refus
     expect(form.get_by_role("alert")).to_contain_text("This is too large.")
     form.get_by_label("New picture").set_input_files(large)
     expect(page.locator("canvas")).to_be_visible()
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+
+
+def test_a_small_file_of_a_large_picture_is_taken_too(signed_in):
+    form = signed_in().page.locator("#picture-form")
+    file = io.BytesIO()
+    Image.new("1", (4000, 3500)).save(file, "PNG")
+    assert len(file.getvalue()) < 2**20
+    large = {"name": "me.png", "mimeType": "image/png", "buffer": file.getvalue()}
+    form.get_by_label("New picture").set_input_files(large)
+    expect(form.page.locator("canvas")).to_be_visible()
     form.get_by_role("button", name="Save the picture").click()
     expect(form.get_by_role("status")).to_have_text("Saved.")
 
