@@ -11,7 +11,7 @@ import { copy, say } from "./words.js";
 const LARGEST_FILE = 1_000_000; // bytes
 const byId = (id) => document.getElementById(id);
 const [options, paste, make, preview] = ["options", "paste", "make", "lines"].map(byId);
-const { list, file } = paste.elements;
+const { list, file, lastFirst } = paste.elements;
 const heading = preview.querySelector("h3");
 const stop = byId("make-stop");
 let lines = []; // without an account: the people of the list, each with its `mistake`
@@ -70,7 +70,7 @@ function showLines(news = "", leftOut = "") {
 paste.addEventListener("submit", (event) => {
   event.preventDefault();
   if (making) return;
-  const { people, leftOut, code } = parse(list.value, labels);
+  const { people, leftOut, code } = parse(list.value, labels, lastFirst.checked);
   if (code) return showProblem(paste, new Problem(code));
   const found = people.map((person) => ({ ...person, mistake: mistakeOf(person.reasons) }));
   lines = sent ? [sent.line, ...found] : found;
@@ -80,6 +80,7 @@ paste.addEventListener("submit", (event) => {
 });
 // Nothing is made that the preview does not show.
 list.addEventListener("input", () => (make.hidden = true));
+lastFirst.addEventListener("change", () => preview.hidden || paste.requestSubmit());
 
 async function readFile(chosen) {
   if (!chosen || making) return;
@@ -166,6 +167,7 @@ make.addEventListener("submit", async (event) => {
   const open = lines.filter((line) => line !== sent?.line);
   // With the usernames that were shown: what is made by now must not change them.
   list.value = listOf(open);
+  lastFirst.checked = false;
   for (const [index, line] of open.entries()) line.number = index + 1;
   const made = all - lines.length;
   const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");

@@ -64,31 +64,33 @@ function columnsOf(named) {
   return columns.map((name, at) => (columns.indexOf(name) === at ? name : undefined));
 }
 
-// Returns the columns of rows without headings. Numbers, days and classes such as 6b are no names,
+// Returns the columns of rows without headings, in an order of COLUMNS. Numbers, days and classes such as 6b are no names,
 // and a day, or what is the same in all rows, is no username.
-function guessColumns(rows) {
+function guessColumns(rows, order) {
   const columns = [];
   const width = rows.reduce((most, { cells }) => Math.max(most, cells.length), 0);
   for (let at = 0; at < width; at++) {
     const cells = rows.map((row) => row.cells[at]).filter(Boolean);
     const isAll = (pattern) => cells.every((cell) => pattern.test(cell));
-    const next = COLUMNS.find((name) => !columns.includes(name));
+    const next = order.find((name) => !columns.includes(name));
     let fits = !isAll(/\d/);
     if (next === "username") fits = !isAll(/^\d+[./-]/) && (!cells[1] || new Set(cells).size > 1);
     else if (next === "email") fits = !isAll(/^[^@]*$/);
     columns.push(fits ? next : undefined);
   }
-  return columns.includes("lastName") ? columns : COLUMNS;
+  return columns.includes(order[1]) ? columns : order;
 }
 
 /**
  * Return {people, leftOut}, or {code} for the error of a list that cannot be read. People have the
  * COLUMNS, the `number` of their line, `reasons` like those of the API for what is wrong, and
  * `isAgain` if others have their name; a username that is missing is made of the names. Headings,
- * which are in HEADINGS or `labels` (by column), hold for the lines below. `leftOut` are the columns
- * that are not used: their headings or first cells.
+ * which are in HEADINGS or `labels` (by column), hold for the lines below; without any, the last name
+ * may come first. `leftOut` are the columns that are not used: their headings or first cells.
  */
-export function parse(text, labels) {
+export function parse(text, labels, isLastFirst) {
+  const [first, last, ...others] = COLUMNS;
+  const order = isLastFirst ? [last, first, ...others] : COLUMNS;
   const rows = linesOf(text);
   const known = new Map([...COLUMNS.map((name) => [key(labels[name]), name]), ...HEADINGS]);
   const people = [];
@@ -101,7 +103,7 @@ export function parse(text, labels) {
       [columns, headings] = [columnsOf(named), cells];
       continue;
     }
-    columns ??= guessColumns(rows);
+    columns ??= guessColumns(rows, order);
     const person = { number };
     for (const name of COLUMNS) person[name] = cells[columns.indexOf(name)] ?? "";
     if (person.username.includes("@") && !person.email) {

@@ -154,6 +154,20 @@ def test_a_school_list_is_read_without_the_columns_that_are_not_used(signed_in, 
     page.once("dialog", lambda dialog: dialog.accept())
 
 
+def test_names_can_be_read_the_other_way_round(newcomers, app):
+    page = newcomers
+    check(page, "Müller;Jörg\nÖz;Elif\n")
+    names = page.locator("#lines tbody tr").first.locator("td")
+    expect(names.nth(0)).to_have_text("Müller")
+    page.get_by_label("The last name comes first").check()
+    expect(names.nth(0)).to_have_text("Jörg")
+    page.get_by_role("button", name="Create 2 accounts").click()
+    expect(page.locator(".slip h3")).to_have_text(["Jörg Müller", "Elif Öz"])
+    assert users(app)["jorg.muller"].last_name == "Müller"
+    expect(page.get_by_label("The last name comes first")).not_to_be_checked()
+    page.once("dialog", lambda dialog: dialog.accept())
+
+
 def test_who_is_listed_twice_or_known_already_is_pointed_out(newcomers, make_user):
     page, lines = newcomers, newcomers.locator("#lines tbody tr")
     make_user("mia", first_name="Mia", last_name="Lee", email="mia@example.org")
@@ -375,6 +389,6 @@ def test_a_service_key_is_listed_and_revoked(signed_in, make_key, client):
     expect(dialog).to_contain_text("courses")
     dialog.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("There are no API keys.")).to_be_visible()
-    expect(page.locator("#keys [role=status]").first).to_have_text("The key is revoked.")
+    expect(page.locator("#keys [role=status]").first).to_have_text("The key has been revoked.")
     headers = {"Authorization": f"Bearer {key}"}
     failure(client.get("/api/users", headers=headers), 401, "token_invalid")
