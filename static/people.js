@@ -99,14 +99,17 @@ async function saveList() {
   const people = await loadAll(query, MOST_SAVED).finally(showChosen);
   const names = ["lastName", "firstName", "username", "email", "externalId"];
   const [, , , ...others] = [...list.querySelectorAll("th")].map((head) => head.textContent);
-  const { role, isActive } = form.elements;
-  const textOf = (select, value) => select.querySelector(`[value="${value}"]`).text;
-  const lines = people.map((user) => [
-    ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
-    ...[textOf(role, user.role), textOf(isActive, user.isActive), user.lastLogin ?? ""],
-  ]);
+  const lines = people.map((user) => {
+    const states = [...rowOf(user).querySelectorAll(".badge:not([hidden])")];
+    return [
+      ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
+      ...[say(`say_role_${user.role}`), states.map((state) => state.textContent).join(", ")],
+      user.lastLogin ?? "",
+    ];
+  });
   const title = list.querySelector("caption").textContent;
-  saveTable(title, [[...names.map(labelOf), ...others], ...lines]);
+  const [group] = form.elements.groupId.selectedOptions;
+  saveTable(group.value ? `${title} ${group.text}` : title, [[...names.map(labelOf), ...others], ...lines]);
 }
 
 function search() {
@@ -144,7 +147,7 @@ async function show(section, me, rest = "", part = "") {
   list.hidden = isPerson;
   out.hidden = true;
   back.hidden = !isPerson;
-  section.querySelector("h1").classList.toggle("visually-hidden", isPerson); // the name leads
+  section.querySelector("h1").hidden = isPerson; // the name takes its place
   const manages = me.profile.role === "admin";
   form.elements.role.closest(".field").hidden = !manages; // teachers see one only
   if (isPerson) {
@@ -152,7 +155,7 @@ async function show(section, me, rest = "", part = "") {
     person ??= await loadModule("person");
     return person.show(me, rest, part, () => mine !== asked).catch((problem) => {
       out.hidden = problem.code !== "forbidden";
-      return out.hidden ? Promise.reject(problem) : out.querySelector("h2");
+      return out.hidden ? Promise.reject(problem) : out.querySelector("h1");
     });
   }
   person?.hide();

@@ -38,7 +38,7 @@ export async function run(form, items, act, { signal, refused, all = items.lengt
           status.textContent = say("say_people_pause", { when: when(wait) });
           await new Promise((over) => {
             setTimeout(over, wait * 1000);
-            signal.addEventListener("abort", over, { once: true });
+            signal.onabort = over; // one for all pauses
           });
           continue;
         }
