@@ -43,7 +43,10 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
             if not database.schema_is_ready():
                 database.upgrade()
             with transaction() as session:
-                return _copy_rows(source, session.connection(), progress)
+                counts = _copy_rows(source, session.connection(), progress)
+                for table in db.metadata.sorted_tables:
+                    database.analyse(table)
+                return counts
         except Exception as error:
             if isinstance(error, DBAPIError) and error.statement:  # such as one without rights
                 reason = f"The target, or this database, does not allow it: {_reason(error)}."
