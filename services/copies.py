@@ -43,10 +43,7 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
             if not database.schema_is_ready():
                 database.upgrade()
             with transaction() as session:
-                counts = _copy_rows(source, session.connection(), progress)
-                for table in db.metadata.sorted_tables:
-                    database.analyse(table)
-                return counts
+                return _copy_rows(source, session.connection(), progress)
         except Exception as error:
             if isinstance(error, DBAPIError) and error.statement:  # such as one without rights
                 reason = f"The target, or this database, does not allow it: {_reason(error)}."
@@ -72,6 +69,7 @@ def _copy_rows(
                 for batch in found.mappings().partitions():
                     _insert(target, table, [dict(row) for row in batch])
                     bar.update(len(batch))
+            database.analyse(table)
     if _count(target) != counts:
         raise CopyError("The target has not kept all rows. Nothing was copied.")
     return counts
