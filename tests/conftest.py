@@ -25,6 +25,7 @@ import config
 import database
 from app import create_app
 from config import Settings
+from core import openid
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import components, db
@@ -50,6 +51,7 @@ def pytest_collection_modifyitems(items):
 
 # On a busy machine, sixteen racers may wait longer than a second for eight connections.
 database.POOL_WAIT = 10
+openid.STEP = real_service.PATIENCE
 expect.set_options(timeout=real_service.PATIENCE * 1000)
 # Each answer to a client of the tests is compared with what its endpoint declares.
 Flask.test_client_class = DeclaredClient
