@@ -69,6 +69,7 @@ def _copy_rows(
                 for batch in found.mappings().partitions():
                     _insert(target, table, [dict(row) for row in batch])
                     bar.update(len(batch))
+            database.analyse(table)
     if _count(target) != counts:
         raise CopyError("The target has not kept all rows. Nothing was copied.")
     return counts

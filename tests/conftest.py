@@ -18,13 +18,14 @@ import real_service
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
 from flask import Flask
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import URL, make_url, select
 
 import config
 import database
 from app import create_app
 from config import Settings
+from core import openid
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import components, db
@@ -50,6 +51,8 @@ def pytest_collection_modifyitems(items):
 
 # On a busy machine, sixteen racers may wait longer than a second for eight connections.
 database.POOL_WAIT = 10
+openid.STEP = real_service.PATIENCE
+expect.set_options(timeout=real_service.PATIENCE * 1000)
 # Each answer to a client of the tests is compared with what its endpoint declares.
 Flask.test_client_class = DeclaredClient
 # The mail server of the tests logs each command, also after the test whose output it would join.
@@ -408,7 +411,7 @@ def page(browser, base_url, origins):
     """Open an empty page. At its end, nothing may have broken and no other host been asked."""
     context = browser.new_context(viewport={"width": 1280, "height": 780})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(real_service.PATIENCE * 1000)
     errors, messages, requests = [], [], []
     # Not the lists' own methods, which Playwright cannot look into.
     page.on("pageerror", lambda error: errors.append(error))

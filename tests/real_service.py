@@ -316,7 +316,8 @@ class MailServer:
     _controller: Controller | None = None
 
     def start(self):
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        place = {"hostname": "127.0.0.1", "port": self.port}
+        self._controller = Controller(self, **place, ready_timeout=PATIENCE)
         self._controller.start()
 
     def stop(self):

@@ -4,6 +4,7 @@ import socket
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -29,7 +30,7 @@ import database
 from app import create_app
 from config import Settings
 from core import clock
-from database import change, reading, transaction
+from database import afterwards, change, last, reading, transaction
 from extensions import db
 from models import Course, DeniedSession, User
 from services import accounts, learning
@@ -156,6 +157,16 @@ def test_transaction_begins_only_with_an_unused_session(app):
             fail_after_a_change()
         db.session.rollback()
     assert rows(app, DeniedSession) == []
+
+
+def test_what_comes_at_the_end_of_a_transaction_is_said_within_one(app):
+    """Or an event would wait for a transaction that nobody opens, and be lost without a word."""
+    with app.app_context():
+        with transaction():
+            afterwards(list)
+        for say in (partial(afterwards, list), partial(last, list, ["id"])):
+            with pytest.raises(KeyError):
+                say()
 
 
 def test_error_of_the_database_repeats_no_parameters(app, make_user):

@@ -29,7 +29,7 @@ from helpers import (
     success,
     waiting_for_locks,
 )
-from sqlalchemy import delete, insert, text
+from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from core import clock, passwords
@@ -523,6 +523,24 @@ def test_a_deadlock_repeats_the_batch(app, load, tmp_path, monkeypatch):
         output, code = done.result()
     assert (output[-len(counts(0, 2, 1)) :], code) == (counts(0, 2, 1), 1)
     assert [row["username"] for row in handed_over(file)] == ["ada", "ben"]
+
+
+@on_postgres
+def test_accounts_that_get_links_are_locked_in_the_order_of_ids(app, load, tmp_path):
+    people = [person("ada"), person("ben")]
+    load(people)
+    first, second = sorted(user.id for user in rows(app, User))
+    moved = update(User).where(User.id == first).values(bio="It lies behind the other now.")
+    execute(app, moved)
+    execute(app, text("ANALYZE users"))  # so few are read without an index
+    lock = select(User.id).with_for_update(nowait=True)
+    with ThreadPoolExecutor(1) as thread, app.app_context():
+        with transaction() as session:
+            session.execute(lock.where(User.id == first))
+            done = thread.submit(load, people, "--links", str(tmp_path / "links.csv"))
+            soon(waiting_for_locks)
+            session.execute(lock.where(User.id == second))
+        assert done.result() == (counts(0, 2), 0)
 
 
 @on_one_database

@@ -42,6 +42,7 @@ def scrape(client, make_key):
         assert all(name == same for name, _, same, *_ in found)
         info = f'{{version="{VERSION}",schema="{SCHEMA_REVISION}"}}'
         assert [labels for *_, labels, _ in found] == [info, *[""] * 5]
+        assert found[0][-1] == "1"  # one can multiply by it
         return {name.removeprefix("accounts_"): int(value) for name, *_, value in found[1:]}
 
     return scrape

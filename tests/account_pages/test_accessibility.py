@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from helpers import bearer, success
 from playwright.sync_api import expect
+from real_service import PATIENCE
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +25,7 @@ def look(request, browser):
         bypass_csp=True, color_scheme=request.param, reduced_motion="reduce"
     )
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(PATIENCE * 1000)
     found = []
     # The colours are all that differs.
     rules = {} if request.param == "light" else {"runOnly": ["color-contrast"]}

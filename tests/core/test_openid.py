@@ -198,10 +198,11 @@ EVERYWHERE = (DISCOVERY, "/keys", "/token", "/userinfo")
     ids=lambda value: ascii(value)[:60],
 )
 def test_what_is_no_answer_is_refused_and_not_kept(provider, sign_in, monkeypatch, path, trouble):
-    monkeypatch.setattr(openid, "STEP", 0.3)
     provider.userinfo, provider.claims = {"sub": "subject-1"}, {"email": GONE}
     provider.troubles = {path: trouble}
-    refused(sign_in)
+    with monkeypatch.context() as patched:
+        patched.setattr(openid, "STEP", 0.3)
+        refused(sign_in)
     assert (provider.asked["/moved"], provider.sent < EVERYTHING) == (0, True)
     provider.troubles = dict.fromkeys(EVERYWHERE, Trouble(pads_to=LARGEST))
     assert sign_in()

@@ -96,6 +96,28 @@ def test_connections_that_clients_leave_open_do_not_stop_a_worker(service):
             assert service.call("GET", "/healthz").status == 200
 
 
+def test_connections_that_clients_leave_open_hold_no_thread(folder, mail_server):
+    # This service waits for silent clients longer than a call waits for its answer.
+    settings = {**IMPATIENT, "SILENCE": "600", "WEB_CONCURRENCY": "1"}
+    url, log = URL.create("sqlite", database=str(folder / "slow.db")), folder / "open.log"
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with deployed(url, mail_server.port, log, **settings) as service, ExitStack() as crowd:
+        for _ in range(4):  # as many as it has threads
+            assert b" 200 " in everything(crowd.enter_context(connected(service, last)))
+        assert service.call("GET", "/healthz").status == 200
+
+
+def test_answer_is_whole_for_a_client_that_sends_two_bytes_too_many(service):
+    head = LOGIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    # The service reads blocks of this size, so it reads the request and leaves the two bytes.
+    length = 8192 - len(head)
+    login = b'{"email": "nobody", "password": "wrong"}'.ljust(length)
+    request = head.replace(b"60000", b"%05d" % length) + login
+    for _ in range(20):
+        with connected(service, request + b"\r\n") as connection:
+            assert error_in(everything(connection)) == (401, "invalid_credentials")
+
+
 def test_refused_client_that_still_sends_reads_its_answer(service):
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
     with connected(service, head) as connection:

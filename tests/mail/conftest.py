@@ -133,6 +133,7 @@ def serve():
             authenticator=box.login,
             # Login is offered in clear too, so that a client that would use it is seen to.
             auth_require_tls=False,
+            ready_timeout=PATIENCE,
             **options,
         )
         server.start()
