@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from operator import itemgetter
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 import bcrypt
@@ -52,6 +52,8 @@ _ANY_BCRYPT = re.compile(r"\$bcrypt-sha256\$|(bcrypt(_sha256)?\$)?\$2[aby]\$")
 _MAX_IMPORTED_COST = 14
 # How many calls of a process may wait to judge a hash that takes longer than our own.
 FOREIGN_WAITING = 31
+# Seconds that a call waits at most: proxies give up after 60.
+LONGEST_WAIT = 45
 # How many names a process counts the tries of, before it begins anew.
 _NAMES_COUNTED = 10_000
 
@@ -239,15 +241,25 @@ class _Queue:
     def turn(self, behind: int = 0) -> Iterator[None]:
         """Work in a slot, after a wait for a free one.
 
-        Raises HasherBusy, also during the wait, if too many wait and nobody is further behind.
+        Raises HasherBusy, also during the wait, if too many wait and nobody is further behind, and
+        after LONGEST_WAIT.
         """
         is_my_turn: SimpleQueue[bool] = SimpleQueue()
         with self._lock:
-            insort(self._line, (behind, next(self._numbers), is_my_turn))
+            place = (behind, next(self._numbers), is_my_turn)
+            insort(self._line, place)
             self._call()
             if len(self._line) > self._waiting:
                 self._line.pop()[-1].put(False)
-        if not is_my_turn.get():
+        try:
+            is_called = is_my_turn.get(timeout=LONGEST_WAIT)
+        except Empty:
+            with self._lock:
+                if place in self._line:
+                    self._line.remove(place)
+                    raise HasherBusy from None
+            is_called = is_my_turn.get()  # called, or refused, just now
+        if not is_called:
             raise HasherBusy
         try:
             yield

@@ -18,6 +18,10 @@ PERSON = ("externalId", "username", "email", "firstName", "lastName")
 done = Counter()
 
 
+class Refused(Exception):
+    """The service does not do this; the text is its answer."""
+
+
 def call(method, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
@@ -29,10 +33,10 @@ def call(method, path, body=None):
         if error.code in (429, 503):
             time.sleep(int(error.headers["Retry-After"] or 5))
             return call(method, path, body)
-        refusal = f"{method} {path} is refused: {error.read().decode()}"
+        refusal = error.read().decode()
     if method == "GET":
-        sys.exit(refusal)
-    return refuse(refusal)
+        sys.exit(f"GET {path} is refused: {refusal}")
+    raise Refused(refusal)
 
 
 def refuse(text):
@@ -46,8 +50,12 @@ def say(what, text):
 
 
 def act(what, text, *request):
+    try:
+        made = None if DRY_RUN else call(*request)
+    except Refused as answer:
+        return refuse(f"{what}: {text}: {answer}")
     say(what, text)
-    return None if DRY_RUN else call(*request)
+    return made
 
 
 def accounts():

@@ -3,7 +3,8 @@
 python3 oneroster.py FOLDER > people.csv
 
 It reads users.csv (of 1.2 roles.csv too), classes.csv and enrollments.csv. With
-academicSessions.csv, only classes of a term that runs today count.
+academicSessions.csv, only classes of a term that runs today count; between two terms, those of the
+last one.
 """
 
 import csv
@@ -17,18 +18,22 @@ ROLES = {"student": "student", "teacher": "instructor"}
 TODAY = datetime.now(UTC).date().isoformat()
 
 
-def read(name, *, default=None):
-    """Return by id the rows of a file that hold today."""
+def read(name, *, default=None, day=None):
+    """Return by id the rows of a file; with a day, those that hold then."""
     path = Path(sys.argv[1], f"{name}.csv")
     if default is not None and not path.exists():
         return default
     with path.open(newline="", encoding="utf-8-sig") as file:
-        return {row["sourcedId"]: row for row in csv.DictReader(file) if holds(row)}
+        return {row["sourcedId"]: row for row in csv.DictReader(file) if holds(row, day)}
 
 
-def holds(row):
+def holds(row, day):
     begin, end = row.get("beginDate") or row.get("startDate") or "", row.get("endDate") or "9999"
-    return row["status"] in ("", "active") and begin <= TODAY < end
+    return row["status"] in ("", "active") and (day is None or begin <= day <= end)
+
+
+def terms_of(group):
+    return {"", *group["termSourcedIds"].replace(" ", "").split(",")}
 
 
 def person(user):
@@ -40,19 +45,31 @@ def person(user):
     return [user["sourcedId"], name, address, first, last, ROLES[user["role"]]]
 
 
-users, classes, terms = read("users"), read("classes"), read("academicSessions", default={"": {}})
+classes, terms = read("classes"), read("academicSessions", default={})
+ends = [
+    terms[term]["endDate"]
+    for group in classes.values()
+    for term in terms_of(group) & terms.keys()
+    if terms[term]["startDate"] <= TODAY
+]
+DAY = min(TODAY, max(ends, default=TODAY))
+running = read("academicSessions", default={"": {}}, day=DAY).keys()
+users = read("users")
 # In 1.2 somebody may have several roles, of which one is the primary one.
-for row in sorted(read("roles", default={}).values(), key=lambda row: row["roleType"] == "primary"):
+roles = read("roles", default={}, day=DAY).values()
+for row in sorted(roles, key=lambda row: row["roleType"] == "primary"):
     if row["userSourcedId"] in users:
         users[row["userSourcedId"]]["role"] = row["role"]
 groups = {key: set() for key, user in users.items() if user.get("role") in ROLES}
-for row in read("enrollments").values():
+for row in read("enrollments", day=DAY).values():
     key, group = row["userSourcedId"], classes.get(row["classSourcedId"])
     if key in groups and group and row["role"] == users[key]["role"]:
-        runs = terms.keys() & {"", *group["termSourcedIds"].replace(" ", "").split(",")}
+        runs = running & terms_of(group)
         groups[key] |= {(group["sourcedId"], group["title"][:64])} if runs else set()
 table = csv.writer(sys.stdout)
 table.writerow(FIELDS)
 for key in groups:
     if users[key]["enabledUser"].lower() != "false":
-        table.writerows([*person(users[key]), *group] for group in groups[key] or {("", "")})
+        table.writerows(
+            [*person(users[key]), *group] for group in sorted(groups[key]) or [("", "")]
+        )

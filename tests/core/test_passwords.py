@@ -237,6 +237,14 @@ def test_no_more_hashes_at_once_than_allowed_and_few_may_wait(monkeypatch):
     assert hasher.verify(PASSWORD, stored).matches
 
 
+def test_nobody_waits_longer_than_a_proxy(monkeypatch):
+    monkeypatch.setattr("core.passwords.LONGEST_WAIT", 0.01)
+    hasher = Hasher(rounds=4, parallel=1, waiting=2)
+    with hasher._ours.turn(), pytest.raises(HasherBusy):
+        hasher.hash(PASSWORD)
+    assert hasher.hash(PASSWORD)
+
+
 def test_names_with_wrong_passwords_wait_behind_others_and_make_room_for_them(monkeypatch):
     hasher = Hasher(rounds=4, parallel=1, waiting=4)
     stored, judged, go_on = hasher.hash(PASSWORD), [], threading.Semaphore(0)

@@ -167,6 +167,11 @@ def test_what_the_key_may_not_correct_is_named_and_counted(app, nightly, clock):
     }
     # It says so each night, and changes nothing.
     assert nightly(lines)[1:] == tuple(there)
+    lines.append({**pupil(6, "7a"), "username": "!"})
+    said, *after = nightly(lines, refused=1)
+    assert after == there
+    assert [line for line in said if line.startswith("new: S-6 Åsa P 6: {")]
+    assert "differs 5, refused 1" in said
 
 
 @on_one_database
@@ -260,8 +265,12 @@ def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_pa
             lines = [line | {"role": role_of[line["sourcedId"]]} for line in lines]
         if version == "1.2" or name != "roles":
             write(tmp_path / f"{name}.csv", lines)
-    command = [sys.executable, CONVERTER, str(tmp_path)]
-    made = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+
+    def convert():
+        command = [sys.executable, CONVERTER, str(tmp_path)]
+        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
+
+    made = convert()
     said, *there = nightly(made)
     assert "new 2, changed 1, group 2, joined 3" in said
     assert who_is_where((said, *there)) == {
@@ -271,3 +280,7 @@ def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_pa
     addresses = {user.external_id: user.email for user in there[0]}
     assert addresses["u-1"] == "mia@school.example"
     assert addresses.keys() == {"u-1", "u-2", "u-3"}
+    # Between two terms, the classes of the last one go on.
+    terms = tmp_path / "academicSessions.csv"
+    terms.write_text(terms.read_text().replace("2999-07-31", "2025-07-31"))
+    assert convert() == made
