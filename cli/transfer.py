@@ -1,10 +1,8 @@
 """`flask users import` and `flask users dump`: accounts from other systems, and to them."""
 
-import csv
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Callable
 from contextlib import ExitStack
 from tempfile import TemporaryFile
@@ -15,7 +13,7 @@ import orjson
 from flask.cli import with_appcontext
 
 import schemas
-from core import account_files, audit
+from core import account_files, audit, csv_files
 from fields import Flag
 from models import UserRow
 from services import transfer
@@ -91,24 +89,17 @@ def _links_file(path: str, stack: ExitStack) -> Callable[[UserRow, Handout | Non
     """Create a CSV file that only its owner can read; return what adds an account to it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     file = stack.enter_context(os.fdopen(descriptor, "w", encoding="utf-8", newline=""))
-    # Without quotes, some spreadsheets would split a cell at a semicolon in a name.
-    rows = csv.writer(file, quoting=csv.QUOTE_ALL)
 
-    def write(user: UserRow, made: Handout | None) -> None:
-        name = f"{user.first_name} {user.last_name}"
-        handed_over = (made.code, made.link) if made else ("", "")
-        cells = (name, user.username, user.email, *handed_over)
-        rows.writerow(f"'{cell}" if _is_formula(cell) else cell for cell in cells)
+    def add(*cells: str) -> None:
+        file.write(csv_files.lines([cells]))
         file.flush()
 
-    rows.writerow(("name", "username", "address", "code", "link"))
-    file.flush()
+    def write(user: UserRow, made: Handout | None) -> None:
+        texts = (f"{user.first_name} {user.last_name}", user.username, user.email)
+        add(*map(csv_files.guarded, texts), *((made.code, made.link) if made else ("", "")))
+
+    add("name", "username", "address", "code", "link")
     return write
-
-
-def _is_formula(cell: str) -> bool:
-    """Return whether a spreadsheet could calculate this; it may read full-width signs too."""
-    return unicodedata.normalize("NFKC", cell[:1]).startswith(("=", "+", "-", "@"))
 
 
 @click.command("dump")

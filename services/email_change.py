@@ -25,11 +25,17 @@ _PENDING = PendingEmail.__table__
 
 def pending(user_id: str, *, now: datetime) -> dict[str, object]:
     """Return the address that waits for its code, and until when; "" and None if there is none."""
-    query = select(_PENDING.c.new_email, _PENDING.c.expires_at).filter_by(user_id=user_id)
+    query = select(_PENDING.c.new_email, _PENDING.c.expires_at).where(*_open(user_id, now))
     with reading() as connection:
-        found = connection.execute(query.where(_PENDING.c.expires_at > now)).one_or_none()
+        found = connection.execute(query).one_or_none()
     new_email, until = found or ("", None)
     return {"pending_email": new_email, "pending_until": until}
+
+
+def _open(user_id: str, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions for a change that a code may still confirm."""
+    table = _PENDING.c
+    return table.user_id == user_id, table.expires_at > now, table.tries < MAX_TRIES
 
 
 def request(caller: Caller, new_email: str, *, now: datetime) -> dict[str, object]:
@@ -56,8 +62,7 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     """
     counted = (
         update(_PENDING)
-        .where(_PENDING.c.user_id == user_id, _PENDING.c.expires_at > now)
-        .where(_PENDING.c.tries < MAX_TRIES)
+        .where(*_open(user_id, now))
         .values(tries=_PENDING.c.tries + 1)
         .returning(_PENDING.c.id, _PENDING.c.new_email)
     )

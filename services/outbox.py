@@ -47,12 +47,15 @@ def queue(kind: MailKind, address: str, *, language: str | None = None, **facts:
 
     `language` is needed where no account may have this address when the e-mail is sent.
     `letters.compose` says which kinds need `facts`. Return False, and queue nothing, where the
-    address has had its `MAX_MAILS` of this kind; the response must not show it.
+    address, or that of this username, has had its `MAX_MAILS` of this kind; the response must not
+    show it.
     """
-    if kind in LIMITED and not _within_limit(kind, [address]):
-        user_id = db.session.scalar(select(User.id).where(users.named(address)))
-        events.tell("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
-        return False
+    if kind in LIMITED:
+        found = select(User.id, User.email).where(users.named(address))
+        user_id, recipient = db.session.execute(found).one_or_none() or (None, address)
+        if not _within_limit(kind, [recipient]):
+            events.tell("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
+            return False
     db.session.add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
     if thread := components().background:
         afterwards(thread.wake)

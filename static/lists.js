@@ -39,7 +39,10 @@ export function save(name, text, type) {
 const isFormula = (sign) => /^[=+@-]/.test(sign.normalize("NFKC"));
 // Also behind each separator: a program that splits at another one than ours begins a cell there.
 const guarded = (cell) =>
-  cell.replace(/(^|[,;\t])(.)/gu, (_, before, sign) => before + (isFormula(sign) ? "'" : "") + sign);
+  cell.replace(
+    /((?:^|[,;\t"])[\s,;\t"]*)(\S)/gu,
+    (_, before, sign) => before + (isFormula(sign) ? "'" : "") + sign,
+  );
 const quoted = (cell) => `"${guarded(cell).replaceAll('"', '""')}"`;
 
 /** Offer a table for saving as CSV, which spreadsheets of the page's language read as one. */

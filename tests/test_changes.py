@@ -268,7 +268,7 @@ def test_what_is_no_cursor_of_ours_is_named(make_app, make_key, reader):
         place[:at] + ("A" if place[at] != "A" else "B") + place[at + 1 :]
         for at in range(len(place))
     ]
-    for wrong in (*changed, "x", "x" * 99, f"{place}A", "\u00e9", "=", f"{place}\u00e9"):
+    for wrong in (*changed, "", "x", "x" * 99, f"{place}A", "\u00e9", "=", f"{place}\u00e9"):
         assert words(copy.get(after=wrong)) == {"after": ["invalid"]}, wrong
     for limit in ("0", "1001", "many"):
         assert words(copy.get(limit=limit)).keys() == {"limit"}

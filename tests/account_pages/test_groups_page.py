@@ -345,12 +345,13 @@ def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url
     with page.expect_download() as saved:
         page.evaluate(
             "async () => (await import('./static/lists.js'))"
-            """.saveTable('x', [["First", "x;=cmd|' /C'!A0;", "y,\uff1d1", "z\\t+1", "3-4"]])"""
+            """.saveTable('x', [["First", "x;=cmd|' /C'!A0;", "y,\uff1d1", "z\\t+1", "3-4"],"""
+            """["w; @b", 'v"=2', 'u;"=2']])"""
         )
     text = Path(saved.value.path()).read_text("utf-8-sig")
     for separator in ",;\t":
         for cells in csv.reader(text.splitlines(), delimiter=separator):
-            assert not [cell for cell in cells if re.match("[=+@\uff1d-]", cell)], separator
+            assert not [cell for cell in cells if re.match('[ "]*[=+@\uff1d-]', cell)], separator
     assert "3-4" in text
 
 
