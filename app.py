@@ -12,6 +12,7 @@ import config
 import database
 import embedded
 from blueprints import (
+    activity,
     admin,
     auth,
     avatars,
@@ -108,6 +109,7 @@ def create_app(
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")
+    app.register_blueprint(activity.bp, url_prefix="/api/activity")
     app.register_blueprint(groups.bp, url_prefix="/api/groups")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")

@@ -1,0 +1,29 @@
+"""What happened to all accounts, for admins."""
+
+from typing import Any
+
+from flask import Blueprint
+
+import schemas
+from core.roles import Role
+from services import events
+from web.api import endpoint
+
+bp = Blueprint("activity", __name__)
+
+
+@endpoint(
+    bp,
+    "GET",
+    "",
+    role=Role.ADMIN,
+    query=schemas.ActivityOfAllQuery,
+    response=schemas.ActivityOfAll,
+)
+def list_activity(query: dict[str, Any]) -> dict[str, object]:
+    """List what was done to any account, newest first, 200 events a page.
+
+    `by` is who did it to somebody else. Send `next` as `after` for the next page; it is null at the
+    end.
+    """
+    return events.history(for_admins=True, **query)
