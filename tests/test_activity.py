@@ -104,7 +104,11 @@ def test_every_event_comes_once_whatever_happens_meanwhile(app, ask, pupil):
 @on_one_database
 def test_activity_is_for_admins_in_effect(ask, make_app, admin, make_user, make_key, log_in):
     every = ("users:read", "users:write", "groups:write", "learning:read", "metrics:read")
-    for token in (log_in(make_user()), log_in(make_user("teacher", role="instructor")), make_key(*every)):
+    for token in (
+        log_in(make_user()),
+        log_in(make_user("teacher", role="instructor")),
+        make_key(*every),
+    ):
         failure(ask(headers=bearer(token)), 403, "forbidden")
     strict = make_app(require_second_factor="admin").test_client()
     answer = strict.get("/api/activity", headers=admin.headers)
