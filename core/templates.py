@@ -9,7 +9,7 @@ import itertools
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,7 +66,14 @@ class PageFacts:
     domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
     providers: Sequence[object] = ()  # each has a `name` and a `label`
     min_length: int = 8
-    kept: Mapping[str, object] = field(default_factory=dict)  # the settings that /privacy is about
+    # What /privacy is made from: settings by their names, and for how long deletions are kept.
+    profiles: str = "visible"
+    instructor_rights: str = "records"
+    student_rights: str = "all"
+    session_days: int = 30
+    session_idle_days: int = 0
+    event_days: int = 90
+    deletion_days: int = 90
     no_picture: str = ""  # the file that accounts without a picture have
     root: str = ""  # the way up from the page's URL to that of the service
     query: str = ""  # with which other pages keep the language
