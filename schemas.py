@@ -732,11 +732,11 @@ class EventOfAccount(Event):
     username = ma.String()
 
 
-class ActivityOfAll(Activity):
+class EveryEvent(Activity):
     events = ma.List(ma.Nested(EventOfAccount))
 
 
-class ActivityOfAllQuery(ActivityQuery):
+class EveryEventQuery(ActivityQuery):
     user_id = fields.Uuid()
     by = fields.ActorId()
 

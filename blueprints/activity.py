@@ -4,22 +4,15 @@ from typing import Any
 
 from flask import Blueprint
 
-import schemas
 from core.roles import Role
+from schemas import EveryEvent, EveryEventQuery
 from services import events
 from web.api import endpoint
 
 bp = Blueprint("activity", __name__)
 
 
-@endpoint(
-    bp,
-    "GET",
-    "",
-    role=Role.ADMIN,
-    query=schemas.ActivityOfAllQuery,
-    response=schemas.ActivityOfAll,
-)
+@endpoint(bp, "GET", "", role=Role.ADMIN, query=EveryEventQuery, response=EveryEvent)
 def list_activity(query: dict[str, Any]) -> dict[str, object]:
     """List what was done to any account, newest first, 200 events a page.
 

@@ -69,7 +69,7 @@ EVENTS = {
     "group_deleted": Event("A `group` was deleted, with all its memberships."),
     "group_joined": Event("A user is in a `group` from now on.", kept=("group",)),
     "group_left": Event(
-        "A user is no longer in a `group`; a new role ends all memberships.", kept=("group",)
+        "A user is not in a `group` any more; a new role ends all.", kept=("group",)
     ),
     "service_key_created": Event("A service key was made."),
     "service_key_revoked": Event("A service key was revoked."),

@@ -58,8 +58,7 @@ def list_accounts(
     if group_id:
         wanted.append(User.id.in_(groups.members(group_id)))
     if any_of is not None:
-        names = {login_name(each) for each in any_of} - {None}
-        numbers = any_of if by_number else ()
+        names, numbers = {login_name(each) for each in any_of} - {None}, any_of if by_number else ()
         named = User.username_key.in_(names), User.email.in_(names), User.external_id.in_(numbers)
         wanted.append(or_(*named))
     if hindered:

@@ -90,10 +90,7 @@ def history(
         rows = connection.execute(query.order_by(cut.c.id.desc())).mappings().all()
     found = rows[:limit]
     following = found[-1]["id"] if len(found) < len(rows) else None
-    return {
-        "events": [{**row, **_who(row["by"], for_admins)} for row in found],
-        "next": following,
-    }
+    return {"events": [{**row, **_who(row["by"], for_admins)} for row in found], "next": following}
 
 
 def _who(by: str, for_admins: bool) -> dict[str, str]:

@@ -74,19 +74,16 @@ def check_password(name: str, raw_password: str) -> Way:
 def hindrances(user: User | UserRow) -> list[Hindrance]:
     """Return why nobody can log in to this account, whatever limits have counted."""
     has_password = passwords.is_usable(user.password_hash)
+    issuer = (user.identity or "").partition(" ")[0]
     # Nobody can prove an address that has no mailbox.
     unproven = not user.email_verified_at and has_mailbox(user.email)
     rules = {
         Hindrance.INACTIVE: not user.is_active,
         Hindrance.UNVERIFIED: settings.require_verified_email and unproven,
-        Hindrance.NO_PASSWORD: not (has_password or _issuer(user) in _issuers()),
+        Hindrance.NO_PASSWORD: not (has_password or issuer in _issuers()),
         Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }
     return [hindrance for hindrance, holds in rules.items() if holds]
-
-
-def _issuer(user: User | UserRow) -> str:
-    return (user.identity or "").partition(" ")[0]
 
 
 def _issuers() -> list[str]:

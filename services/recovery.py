@@ -72,8 +72,7 @@ def _life(user: User | UserRow) -> timedelta:
         return SECOND_WAY_IN
     if not users.has_way_in(user):
         return timedelta(days=settings.invitation_days)
-    is_on_paper = user.role == Role.STUDENT and not user.email_verified_at
-    return ON_PAPER if is_on_paper else SECOND_WAY_IN
+    return SECOND_WAY_IN if user.role != Role.STUDENT or user.email_verified_at else ON_PAPER
 
 
 def _access(user: User | UserRow) -> codes.Access:

@@ -107,7 +107,7 @@ def test_a_reload_waits_for_five_requests_at_most(signed_in, make_group, change_
     page, cdp = it.page, it.page.context.new_cdp_session(it.page)
     at = at.format(id=it.user.id, group=make_group("7b", it.user))
     page.goto(f"{page.url.rpartition('/')[0]}/{at}")
-    shown = page.locator("main > section:not([hidden])[aria-busy=false] h1")
+    shown = page.locator("main > section:not([hidden])[aria-busy=false]")
     expect(shown).to_have_count(1)
     depths, finished, asked = {}, {0}, set()
 
