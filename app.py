@@ -12,6 +12,7 @@ import config
 import database
 import embedded
 from blueprints import (
+    activity,
     admin,
     auth,
     avatars,
@@ -57,7 +58,9 @@ def create_app(
     settings = settings or config.load(environ)
     # Flask gets no secret key of its own, so it never opens a session or sends a cookie.
     folder = Path(instance_path or config.ROOT / "instance").resolve()
-    app = Flask("accounts", root_path=str(config.ROOT), instance_path=str(folder))
+    app = Flask(
+        "accounts", static_folder=None, root_path=str(config.ROOT), instance_path=str(folder)
+    )
     if not settings.secret_key:
         settings = replace(settings, secret_key=embedded.secret_key(folder))
 
@@ -67,7 +70,7 @@ def create_app(
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
-        templates=Templates(settings.templates_dir, settings.default_language),
+        templates=Templates(settings.templates_dir, settings.default_language, settings.site_color),
         providers={
             each.name: Provider(
                 *(each.issuer, each.client_id, each.client_secret, each.prompt),
@@ -108,6 +111,7 @@ def create_app(
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
     app.register_blueprint(admin.bp, url_prefix="/api/users")
+    app.register_blueprint(activity.bp, url_prefix="/api/activity")
     app.register_blueprint(groups.bp, url_prefix="/api/groups")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")

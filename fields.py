@@ -266,6 +266,20 @@ class Uuid(Text):
         return ids.parse_uuid(text)
 
 
+class ActorId(Uuid):
+    """Who has caused an event: the id of a user, `key:` and that of a service key, or `machine`."""
+
+    longest = 40
+    described = {"description": "An id, `key:` and the id of a service key, or `machine`."}
+
+    def converted(self, text: str) -> str | None:
+        if text == "machine":
+            return text
+        key = "key:" if text.startswith("key:") else ""
+        found = super().converted(text.removeprefix(key))
+        return found and key + found
+
+
 class ExternalId(Text):
     """The number of a person in another system; an empty one is None."""
 
@@ -306,6 +320,16 @@ class FlagInQuery(ma.Boolean):
     default_error_messages = Flag.default_error_messages
     truthy = {"true"}
     falsy = {"false"}
+
+
+class NamesInQuery(Text):
+    """Up to 100 texts with commas between them; empty ones are left out."""
+
+    def converted(self, text: str) -> list[str]:
+        names = [name.strip(WHITE_SPACE) for name in text.split(",")]
+        if len(names) > 100:
+            raise ValidationError(Reason("too_long", "Name 100 or fewer."))
+        return [name for name in names if name]
 
 
 class NumberInQuery(ma.Integer):

@@ -12,7 +12,7 @@ from marshmallow import fields as ma
 
 import fields
 from core import audit
-from core.hindrances import Hindrance
+from core.hindrances import LASTING, Hindrance
 from core.ids import NIL
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
@@ -534,6 +534,13 @@ class AccountQuery(Shape):
     username = fields.Username()
     external_id = fields.Text(validate=fields.Length(1, 64))
     group_id = fields.Uuid()
+    any_of = fields.NamesInQuery(
+        metadata={"description": "Usernames, addresses or `externalId`s, comma separated: 100."}
+    )
+    hindered = fields.FlagInQuery(
+        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
+        metadata={"description": "Those with a word in `hindrances`.", **example(True)},
+    )
     sort = ma.String(
         load_default="-joinDate",
         validate=fields.OneOf(["-joinDate", "name", "-lastLogin"]),
@@ -605,6 +612,10 @@ class Account(KnownAccount):
 
     has_password = fields.HasPassword(attribute="password_hash")
     provider = fields.Issuer(attribute="identity")
+    hindrances = ma.List(
+        ma.String(metadata={"enum": [*LASTING]}),
+        metadata={"description": "Why its user cannot log in until somebody does something."},
+    )
 
 
 class GroupName(ResponseBody):
@@ -652,6 +663,10 @@ class Group(GroupName):
 
 class GroupList(ResponseBody):
     groups = ma.List(ma.Nested(Group))
+
+
+class MembershipChange(ResponseBody):
+    changed = ma.Boolean(metadata={"description": "False: it was so before."})
 
 
 class GroupDaysQuery(DaysQuery):
@@ -710,6 +725,20 @@ class ActivityQuery(Shape):
 class Activity(ResponseBody):
     events = ma.List(ma.Nested(Event))
     next = ma.UUID(allow_none=True)
+
+
+class EventOfAccount(Event):
+    user_id = ma.UUID()
+    username = ma.String()
+
+
+class EveryEvent(Activity):
+    events = ma.List(ma.Nested(EventOfAccount))
+
+
+class EveryEventQuery(ActivityQuery):
+    user_id = fields.Uuid()
+    by = fields.ActorId()
 
 
 class ServiceKeyName(Shape):

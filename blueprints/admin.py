@@ -8,6 +8,7 @@ from flask import Blueprint
 import errors
 import schemas
 from core import clock
+from core.hindrances import LASTING
 from core.roles import BUT_ADMINS, NOBODY, Role
 from core.scopes import Scope
 from database import transaction
@@ -18,6 +19,7 @@ from services import (
     administration,
     changes,
     events,
+    export,
     groups,
     login,
     recovery,
@@ -29,6 +31,7 @@ from web import limits
 from web.api import endpoint
 from web.bearer import caller
 from web.limits import By, Limit
+from web.responses import Reply
 
 bp = Blueprint("admin", __name__)
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
@@ -54,15 +57,16 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
     """
     if "group_id" in query:
         groups.require(query["group_id"], member=caller().member)
-    is_hidden = "external_id" in query and caller().member
-    reach = NOBODY if is_hidden else caller().accounts
-    found, total = administration.list_accounts(**query, reach=reach)
+    by_number = not caller().member
+    reach = NOBODY if "external_id" in query and not by_number else caller().accounts
+    found, total = administration.list_accounts(**query, by_number=by_number, reach=reach)
     return {**query, "users": [_shown(user) for user in found], "total": total}
 
 
 def _shown(user: UserRow) -> dict[str, object]:
     """Return an account as the caller may see it: teachers without its `externalId`."""
-    return user._asdict() | ({"external_id": None} if caller().member else {})
+    shown = user._asdict() | ({"external_id": None} if caller().member else {})
+    return {**shown, "hindrances": [why for why in login.hindrances(user) if why in LASTING]}
 
 
 @admin(
@@ -112,15 +116,32 @@ def get_account(user_id: str) -> dict[str, object]:
 def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
     """List what was done to an account, newest first, 200 events a page.
 
-    For the user, and for admins, who also see which admin, teacher or service key it was. Send
-    `next` as `after` for the next page; it is null at the end.
+    For the user, and for admins, who also see which admin, teacher or service key it was, and the
+    groups. Send `next` as `after` for the next page; it is null at the end.
     """
     viewer = caller().user
     if is_admin := viewer.role == Role.ADMIN:
         users.get_within(user_id)
     elif viewer.id != user_id:
         raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
-    return events.history(user_id, shows_who=is_admin, **query)
+    return events.history(for_admins=is_admin, user_id=user_id, **query)
+
+
+@admin(
+    "GET",
+    "/<uuid:user_id>/export",
+    writes=True,
+    response=schemas.Export,
+    errors=(errors.UserNotFound,),
+    limits=(Limit(60, "hour", "exports of others' data", By.CALLER),),
+)
+def export_user(user_id: str) -> Reply:
+    """Read everything that is stored about a user, as `GET /api/users/export` gives it to them."""
+    data = export.collect(users.get_within(user_id), now=clock.utcnow())
+    with transaction():
+        users.lock_within(user_id, key_share=True)
+        events.tell("data_exported", user_id)
+    return Reply(data, headers=export.AS_FILE)
 
 
 @admin(
@@ -155,8 +176,9 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         if deliver == "link":
             events.tell("access_link_made", user.id, deliver="link")
             limits.unlock(user)
+        row = users.lock_within(user.id)
     made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
-    return {"user": user, **made}
+    return {"user": _shown(row), **made}
 
 
 def _refuse_role(role: str) -> None:
@@ -217,7 +239,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
         errors.LastAdmin,
     ),
 )
-def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
+def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.
 
     A new role or a deactivation ends all sessions of the account and, for good, all links to choose
@@ -235,7 +257,7 @@ def alter_user(user_id: str, body: dict[str, Any]) -> UserRow:
         before, after = administration.alter(user_id, **body, email_if=email_if, reach=reach)
         if after.role != before.role:
             _refuse_role(before.role)
-    return after
+    return _shown(after)
 
 
 @admin(

@@ -58,30 +58,32 @@ def delete_group(group_id: str) -> None:
     "PUT",
     _MEMBER,
     scope=Scope.GROUPS_WRITE,
+    response=schemas.MembershipChange,
     message="The user is in the group.",
     errors=(NotFound, UserNotFound),
 )
-def add_member(group_id: str, user_id: str) -> None:
+def add_member(group_id: str, user_id: str) -> dict[str, bool]:
     """Put a user into a group; service keys put in students, with `groups:staff` instructors too.
 
     Where `INSTRUCTOR_RIGHTS` is `groups`, instructors in it reach its students. A new role ends
     all memberships of an account.
     """
     with transaction():
-        groups.join(group_id, user_id, caller().recruits)
+        return {"changed": groups.join(group_id, user_id, caller().recruits)}
 
 
 @admin(
     "DELETE",
     _MEMBER,
     scope=Scope.GROUPS_WRITE,
+    response=schemas.MembershipChange,
     message="The user is not in the group.",
     errors=(UserNotFound,),
 )
-def remove_member(group_id: str, user_id: str) -> None:
+def remove_member(group_id: str, user_id: str) -> dict[str, bool]:
     """Take a user out of a group; service keys those whom they may put in."""
     with transaction():
-        groups.leave(group_id, user_id, caller().recruits)
+        return {"changed": groups.leave(group_id, user_id, caller().recruits)}
 
 
 @endpoint(

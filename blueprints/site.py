@@ -14,10 +14,12 @@ from flask import Blueprint, Response, redirect, request, send_from_directory
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
+from core import look
 from core.locales import ranges, standard_language
 from core.templates import PageFacts
 from extensions import settings, templates
 from services import profiles
+from services.changes import KEPT
 from web import client
 
 bp = Blueprint("site", __name__)
@@ -48,11 +50,14 @@ PAGES = {
     # Links open these two. The token is in the URL's fragment, which is not sent.
     "reset_password": STRICT_POLICY,
     "verify_email": STRICT_POLICY,
+    "privacy": STRICT_POLICY,
     "account": _ACCOUNT_POLICY,
     "admin": _ACCOUNT_POLICY,
     "docs": _DOCS_POLICY,
 }
 _OF_LINKS = ("reset_password", "verify_email")
+# The settings that "What is kept, and who sees it" is made from.
+_OF_PRIVACY = "profiles instructor_rights student_rights session_days session_idle_days event_days"
 
 
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
@@ -100,6 +105,8 @@ def page(
         domains=settings.registration_domains,
         providers=settings.oidc_providers,
         min_length=settings.password_min_length,
+        deletion_days=KEPT.days,
+        **{name: getattr(settings, name) for name in _OF_PRIVACY.split()},
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         root=root,
         query=query,
@@ -143,6 +150,30 @@ def own_look(name: str) -> Response:
     return response
 
 
+# Without the version, which is for copies of pages that name a file, it is asked for anew.
+@bp.get("/static/<name>", defaults={"version": ""})
+@bp.get("/static/<version>/<name>")
+def static_file(name: str, version: str) -> Response:
+    """Return a style sheet, script or icon; cached for a year under the version of this code."""
+    response = send_from_directory(look.FOLDER, name)
+    if text := templates.look.painted.get(name):
+        response = Response(text, mimetype=response.mimetype)
+        response.cache_control.no_cache = True
+        response.add_etag()
+        response.make_conditional(request)
+    # During an upgrade, a process of the other release has other files under this URL.
+    if version == templates.look.version:
+        _keep(response)
+    return response
+
+
+def _keep(response: Response) -> None:
+    """Let browsers keep a file for a year, because its URL names the version."""
+    response.cache_control.no_cache = None
+    response.cache_control.public = response.cache_control.immutable = True
+    response.cache_control.max_age = 365 * 24 * 3600
+
+
 def error_page(code: str) -> Response:
     """Return the page for an error of a URL that a browser has opened, and not called."""
     root = f"{urlsplit(settings.public_url).path}/"
@@ -154,6 +185,6 @@ def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES or not settings.docs:
         raise errors.NotFound
-    response = send_from_directory(_SWAGGER_FOLDER, name, max_age=365 * 24 * 3600)
-    response.cache_control.immutable = True
+    response = send_from_directory(_SWAGGER_FOLDER, name)
+    _keep(response)
     return response

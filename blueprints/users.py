@@ -205,7 +205,7 @@ def export_data() -> Reply:
         if users.lock(me.id, key_share=True) is None:
             raise errors.TokenRevoked
         events.tell("data_exported", me.id)
-    return Reply(data, headers={"Content-Disposition": 'attachment; filename="account.json"'})
+    return Reply(data, headers=export.AS_FILE)
 
 
 @put(

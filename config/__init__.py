@@ -47,6 +47,7 @@ from sqlalchemy.engine import URL
 from config import types
 from core import templates
 from core.addresses import parse_sender
+from core.look import BLUE
 from core.smtp import MailServer
 
 ROOT = Path(__file__).parent.parent
@@ -118,6 +119,9 @@ class Settings:
     )
     site_name: str = setting(
         types.name, "", "What mails and pages call the service. Unset: the host of `PUBLIC_URL`."
+    )
+    site_color: str = setting(
+        types.color, BLUE, "Colour of pages and mails; its contrast with white is 5.3 or more."
     )
     app_url: str = setting(
         types.web_url, "", "Where users go to use the platform; pages and mails lead there."

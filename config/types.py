@@ -12,7 +12,7 @@ from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from core import locales, templates
+from core import locales, look, templates
 from core.addresses import parse_domain
 from core.smtp import MailServer
 
@@ -211,6 +211,14 @@ def name(raw: str) -> str:
     if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
         raise ValueError("must be a name of at most 64 characters, not a URL")
     return raw
+
+
+def color(raw: str) -> str:
+    if not re.fullmatch("#[0-9a-f]{6}", raw.lower()):
+        raise ValueError(f"must be a colour such as {look.BLUE}")
+    if look.contrast(raw, look.WHITE) < look.LEAST:
+        raise ValueError(f"must be darker: its contrast with white must be {look.LEAST} or more")
+    return raw.lower()
 
 
 def imprint(raw: str) -> str:

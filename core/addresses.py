@@ -15,6 +15,8 @@ WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
 # One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
 # `email` package of some Python versions turns those into additional headers.
 PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
+# Nobody has a mailbox there (RFC 6761), so accounts without one get such addresses.
+NO_MAILBOX = ".invalid"
 _USERNAME = re.compile("[a-z0-9][a-z0-9_.-]{2,31}")
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
 
@@ -50,10 +52,8 @@ def _validated(raw: str) -> email_validator.ValidatedEmail | None:
 
 
 def has_mailbox(email: str) -> bool:
-    """Return whether a normalised address may receive mail. Nobody has one under `.invalid` (RFC
-    6761), so accounts without a mailbox get those.
-    """
-    return not email.endswith(".invalid")
+    """Return whether a normalised address may receive mail."""
+    return not email.endswith(NO_MAILBOX)
 
 
 def login_name(raw: str) -> str | None:

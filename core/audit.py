@@ -57,7 +57,8 @@ EVENTS = {
     "email_change_requested": Event("A user asked for another e-mail address."),
     "email_changed": Event("The account has another e-mail address.", kept=()),
     "username_changed": Event("The account has another username.", kept=()),
-    "profile_changed": Event("Somebody else changed names, language, time zone or `externalId`."),
+    "names_changed": Event("The account has another first or last name.", kept=()),
+    "profile_changed": Event("Somebody else changed language, time zone or `externalId`."),
     "role_changed": Event("The account has another role, named in `role`.", kept=("role",)),
     "account_activated": Event("The account can be used again.", kept=()),
     "account_deactivated": Event("The account cannot be used any more.", kept=()),
@@ -66,12 +67,16 @@ EVENTS = {
     "data_exported": Event("All data of the account were exported.", kept=()),
     "group_saved": Event("A `group` was made or renamed."),
     "group_deleted": Event("A `group` was deleted, with all its memberships."),
-    "group_joined": Event("A user is in a `group` from now on."),
-    "group_left": Event("A user is no longer in a `group`; a new role ends all memberships."),
+    "group_joined": Event("A user is in a `group` from now on.", kept=("group",)),
+    "group_left": Event(
+        "A user is not in a `group` any more; a new role ends all.", kept=("group",)
+    ),
     "service_key_created": Event("A service key was made."),
     "service_key_revoked": Event("A service key was revoked."),
     "service_key_refused": Event("A call with a key was refused; `reason` is the error's code."),
 }
+# Admins see these in a history, and nobody else: a group can say what is nobody else's business.
+OF_GROUPS = ("group_joined", "group_left")
 _log = logging.getLogger("accounts.security")
 
 

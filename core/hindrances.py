@@ -12,3 +12,7 @@ class Hindrance(StrEnum):
     UNKNOWN_HASH = "unknown_hash"
     LOCKED = "locked"  # by a limit, until its window ends
     FACTOR_LOCKED = "second_factor_locked"  # recovery codes still work
+
+
+# What lists show: what nobody waits for, and the columns of an account tell.
+LASTING = (Hindrance.INACTIVE, Hindrance.UNVERIFIED, Hindrance.NO_PASSWORD)

@@ -21,6 +21,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
 from core.locales import ranges, standard_language
+from core.look import BLUE, Look
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
@@ -65,6 +66,14 @@ class PageFacts:
     domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
     providers: Sequence[object] = ()  # each has a `name` and a `label`
     min_length: int = 8
+    # What /privacy is made from: settings by their names, and for how long deletions are kept.
+    profiles: str = "visible"
+    instructor_rights: str = "records"
+    student_rights: str = "all"
+    session_days: int = 30
+    session_idle_days: int = 0
+    event_days: int = 90
+    deletion_days: int = 90
     no_picture: str = ""  # the file that accounts without a picture have
     root: str = ""  # the way up from the page's URL to that of the service
     query: str = ""  # with which other pages keep the language
@@ -73,8 +82,9 @@ class PageFacts:
 class Templates:
     """The templates of one application; read once, at the start."""
 
-    def __init__(self, folder: Path | None, default: str) -> None:
+    def __init__(self, folder: Path | None, default: str, color: str = BLUE) -> None:
         self._default = default
+        self.look = Look(color)
         self._sources = read(SHIPPED)
         own = read(folder) if folder else {}
         self._sources |= {name: self._ours_before(name) + text for name, text in own.items()}
@@ -90,6 +100,8 @@ class Templates:
         self._environment.globals |= {
             "logo": self.own_look("logo.svg"),
             "own_css": self.own_look("own.css"),
+            "color": color,
+            "static": f"static/{self.look.version}",
             "languages": [(tag, tag) for tag in sorted(self.languages)],
         }
 

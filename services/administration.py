@@ -7,15 +7,15 @@ reach students only.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, literal, select, tuple_
+from sqlalchemy import func, literal, or_, select, tuple_
 
 import errors
 from core import clock
-from core.addresses import fold
+from core.addresses import fold, login_name
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
 from models import User, UserRow, UTCDateTime
-from services import accounts, email_change, events, groups, profiles, sessions, users
+from services import accounts, email_change, events, groups, login, profiles, sessions, users
 from services.users import Condition
 
 # Conditions for an account that nobody but the school has used yet.
@@ -33,6 +33,9 @@ def list_accounts(
     per_page: int,
     search: str = "",
     group_id: str | None = None,
+    any_of: Sequence[str] | None = None,
+    by_number: bool = True,
+    hindered: bool = False,
     sort: str = "-joinDate",
     reach: Reach = EVERYBODY,
     below: UserRow | None = None,
@@ -40,9 +43,11 @@ def list_accounts(
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
-    Each word of `search` is part of a username, an e-mail address or a name. Of the `columns`, None
-    matches any value. Who reads the whole list asks for the first page `below` the last row it has:
-    by its number, a page skips somebody when another account is deleted meanwhile.
+    Each word of `search` is part of a username, an e-mail address or a name. Each of `any_of` is a
+    username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in. Of
+    the `columns`, None matches any value. Who reads the whole list asks for the first page `below`
+    the last row it has: by its number, a page skips somebody when another account is deleted
+    meanwhile.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()
@@ -52,6 +57,12 @@ def list_accounts(
     wanted += users.reached(reach)
     if group_id:
         wanted.append(User.id.in_(groups.members(group_id)))
+    if any_of is not None:
+        names, numbers = {login_name(each) for each in any_of} - {None}, any_of if by_number else ()
+        named = User.username_key.in_(names), User.email.in_(names), User.external_id.in_(numbers)
+        wanted.append(or_(*named))
+    if hindered:
+        wanted.append(login.is_hindered())
     if below:
         place = literal(below.created_at, UTCDateTime), literal(below.id)
         wanted.append(tuple_(User.created_at, User.id) < tuple_(*place))
@@ -108,24 +119,24 @@ def alter(
         verified_at = now if email_verified else None
         email_change.replace(before, email, *email_if, verified_at=verified_at)
         email_change.notify_old_address(before)
-    if "role" in values:
-        groups.leave_all(user_id)
     with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
         after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
     if shuts_out:
         sessions.end_all(user_id)
+    if "role" in values:
+        groups.leave_all(user_id)
     _tell(before, after)
     return before, after
 
 
 def _tell(before: UserRow, after: UserRow) -> None:
-    # A new username and a new address are told where they are set.
+    # New names and a new address are told where they are set.
     changed = {name for name, value in before._asdict().items() if getattr(after, name) != value}
     if "role" in changed:
         events.tell("role_changed", after.id, role=after.role)
     if "email_verified_at" in changed and after.email_verified_at:
         events.tell("email_verified", after.id)
-    if changed & {"first_name", "last_name", "language", "timezone", "external_id"}:
+    if changed & {"language", "timezone", "external_id"}:
         events.tell("profile_changed", after.id)
     if "is_active" in changed:
         events.tell("account_activated" if after.is_active else "account_deactivated", after.id)

@@ -11,10 +11,11 @@ from typing import Any
 
 from sqlalchemy import func, insert, select
 
+from callers import KEY
 from core import audit, clock, ids
 from database import afterwards, reading
 from extensions import components, db
-from models import Event
+from models import Event, User
 
 # How many logins of an account are kept in a day: from many addresses, they could fill its history.
 LOGINS, DAY = 20, timedelta(days=1)
@@ -69,33 +70,31 @@ def _row(event: str, user_id: str, *, ip_address: str = "", **more: Any) -> dict
 
 
 def history(
-    user_id: str,
-    *,
-    shows_who: bool,
-    type: str | None = None,
-    after: str | None = None,
-    limit: int | None = None,
+    *, for_admins: bool, after: str | None = None, limit: int | None = None, **columns: str
 ) -> dict[str, Any]:
-    """Return a page of the events of an account, by default all: by id, newest first, those `after`
-    an id, and the id of the last one if there are more. `shows_who` of others has caused them.
+    """Return a page of events with these values, by default all: by id, newest first, those `after`
+    an id, and the id of the last one if there are more.
+
+    Those `for_admins` say which of others has caused them, and have the groups of a user.
     """
-    query = select(_EVENTS).where(_EVENTS.c.user_id == user_id).order_by(_EVENTS.c.id.desc())
-    if type:
-        query = query.where(_EVENTS.c.type == type)
+    wanted = [_EVENTS.c[name] == value for name, value in columns.items()]
+    if not for_admins:
+        wanted.append(_EVENTS.c.type.not_in(audit.OF_GROUPS))
     if after:
-        query = query.where(_EVENTS.c.id < after)
+        wanted.append(_EVENTS.c.id < after)
+    page = select(_EVENTS).where(*wanted).order_by(_EVENTS.c.id.desc())
+    # Joined after the page is cut, so that the index by id gives it, however long the table is.
+    cut = page.limit(limit and limit + 1).subquery()
+    query = select(cut, User.username).join(User, User.id == cut.c.user_id)
     with reading() as connection:
-        rows = connection.execute(query.limit(limit and limit + 1)).mappings().all()
-    page = rows[:limit]
-    following = page[-1]["id"] if len(page) < len(rows) else None
-    return {
-        "events": [{**row, **_who(row["by"], shows_who)} for row in page],
-        "next": following,
-    }
+        rows = connection.execute(query.order_by(cut.c.id.desc())).mappings().all()
+    found = rows[:limit]
+    following = found[-1]["id"] if len(found) < len(rows) else None
+    return {"events": [{**row, **_who(row["by"], for_admins)} for row in found], "next": following}
 
 
-def _who(by: str, shows_who: bool) -> dict[str, str]:
+def _who(by: str, for_admins: bool) -> dict[str, str]:
     if by in ("", MACHINE):
         return {"by": by or "user", "by_id": ""}
-    kind = "service" if by.startswith("key:") else "staff"
-    return {"by": kind, "by_id": by if shows_who else ""}
+    kind = "service" if by.startswith(KEY) else "staff"
+    return {"by": kind, "by_id": by if for_admins else ""}

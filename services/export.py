@@ -12,8 +12,11 @@ from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
 from services import certificates, email_change, events, groups, profiles, second_factor, sessions
 
+# What a browser calls the copy.
+AS_FILE = {"Content-Disposition": 'attachment; filename="account.json"'}
 
-def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
+
+def collect(user: UserRow, *, session_id: str = "", now: datetime) -> dict[str, object]:
     """Return all data of a user; the session with this id is the current one."""
     lessons: dict[str, list[Row[Any]]] = {}
     for lesson in _rows(Lesson, user.id):
@@ -35,7 +38,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "achievements": _rows(Achievement, user.id),
         "certificates": certificates.list_all(user.id),
         "groups": [group.name for group in groups.of_user(user.id)],
-        "events": events.history(user.id, shows_who=False)["events"],
+        "events": events.history(for_admins=False, user_id=user.id)["events"],
     }
 
 

@@ -90,8 +90,8 @@ def remove(group_id: str) -> None:
     events.tell("group_deleted", group=group_id)
 
 
-def join(group_id: str, user_id: str, reach: Reach) -> None:
-    """Put a user into a group.
+def join(group_id: str, user_id: str, reach: Reach) -> bool:
+    """Put a user into a group; return whether that is new.
 
     Raises UserNotFound, Forbidden for one out of reach, and NotFound without the group.
     """
@@ -107,20 +107,26 @@ def join(group_id: str, user_id: str, reach: Reach) -> None:
         raise errors.NotFound(_NONE) from None
     if is_new:
         events.tell("group_joined", user_id, group=group_id)
+    return is_new
 
 
-def leave(group_id: str, user_id: str, reach: Reach) -> None:
-    """Take a user out of a group. Raises UserNotFound, and Forbidden for one out of reach."""
+def leave(group_id: str, user_id: str, reach: Reach) -> bool:
+    """Take a user out of a group; return whether that was one of its members.
+
+    Raises UserNotFound, and Forbidden for one out of reach.
+    """
     users.lock_within(user_id, reach, key_share=True)
-    leave_all(user_id, Membership.group_id == group_id)
+    return leave_all(user_id, Membership.group_id == group_id)
 
 
-def leave_all(user_id: str, *which: Condition) -> None:
-    """End all memberships of a user whose row is locked, or only some."""
+def leave_all(user_id: str, *which: Condition) -> bool:
+    """End all memberships of a user whose row is locked, or only some; return if there were any."""
     these = delete(Membership).where(Membership.user_id == user_id, *which)
     ended = these.returning(Membership.group_id).execution_options(synchronize_session=False)
-    for group_id in db.session.scalars(ended).all():
+    left = db.session.scalars(ended).all()
+    for group_id in left:
         events.tell("group_left", user_id, group=group_id)
+    return bool(left)
 
 
 def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
+from sqlalchemy import ColumnElement, and_, func, not_, or_
+
 import errors
 from core import audit, passwords
-from core.addresses import has_mailbox, login_name
+from core.addresses import NO_MAILBOX, has_mailbox, login_name
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
@@ -59,28 +61,46 @@ def check_password(name: str, raw_password: str) -> Way:
         audit.log("login_failed", reason="unknown_account")
         raise errors.InvalidCredentials
     if not verdict.matches:
-        hindered = hindrances(user)
-        reason = "no_password" if Hindrance.NO_PASSWORD in hindered else "wrong_password"
+        has_password = passwords.is_usable(user.password_hash)
+        reason = "wrong_password" if has_password else "no_password"
         audit.log("login_failed", user.id, reason=reason)
-        if Hindrance.UNKNOWN_HASH in hindered:
+        if Hindrance.UNKNOWN_HASH in hindrances(user):
             _log.warning("the stored hash of account %s has an unknown form", user.id)
         raise errors.InvalidCredentials
     refuse_hindered(user)
     return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
-def hindrances(user: UserRow) -> list[Hindrance]:
+def hindrances(user: User | UserRow) -> list[Hindrance]:
     """Return why nobody can log in to this account, whatever limits have counted."""
     has_password = passwords.is_usable(user.password_hash)
+    issuer = (user.identity or "").partition(" ")[0]
     # Nobody can prove an address that has no mailbox.
     unproven = not user.email_verified_at and has_mailbox(user.email)
     rules = {
         Hindrance.INACTIVE: not user.is_active,
         Hindrance.UNVERIFIED: settings.require_verified_email and unproven,
-        Hindrance.NO_PASSWORD: not has_password,
+        Hindrance.NO_PASSWORD: not (has_password or issuer in _issuers()),
         Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }
     return [hindrance for hindrance, holds in rules.items() if holds]
+
+
+def _issuers() -> list[str]:
+    return [provider.issuer for provider in settings.oidc_providers]
+
+
+def is_hindered() -> ColumnElement[bool]:
+    """Return the condition for accounts with one of the `hindrances`, but for unknown hashes: their
+    form is known to Python only.
+    """
+    identity = func.coalesce(User.identity, "")
+    # Not LIKE, for which SQLite takes capital letters for small ones.
+    provided = [func.substr(identity, 1, len(each) + 1) == f"{each} " for each in _issuers()]
+    rules = [~User.is_active, and_(User.password_hash.startswith("!"), *map(not_, provided))]
+    if settings.require_verified_email:
+        rules.append(and_(User.email_verified_at.is_(None), ~User.email.endswith(NO_MAILBOX)))
+    return or_(*rules)
 
 
 def state(user: UserRow, limited_until: datetime | None) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from services import accounts, events, links, outbox, second_factor, users
 from services.letters import MailKind
 from services.links import Action
 
-# Somebody who has, or just had, a password gets one more way in, and should use it at once.
-SECOND_WAY_IN = timedelta(hours=1)
+# Somebody who has, or just had, a password gets one more way in, and should use it at once; a class
+# that gets its ways in on paper, on the same day.
+SECOND_WAY_IN, ON_PAPER = timedelta(hours=1), timedelta(days=1)
 
 
 # What takes as long as an account.
@@ -67,8 +68,11 @@ def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
 
 
 def _life(user: User | UserRow) -> timedelta:
-    has_one = users.has_way_in(user) or passwords.is_brief(user.password_hash)
-    return SECOND_WAY_IN if has_one else timedelta(days=settings.invitation_days)
+    if passwords.is_brief(user.password_hash):
+        return SECOND_WAY_IN
+    if not users.has_way_in(user):
+        return timedelta(days=settings.invitation_days)
+    return SECOND_WAY_IN if user.role != Role.STUDENT or user.email_verified_at else ON_PAPER
 
 
 def _access(user: User | UserRow) -> codes.Access:

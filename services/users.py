@@ -13,7 +13,7 @@ from core.roles import EVERYBODY, Reach, Role
 from database import change_one, reading
 from extensions import db, settings
 from models import Membership, User, UserRow
-from services import changes
+from services import changes, events
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
@@ -136,6 +136,8 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
         return None
     if before:
         changes.compare(before, row)
+        if (before.first_name, before.last_name) != (row.first_name, row.last_name):
+            events.tell("names_changed", user_id)
     key = search_key(row.username, row.email, row.first_name, row.last_name)
     return row if row.search_key == key else change_one(this.values(search_key=key))
 

@@ -3,10 +3,11 @@
 
 import { call, Problem } from "./api.js";
 import { explain, explainReason, read, showProblem } from "./forms.js";
+import { listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
-import { run } from "./run.js";
+import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
-import { copy, say } from "./words.js";
+import { copy, number, say } from "./words.js";
 
 const LARGEST_FILE = 1_000_000; // bytes
 const byId = (id) => document.getElementById(id);
@@ -17,6 +18,7 @@ const stop = byId("make-stop");
 let lines = []; // without an account: the people of the list, each with its `mistake`
 let sent = null; // {line, body} of the call without an answer: this account may be there already
 let making = null; // what stops it, while accounts are made
+let groups = new Map(); // {id, name, isNew, isTwice} by the names in the list
 
 // Checking
 
@@ -24,8 +26,10 @@ const { elements } = byId("newcomer");
 const labels = Object.fromEntries(
   COLUMNS.map((name) => [name, elements[name].labels[0].textContent]),
 );
+labels.group = options.elements.groupId.labels[0].textContent;
 const mistakeOf = (reasons) =>
-  COLUMNS.filter((name) => reasons[name])
+  Object.keys(labels)
+    .filter((name) => reasons[name])
     .map((name) => [labels[name], explainReason(name, reasons[name][0])])
     .map(([column, mistake]) => say("say_newcomers_mistake", { column, mistake }))
     .join(" ");
@@ -37,6 +41,34 @@ function goTo({ number }) {
   list.setAttribute("aria-describedby", `paste-list-hint paste-list-error line-${number}`);
   list.focus();
   list.setSelectionRange(end - texts.at(-1).length, end);
+}
+
+// Finds the group of each name: the one that is written so, else the one with other capitals.
+async function findGroups(people) {
+  const wanted = new Set(people.map(({ group }) => group).filter(Boolean));
+  const known = wanted.size ? (await call("GET", "groups")).groups : [];
+  const made = new Map(); // "5a" and "5A" are one new group
+  groups = new Map();
+  for (const name of wanted) {
+    const key = name.toLowerCase();
+    const same = known.filter((each) => each.name === name);
+    const near = same.length ? same : known.filter((each) => each.name.toLowerCase() === key);
+    const found = near[0] ?? made.get(key) ?? { id: newId(), name, isNew: true };
+    made.set(key, found);
+    groups.set(name, near.length > 1 ? { ...found, isTwice: true } : found);
+  }
+}
+
+// Says of each group how many go into it.
+function groupText(open) {
+  const names = new Map();
+  for (const { group } of open) {
+    const { name, isNew } = groups.get(group) ?? {};
+    const text = isNew ? say("say_newcomers_new_group", { name }) : name;
+    if (text) names.set(text, (names.get(text) ?? 0) + 1);
+  }
+  const counts = [...names].map(([text, count]) => `${text}: ${number(count)}`).join(", ");
+  return counts && say("say_newcomers_groups", { groups: counts });
 }
 
 function rowOf(line) {
@@ -55,9 +87,11 @@ function showLines(news = "", leftOut = "") {
   const texts = facts
     .filter(([, list]) => list.length)
     .map(([fact, { length }]) => say(`say_newcomers_${fact}`, { count: length }));
-  byId("lines-summary").textContent = [news, ...texts, leftOut].join(" ");
+  byId("lines-summary").textContent = [news, ...texts, groupText(open), leftOut].join(" ");
   preview.querySelector("tbody").replaceChildren(...open.map(rowOf));
-  preview.querySelector("table").hidden = !open.length;
+  const table = preview.querySelector("table");
+  table.hidden = !open.length;
+  table.classList.toggle("grouped", groups.size > 0);
   make.hidden = !lines.length;
   make.querySelector("button").textContent = say("say_newcomers_make", { count: lines.length });
   preview.hidden = false;
@@ -67,11 +101,14 @@ function showLines(news = "", leftOut = "") {
   return wrong.length > 0;
 }
 
-paste.addEventListener("submit", (event) => {
+paste.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (making) return;
   const { people, leftOut, code } = parse(list.value, labels, lastFirst.checked);
   if (code) return showProblem(paste, new Problem(code));
+  if (!(await attempt(paste, () => findGroups(people)))) return;
+  const isTwice = ({ group }) => groups.get(group)?.isTwice;
+  for (const { reasons } of people.filter(isTwice)) reasons.group = ["twice_there"];
   const found = people.map((person) => ({ ...person, mistake: mistakeOf(person.reasons) }));
   lines = sent ? [sent.line, ...found] : found;
   showProblem(make, null);
@@ -101,11 +138,11 @@ paste.addEventListener("drop", (event) => {
 
 // Making the accounts
 
-/** Put somebody into the group with this id, if any; return its name, for the slip. */
+/** Put somebody into a group, which is made first where it is new. */
 export async function join({ id }, group) {
-  if (!group) return "";
-  await call("PUT", `groups/${group}/members/${id}`);
-  return [...options.elements.groupId.options].find(({ value }) => value === group).text;
+  if (group.isNew) await call("PUT", `groups/${group.id}`, { name: group.name });
+  group.isNew = false;
+  await call("PUT", `groups/${group.id}/members/${id}`);
 }
 
 async function makeLine(line, chosen) {
@@ -118,10 +155,12 @@ async function makeLine(line, chosen) {
     if (problem.status && problem.status < 500) sent = null; // refused
     throw problem;
   }
-  const group = await join(data.user, chosen.groupId);
+  const { selectedOptions: [{ value: id, text: name }] } = options.elements.groupId;
+  const group = groups.get(line.group) ?? (id ? { id, name } : null);
+  if (group) await join(data.user, group);
   sent = null;
   lines = lines.filter((other) => other !== line);
-  if (data.code) sheet.add({ ...data, group });
+  if (data.code) sheet.add({ ...data, group: group?.name });
 }
 
 // Returns what the lost answer of a call that made an account said, or would have said.
@@ -166,9 +205,11 @@ make.addEventListener("submit", async (event) => {
   stop.hidden = true;
   const open = lines.filter((line) => line !== sent?.line);
   // With the usernames that were shown: what is made by now must not change them.
-  list.value = listOf(open);
+  list.value = listOf(open, labels);
   lastFirst.checked = false;
-  for (const [index, line] of open.entries()) line.number = index + 1;
+  const first = list.value.split("\n").length - open.length + 1; // after the headings, if any
+  for (const [index, line] of open.entries()) line.number = index + first;
+  if (groups.size) listGroups(options.elements.groupId);
   const made = all - lines.length;
   const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
   const end = sheet.hasCodes() ? sheet.heading : heading;

@@ -1,10 +1,11 @@
-// The section "groups": the groups that the user sees, and a week of one. #groups/<id> is the one to
-// today, #groups/<id>/2026-11-20 that to this day.
+// The section "groups": the groups that the user sees, and a week of one, Monday to Sunday.
+// #groups/<id> is this week, #groups/<id>/2026-11-20 that with this day.
 
-import { Problem, call } from "./api.js";
+import { Problem, call, loadModule } from "./api.js";
+import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, today } from "./learning.js";
-import { labelOf, loadAll, saveTable } from "./lists.js";
-import { copy, fill, say } from "./words.js";
+import { labelOf, loadAll, newId, saveTable } from "./lists.js";
+import { copy, fill, language, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const STEP = 22; // from one day of a picture to the next
@@ -15,35 +16,48 @@ const table = week.querySelector("table");
 let me;
 let asked = 0; // what comes after a newer question is dropped
 let shown; // {name, dates, students}: the week, with the days of each student by their dates
+let order = { by: "name", step: 1 }; // of the table
 
-// A new id, also on plain http, where browsers have no randomUUID.
-function newId() {
-  const bytes = [...crypto.getRandomValues(new Uint8Array(16))];
-  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/(.{8})(.{4}).(.{3}).(.{3})/, "$1-$2-4$3-a$4-");
-}
+const WEEK = 7 * DAY;
+const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
-function showList(groups) {
-  fill(list, { none: !groups.length });
-  const item = ({ id, name, members: count }) =>
-    copy("groups-item", { name, href: `#groups/${id}`, count: say("say_groups_members", { count }) });
-  list.querySelector("ul").replaceChildren(...groups.map(item));
-}
+const studentsOf = (id) => ({ groupId: id, role: "student", isActive: true });
 
-async function loadWeek({ id, name }, last) {
-  const named = Date.parse(last);
-  const now = named || Date.parse(today());
-  const query = { groupId: id, role: "student", isActive: true, sort: "name" };
-  const bounds = { from: iso(now - 6 * DAY), to: iso(named || now + DAY) };
-  const [found, { days }] = await Promise.all([
-    loadAll(query, MOST),
+// Returns how many students a group has, and how many learned nothing last week and in this one.
+async function sumUp({ id }) {
+  const now = Date.parse(today());
+  const monday = iso(mondayOf(now));
+  const bounds = { from: iso(mondayOf(now) - WEEK), to: iso(now + DAY) };
+  const [{ total }, { days }] = await Promise.all([
+    call("GET", "users", { ...studentsOf(id), perPage: 1 }),
     call("GET", `groups/${id}/days`, bounds),
   ]);
-  // Where students are, it may be tomorrow already.
-  const end = Math.max(now, Date.parse(days.at(-1)?.date) || 0);
-  const dates = [6, 5, 4, 3, 2, 1, 0].map((ago) => iso(end - ago * DAY));
+  const idle = (isMeant) => total - new Set(days.filter(isMeant).map(({ userId }) => userId)).size;
+  return {
+    students: total,
+    idleBefore: idle(({ date }) => date < monday),
+    idle: idle(({ date }) => date >= monday),
+  };
+}
+
+async function showList(groups) {
+  const isTeacher = me.profile.role !== "admin"; // admins have all groups, and one call for them
+  const sums = isTeacher ? await Promise.all(groups.map(sumUp)) : [];
+  fill(list, { none: !groups.length, any: groups.length > 0, isTeacher });
+  const item = ({ id, name, members: count }, at) =>
+    copy("groups-item", { name, href: `#groups/${id}`, count, isTeacher, ...sums[at] });
+  list.querySelector("tbody").replaceChildren(...groups.map(item));
+}
+
+async function loadWeek({ id, name }, named) {
+  const monday = mondayOf(Date.parse(named) || Date.parse(today()));
+  const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
+  const [found, { days }] = await Promise.all([
+    loadAll({ ...studentsOf(id), sort: "name" }, MOST),
+    call("GET", `groups/${id}/days`, { from: dates[0], to: dates[6] }),
+  ]);
   const students = found.map((student) => {
-    const isOwn = ({ userId, date }) => userId === student.id && dates.includes(date);
+    const isOwn = ({ userId }) => userId === student.id;
     const own = days.filter(isOwn);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
@@ -55,7 +69,8 @@ async function loadWeek({ id, name }, last) {
 function rowOf(student) {
   const { id, firstName, lastName, days } = student;
   const name = `${firstName} ${lastName}`;
-  const row = copy("groups-row", { ...student, name, href: `#people/${id}/learning` });
+  const sums = student.lessons ? {} : { lessons: "–", minutes: "–" };
+  const row = copy("groups-row", { ...student, ...sums, name, href: `#people/${id}/learning` });
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
@@ -71,11 +86,18 @@ function rowOf(student) {
 function showWeek() {
   const { id, name, dates, students } = shown;
   const [from, to] = [dates[0], dates[6]];
-  const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(to) + days * DAY)}`;
+  const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
+  const idle = students.filter(({ lessons }) => !lessons);
+  const names = new Intl.ListFormat(language).format(
+    idle.map(({ firstName, lastName }) => `${firstName} ${lastName}`),
+  );
+  const counts = { count: idle.length, all: students.length, names };
   fill(week, {
-    ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
+    ...{ name, who: name, none: !students.length, before: weekFrom(-7), anyIdle: idle.length > 0 },
+    idle: students.length ? say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts) : "",
     span: `${day(from, { day: "numeric", month: "long" })} – ${day(to)}`,
-    after: to < today() ? weekFrom(7) : "",
+    // Where students are, it may be tomorrow already.
+    after: to < iso(Date.parse(today()) + DAY) ? weekFrom(7) : "",
     members: `#people/groupId=${id}&sort=name`,
   });
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;
@@ -84,12 +106,30 @@ function showWeek() {
   for (const [n, date] of dates.entries()) {
     add(head, "text", { x: n * STEP + 2, y: 12 }, day(date, { weekday: "narrow" }));
   }
-  table.tBodies[0].replaceChildren(...students.map(rowOf));
+  sortRows();
   table.hidden = !students.length;
   document.title = `${name} · ${document.title}`;
   return week.querySelector("h2");
 }
 
+// A click on a heading sorts by it, a second one the other way round.
+function sortRows(by = order.by, isClick = false) {
+  order = { by, step: isClick && order.by === by ? -order.step : isClick ? 1 : order.step };
+  const { students } = shown;
+  const place = (student) => (by === "name" ? students.indexOf(student) : student[by]);
+  const sorted = [...students].sort((a, b) => (place(a) - place(b)) * order.step);
+  table.tBodies[0].replaceChildren(...sorted.map(rowOf));
+  for (const button of table.querySelectorAll("th button")) {
+    const sort = order.step > 0 ? "ascending" : "descending";
+    button.parentElement.ariaSort = button.value === by ? sort : "none";
+  }
+}
+table.tHead.addEventListener("click", ({ target }) => target.value && sortRows(target.value, true));
+document.getElementById("groups-idle").addEventListener("click", async () => {
+  const { chosen } = await loadModule("people");
+  for (const student of shown.students) if (!student.lessons) chosen.set(student.id, student);
+  me.go(`people/groupId=${shown.id}&sort=name`);
+});
 document.getElementById("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
   const names = ["lastName", "firstName", "username"];
@@ -104,7 +144,18 @@ document.getElementById("groups-save").addEventListener("click", () => {
 make.dataset.id = newId();
 make.addEventListener("done", async () => {
   make.dataset.id = newId(); // at once: the next name is typed while the list is on its way
-  showList((await call("GET", "groups")).groups);
+  await showList((await call("GET", "groups")).groups);
+});
+// A second group of one name is asked about.
+let again = ""; // the name that was asked about
+const nameOf = (text) => text.trim().toLowerCase();
+make.addEventListener("prepare", (event) => {
+  const { name } = event.detail.body;
+  const names = [...list.querySelectorAll("tbody a")].map((way) => nameOf(way.textContent));
+  if (again === nameOf(name) || !names.includes(nameOf(name))) return;
+  event.preventDefault();
+  again = nameOf(name);
+  showProblem(make, new Problem("invalid_request", { reasons: { name: ["again"] } }));
 });
 week.addEventListener("done", () => me.go(location.hash.slice(1)));
 

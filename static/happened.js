@@ -6,48 +6,60 @@ import { copy, fill, moment, say } from "./words.js";
 const names = new Map(); // of those who did something, by their ids
 
 function nameOf(id) {
-  const known = ({ firstName, lastName }) => say("say_event_by", { name: `${firstName} ${lastName}` });
+  const known = ({ firstName, lastName }) => `${firstName} ${lastName}`;
   if (!names.has(id)) names.set(id, call("GET", `users/${id}/account`).then(known, () => ""));
   return names.get(id);
 }
 
-function rowOf({ type, details, at, by, byId, ipAddress }) {
+let groups = null; // their names by their ids, asked for once
+async function groupOf(id) {
+  const named = ({ groups: all }) => new Map(all.map((group) => [group.id, group.name]));
+  groups ??= call("GET", "groups").then(named).catch(() => new Map());
+  return (await groups).get(id) ?? say("say_no_group");
+}
+
+/** Return what an event says, as texts; who sees ids is an admin. */
+export async function describe({ type, details, at, by, byId, ipAddress }) {
   const role = details.role && say(`say_role_${details.role}`);
+  const group = details.group && (await groupOf(details.group));
   const button = document.querySelector(`.providers [name="${details.provider}"]`);
   const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
-  const row = copy("happened-event", {
-    event: say(`say_event_${type}`, { role }) + provider,
-    by: by === "user" ? "" : say(`say_event_by_${by}`),
-    // Who sees ids is an admin.
+  const name = by === "staff" && byId ? await nameOf(byId) : "";
+  return {
+    event: say(`say_event_${type}`, { role, group }) + provider,
+    by: by === "user" ? "" : name ? say("say_event_by", { name }) : say(`say_event_by_${by}`),
+    name,
     href: byId && (by === "service" ? "admin#keys" : `admin#people/${byId}`),
     at: moment(at),
     ipAddress,
-  });
-  const link = row.querySelector("a");
-  if (byId && by === "staff") nameOf(byId).then((name) => (link.textContent = name || link.textContent));
-  return row;
+  };
 }
 
 /** Return the latest events of an account. */
 export const latest = (id) => call("GET", `users/${id}/activity`, { limit: 20 });
 
-function append(card, { events, next }) {
-  const rows = events.map(rowOf);
+const textsOf = ({ events }) => Promise.all(events.map(describe));
+
+function append(card, texts, { next }) {
+  const rows = texts.map((text) => copy("happened-event", text));
   card.querySelector("ul").append(...rows);
   fill(card, { next: Boolean(next), after: next ?? "" });
   return rows;
 }
 
 /** Show the latest events of an account in a card, newest first; its form asks for earlier ones. */
-export function showEvents(card, id, page) {
-  fill(card, { happened: page.events.length > 0 });
-  card.querySelector("form").dataset.id = id;
+export async function showEvents(card, id, page) {
+  const { dataset } = card.querySelector("form");
+  dataset.id = id;
+  const texts = await textsOf(page);
+  if (dataset.id !== id) return; // another account is shown by now
+  fill(card, { happened: texts.length > 0 });
   card.querySelector("ul").replaceChildren();
-  append(card, page);
+  append(card, texts, page);
 }
-document.addEventListener("done", (event) => {
-  const { target, detail } = event;
+document.addEventListener("done", async (event) => {
+  const { target, detail: { data } } = event;
   if (!target.matches(".earlier")) return;
   event.stopPropagation(); // nothing was done to the account
-  append(target.parentElement, detail.data)[0].focus();
+  append(target.parentElement, await textsOf(data), data)[0].focus();
 }, true);

@@ -8,6 +8,13 @@ export const perPage = 100; // the most that the API gives at once
 /** Return what a field of an account is called. */
 export const labelOf = (name) => document.getElementById(`person-${name}`).labels[0].textContent;
 
+/** Return a new id, also on plain http, where browsers have no randomUUID. */
+export function newId() {
+  const bytes = [...crypto.getRandomValues(new Uint8Array(16))];
+  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/(.{8})(.{4}).(.{3}).(.{3})/, "$1-$2-4$3-a$4-");
+}
+
 /** List the groups that the user sees in a select, below its first option. */
 export async function listGroups(select) {
   const { groups } = await call("GET", "groups");

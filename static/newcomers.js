@@ -45,10 +45,10 @@ one.addEventListener("done", async (event) => {
   for (const name of COLUMNS) one.elements[name].value = "";
   isNamed = false;
   setBusy(one, false, say("say_newcomers_one_made", { name: data.user.username }));
-  let group;
-  await attempt(one, async () => (group = await join(data.user, groupId.value)));
+  const [{ value: id, text: name }] = groupId.selectedOptions;
+  if (id) await attempt(one, () => join(data.user, { id }));
   if (!data.code) return;
-  sheet.add({ ...data, group });
+  sheet.add({ ...data, group: id && name });
   sheet.heading.focus();
 });
 

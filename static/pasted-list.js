@@ -12,8 +12,9 @@ const HEADINGS = Object.entries({
   username: "username benutzername nomdutilisateur identifiant nombredeusuario usuario",
   email: "email mail emailadresse emailaddress adresseemail courriel correo correoelectronico",
   name: "name",
+  group: "group groupe gruppe grupo klasse class classe clase cohort lerngruppe",
 }).flatMap(([name, words]) => words.split(" ").map((word) => [word, name]));
-const LONGEST = { firstName: 64, lastName: 64, username: 32, email: 254 };
+const LONGEST = { firstName: 64, lastName: 64, username: 32, email: 254, group: 64 };
 // What normalize("NFKD") leaves alone, and how German writes its umlauts.
 const LETTERS = { ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ı: "i" };
 const UMLAUTS = { ä: "ae", ö: "oe", ü: "ue" };
@@ -50,9 +51,15 @@ function linesOf(text) {
 }
 
 const inQuotes = (cell) => (/^"|;/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-/** Return a text that `parse` reads as these people: a line for each, in the usual order. */
-export const listOf = (people) =>
-  people.map((person) => COLUMNS.map((name) => inQuotes(person[name])).join(";")).join("\n");
+/**
+ * Return a text that `parse` reads as these people: a line for each, in the usual order. Only headings
+ * tell which column is the group.
+ */
+export function listOf(people, labels) {
+  const names = people.some(({ group }) => group) ? [...COLUMNS, "group"] : COLUMNS;
+  const rows = names === COLUMNS ? people : [labels, ...people];
+  return rows.map((row) => names.map((name) => inQuotes(row[name])).join(";")).join("\n");
+}
 
 // Without accents, signs and what follows a bracket: Apellido(s), First Name [Required].
 const key = (text) => text.toLowerCase().normalize("NFKD").replace(/[([].*|[^\p{L}]/gu, "");
@@ -64,8 +71,8 @@ function columnsOf(named) {
   return columns.map((name, at) => (columns.indexOf(name) === at ? name : undefined));
 }
 
-// Returns the columns of rows without headings, in an order of COLUMNS. Numbers, days and classes such as 6b are no names,
-// and a day, or what is the same in all rows, is no username.
+// Returns the columns of rows without headings, in an order of COLUMNS. Numbers, days and classes such
+// as 6b are no names, and a day, or what is the same in all rows, is no username.
 function guessColumns(rows, order) {
   const columns = [];
   const width = rows.reduce((most, { cells }) => Math.max(most, cells.length), 0);
@@ -83,7 +90,7 @@ function guessColumns(rows, order) {
 
 /**
  * Return {people, leftOut}, or {code} for the error of a list that cannot be read. People have the
- * COLUMNS, the `number` of their line, `reasons` like those of the API for what is wrong, and
+ * COLUMNS, the name of a `group` where headings say so, the `number` of their line, `reasons` like those of the API for what is wrong, and
  * `isAgain` if others have their name; a username that is missing is made of the names. Headings,
  * which are in HEADINGS or `labels` (by column), hold for the lines below; without any, the last name
  * may come first. `leftOut` are the columns that are not used: their headings or first cells.
@@ -105,7 +112,7 @@ export function parse(text, labels, isLastFirst) {
     }
     columns ??= guessColumns(rows, order);
     const person = { number };
-    for (const name of COLUMNS) person[name] = cells[columns.indexOf(name)] ?? "";
+    for (const name of [...COLUMNS, "group"]) person[name] = cells[columns.indexOf(name)] ?? "";
     if (person.username.includes("@") && !person.email) {
       Object.assign(person, { username: "", email: person.username });
     }
@@ -170,7 +177,7 @@ const isAddress = /^[^\s@,;<>"]+@[^\s@,;<>"]+\.[^\s@.,;<>"]+$/;
 
 // A username can be made from the names, so where these are missing they are the one mistake.
 const isMissing = (name, { firstName, lastName }) =>
-  name === "username" ? firstName && lastName : name !== "email";
+  name === "username" ? firstName && lastName : name.endsWith("Name");
 
 // Returns the people with what is wrong with each, in the form of the API's `reasons`.
 function check(people) {
@@ -180,7 +187,7 @@ function check(people) {
   const isTwice = (values, value) => values.indexOf(value) !== values.lastIndexOf(value);
   return people.map((person, index) => {
     const reasons = {};
-    for (const name of COLUMNS) {
+    for (const name of Object.keys(LONGEST)) {
       const value = person[name];
       if (value.length > LONGEST[name]) reasons[name] = ["too_long"];
       else if (!value && isMissing(name, person)) reasons[name] = ["required"];

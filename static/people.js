@@ -13,7 +13,9 @@ const byId = (id) => document.getElementById(id);
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page
-export const chosen = new Map(); // whose boxes are ticked, by their ids
+// Whose boxes are ticked, by their ids, whatever the list shows; until they are let go.
+export const chosen = new Map();
+let onPage = new Set(); // the ids of whom the list shows
 let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let asked = 0; // an answer that comes after a newer question is dropped
@@ -22,10 +24,18 @@ let shown = {}; // the query of the list
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 const boxes = () => [...list.querySelectorAll("tbody input:enabled")];
 
+/** Return whether somebody is not on the page of the list. */
+export const offScreen = (id) => !onPage.has(id);
+
 function showChosen() {
   const count = chosen.size;
-  fill(acts, { some: count > 0, chosen: count ? say("say_people_chosen", { count }) : "" });
-  all.checked = count > 0 && count === boxes().length;
+  const away = [...chosen.keys()].filter(offScreen).length;
+  const texts = [
+    count && say("say_people_chosen", { count }),
+    away && say("say_people_away", { count: away }),
+  ];
+  fill(acts, { some: count > 0, chosen: texts.filter(Boolean).join(" · ") });
+  all.checked = count > 0 && boxes().every((box) => box.checked);
 }
 
 function rowOf(user) {
@@ -36,9 +46,9 @@ function rowOf(user) {
     email: addressOf(user).email,
     href: `#people/${user.id}`,
     roleName: say(`say_role_${user.role}`),
-    // Who signs in with a provider needs no password.
-    hasWayIn: user.hasPassword || Boolean(user.provider),
-    isWell: user.isActive && (user.hasPassword || Boolean(user.provider)),
+    isWell: !user.hindrances.length,
+    isUnproven: user.hindrances.includes("email_unverified"),
+    lacksPassword: user.hindrances.includes("no_password"),
     lastSeen: user.lastLogin ? date(user.lastLogin) : say("say_people_never"),
     chosen: chosen.has(user.id),
   });
@@ -53,8 +63,8 @@ function rowOf(user) {
   return row;
 }
 
-// Nobody is chosen then, or of those who are there, the same as before.
-async function load(query, keeps = false) {
+// Who is chosen stays so.
+async function load(query) {
   const mine = ++asked;
   let text = "";
   shown = query;
@@ -64,13 +74,19 @@ async function load(query, keeps = false) {
   try {
     // "Schmidt, Lea" is a name, too.
     const search = query.search?.replaceAll(",", " ");
-    const asking = { ...query, ...(search && { search }), perPage };
+    const isHindered = query.isActive === "hindered";
+    const state = isHindered ? { isActive: undefined, hindered: true } : {};
+    const asking = { ...query, ...state, ...(search && { search }), perPage };
     const { users, page, total } = await call("GET", "users", asking);
     if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
-    if (page > last && last) return load({ ...query, page: last }, keeps);
-    const stays = (id) => keeps && users.some((user) => user.id === id);
-    for (const id of chosen.keys()) if (!stays(id)) chosen.delete(id);
+    if (page > last && last) return load({ ...query, page: last });
+    for (const button of list.querySelectorAll("th button")) {
+      const way = button.value === "name" ? "ascending" : "descending";
+      button.parentElement.ariaSort = button.value === query.sort ? way : "none";
+    }
+    onPage = new Set(users.map(({ id }) => id));
+    for (const user of users) if (chosen.has(user.id)) chosen.set(user.id, user);
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
     list.querySelector("tbody").replaceChildren(...users.map(rowOf));
@@ -89,8 +105,8 @@ async function load(query, keeps = false) {
 // Does what the user asks the list for.
 const trying = (work) => (event) => attempt(form, () => work(event));
 
-/** Load the list again after an act; who is still chosen stays so. */
-export const reload = trying(() => load(shown, true));
+/** Load the list again after an act. */
+export const reload = trying(() => load(shown));
 
 // Saves what the filters show, on all pages.
 async function saveList() {
@@ -122,8 +138,11 @@ function search() {
 }
 
 async function ask({ target }) {
-  if (!target.matches("[value]")) return;
-  (await loadModule("many")).ask(target);
+  if (target.value === "let-go") {
+    chosen.clear();
+    return load(shown);
+  }
+  if (target.matches("button")) (await loadModule("many")).ask(target);
 }
 
 form.addEventListener("submit", (event) => {
@@ -139,6 +158,12 @@ all.addEventListener("change", () => {
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
 acts.addEventListener("click", trying(ask));
+// A click on a heading sorts by it, a second one by the newest again.
+list.querySelector("thead").addEventListener("click", ({ target: { value } }) => {
+  const { sort } = form.elements;
+  if (value) sort.value = sort.value === value ? "" : value;
+  if (value) trying(search)();
+});
 byId("people-save").addEventListener("click", trying(saveList));
 
 async function show(section, me, rest = "", part = "") {

@@ -4,6 +4,8 @@ import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
+import { listGroups, save } from "./lists.js";
+import { attempt } from "./run.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, copy, fill, languageName, moment, say } from "./words.js";
@@ -13,6 +15,7 @@ const part = document.getElementById("person");
 const handout = document.getElementById("person-handout");
 const back = document.querySelector("#people-back a");
 const news = document.getElementById("people-news");
+const joining = document.getElementById("person-join");
 const [languages, zones] = ["language", "timezone"].map((name) =>
   part.querySelector(`[name=${name}]`),
 );
@@ -22,12 +25,12 @@ let account = null;
 let done = null; // what an act has done: {id, text, made}, until the account is loaded again
 
 // Says whether the user can sign in, and what hinders that.
-function showState({ hindrances, lockedUntil, provider }) {
+function showState({ hindrances, lockedUntil, provider, hasPassword }) {
   const place = document.getElementById("person-state");
   const until = lockedUntil && moment(lockedUntil);
-  const isOut = hindrances?.some((word) => !provider || word !== "no_password");
+  const isOut = hindrances?.length > 0;
   const words = [isOut ? "cannot" : "can", ...(hindrances ?? [])];
-  if (provider && words.includes("no_password")) words.push("provider_signs_in");
+  if (provider && !hasPassword && !words.includes("no_password")) words.push("provider_signs_in");
   place.classList.toggle("warn", isOut);
   place.textContent = words.map((word) => say(`say_people_${word}`, { until, provider })).join(" ");
   place.hidden = !hindrances;
@@ -63,10 +66,22 @@ function render(manages) {
     lastSeen: lastLogin ? moment(lastLogin) : say("say_people_never"),
     locked: lockedUntil && moment(lockedUntil),
     learns: role === "student",
+    mayHaveCode: account.isActive && !isAdmin,
+    initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
+    groupNames: account.groups.map((group) => group.name).join(", "),
   });
-  const wayTo = ({ id, name }) => copy("person-group", { name, href: `#groups/${id}` });
-  const ways = account.groups.flatMap((group) => [", ", wayTo(group)]).slice(1);
-  document.getElementById("person-groups").replaceChildren(...ways);
+  const tone = parseInt(id.slice(-2), 16) % 5; // the same for a person each time
+  document.getElementById("person-initials").className = `face tone-${tone}`;
+  const chip = (group) => {
+    const item = copy("person-group", { ...group, manages, href: `#groups/${group.id}` });
+    const button = item.querySelector("button");
+    Object.assign(button, { value: group.id, ariaLabel: say("say_people_leave", group) });
+    return item;
+  };
+  document.getElementById("person-groups").replaceChildren(...account.groups.map(chip));
+  const own = new Set(account.groups.map((group) => group.id));
+  const others = [...joining.elements.groupId.options];
+  for (const option of others.filter(({ value }) => own.has(value))) option.remove();
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);
@@ -112,17 +127,22 @@ export async function show(who, id, place, isLate) {
   closeDialogs();
   if (account?.id !== id) part.hidden = true;
   const path = `users/${encodeURIComponent(id)}`;
-  const [found, learned, events] = await Promise.all([
+  const [found, learned, events, record] = await Promise.all([
     call("GET", `${path}/account`),
     learning.load(path),
     manages ? latest(id) : { events: [] },
+    call("GET", path).catch(() => null), // of a deactivated account there is none
+    manages && listGroups(joining.elements.groupId),
   ]);
-  const provider = (found.provider && (await providerOf(found.provider))) ?? found.provider;
+  const [provider] = await Promise.all([
+    found.provider && providerOf(found.provider),
+    showEvents(document.getElementById("person-happened"), id, events),
+  ]);
   if (isLate()) return;
   const hasWayIn = found.hasPassword || found.provider !== "";
-  account = { ...found, hasWayIn, provider };
+  const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
+  account = { ...found, hasWayIn, provider: provider ?? found.provider, picture };
   render(manages);
-  showEvents(document.getElementById("person-happened"), id, events);
   part.hidden = false;
   const learnt = document.getElementById("person-learning");
   learning.render(learnt, learned);
@@ -138,6 +158,27 @@ export async function show(who, id, place, isLate) {
   return isNews ? news : place ? learnt.querySelector("h2") : heading;
 }
 
+async function change(method, group, text) {
+  const isDone = await attempt(joining, () => call(method, `groups/${group}/members/${account.id}`));
+  if (!isDone) return;
+  done = { id: account.id, text: say(text) };
+  me.go(`people/${account.id}`);
+}
+joining.addEventListener("submit", (event) => {
+  event.preventDefault();
+  change("PUT", joining.elements.groupId.value, "say_people_joined");
+});
+document.getElementById("person-groups").addEventListener("click", ({ target }) => {
+  if (target.value) change("DELETE", target.value, "say_people_left");
+});
+const exporting = document.getElementById("person-export");
+exporting.addEventListener("submit", (event) => {
+  event.preventDefault();
+  attempt(exporting, async () => {
+    const data = await call("GET", `users/${account.id}/export`);
+    save(`${account.username}.json`, JSON.stringify(data, null, 2), "application/json");
+  });
+});
 part.addEventListener("prepare", (event) => {
   const { target: form, detail: { body } } = event;
   news.textContent = "";

@@ -2,7 +2,8 @@
 
 import { copy, date, moment, pictureOf } from "./words.js";
 
-const style = { rel: "stylesheet", href: "static/sheet.css" }; // the first view needs none
+// The first view needs none of it.
+const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };
 const pages = document.querySelector("link[rel=stylesheet]"); // an operator's own.css is the last
 pages.after(Object.assign(document.createElement("link"), style));
 const sheet = document.getElementById("sheet");

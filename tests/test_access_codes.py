@@ -116,7 +116,7 @@ def test_code_of_an_account_without_a_password_lives_as_long_as_an_invitation(pu
 
 
 def test_code_of_an_account_with_a_password_lives_for_an_hour(make_user, hand_over, choose, clock):
-    made = hand_over(make_user("learner"))
+    made = hand_over(make_user("learner", email_verified_at=clock.utcnow()))
     clock.move(minutes=59)
     failure(choose("learner", made["code"], "learner"), 400, "weak_password")
     clock.move(minutes=62)

@@ -230,7 +230,8 @@ def test_address_of_an_admin_is_changed_on_the_machine_only(make_user, patch, ma
 def test_each_correction_is_a_security_event_of_its_own(make_user, patch, caplog):
     success(patch(make_user(), **CORRECTIONS, email="new@example.org", emailVerified=True))
     events = [line.message for line in caplog.records if line.name == "accounts.security"]
-    changes = ["username_changed", "email_changed", "email_verified", "profile_changed"]
+    changes = ["username_changed", "email_changed", "names_changed", "email_verified"]
+    changes.append("profile_changed")
     assert [event for event in events if event != "login"] == changes
 
 

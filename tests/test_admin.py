@@ -28,6 +28,7 @@ from helpers import (
 from sqlalchemy import update
 
 import errors
+from config import ProviderSettings
 from core import clock
 from core.clock import rfc3339
 from models import Course, DeniedSession, User
@@ -37,6 +38,7 @@ FIELDS |= {
     "isActive",
     "emailVerified",
     "hasPassword",
+    "hindrances",
     "provider",
     "joinDate",
     "lastLogin",
@@ -117,7 +119,7 @@ def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, 
     newest, oldest = data["users"]
     names = {"username": "Ada.L", "firstName": "Ada", "lastName": "L"}
     state = {"role": "student", "isActive": True, "emailVerified": True, "lastLogin": None}
-    state |= {"hasPassword": True, "provider": "", "externalId": ""}
+    state |= {"hasPassword": True, "provider": "", "externalId": "", "hindrances": []}
     own = {"id": user.id, "email": "ada.l@example.org", "joinDate": rfc3339(moment)}
     assert newest == names | state | own
     assert oldest.keys() == FIELDS
@@ -183,6 +185,65 @@ def test_role_and_activity_filter_alone_and_together(find, make_user, clock):
     assert find("", role="admin", isActive="false") == ["retired"]
     assert find("e", role="instructor", isActive="true") == ["teacher"]
     assert find("emeritus", role="student") == []
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_who_cannot_sign_in_is_listed_with_the_reasons(make_app, make_user, admin, is_strict):
+    """The filter is SQL and the words are Python: they say the same."""
+    school = ProviderSettings(
+        name="school", issuer="https://id.example", client_id="a", client_secret="b"
+    )
+    strict = make_app(require_verified_email=is_strict, oidc_providers=(school,))
+    client = strict.test_client()
+    nobody, own = {"password_hash": "!"}, {"email_verified_at": clock.utcnow()}
+    made = {
+        "fine": own,
+        "child": {"email": "child@class.invalid"},
+        "unproven": {},
+        "out": {**own, "is_active": False},
+        "new": {**own, **nobody},
+        "linked": {**own, **nobody, "identity": "https://id.example 1"},
+        "left": {**own, **nobody, "identity": "https://ID.example 1"},
+        "md5": {**own, "password_hash": "md5:x"},
+        "all": {**nobody, "is_active": False},
+    }
+    for name, values in made.items():
+        make_user(name, **values)
+
+    def listed(query):
+        users = success(client.get(f"/api/users?{query}", headers=admin.headers))["users"]
+        return {user["username"]: user["hindrances"] for user in users}
+
+    unproven = ["email_unverified"] if is_strict else []
+    expected = {"headmaster": unproven, "unproven": unproven, "out": ["inactive"]}
+    expected |= {"new": ["no_password"], "left": ["no_password"]}
+    expected["all"] = ["inactive", *unproven, "no_password"]
+    expected = {name: words for name, words in expected.items() if words}
+    assert listed("hindered=true") == expected
+    everybody = listed("")
+    assert {name: words for name, words in everybody.items() if words} == expected
+    assert everybody.keys() == made.keys() | {"headmaster"}
+    for wrong in ("false", "1", ""):
+        assert_refused(
+            client.get(f"/api/users?hindered={wrong}", headers=admin.headers), "hindered"
+        )
+
+
+def test_a_list_of_names_numbers_and_addresses_finds_each_of_them(find, make_user):
+    make_user("lena", external_id="S-1")
+    make_user("tom")
+    make_user("s-1")
+    assert {*find("", anyOf=" LENA ,tom@EXAMPLE.org,,nobody, ")} == {"lena", "tom"}
+    assert {*find("", anyOf="S-1")} == {"lena", "s-1"}  # one line may fit two people
+    assert find("lena", anyOf="lena,tom") == ["lena"]
+    assert find("", anyOf="len,%,not an@address@") == find("", anyOf=",") == []
+
+
+def test_a_list_has_a_hundred_names_at_most(ask, make_user):
+    make_user("last")
+    names = [f"name-{number}" for number in range(99)]
+    assert success(ask(f"anyOf={','.join([*names, 'last'])}"))["total"] == 1
+    assert_refused(ask(f"anyOf={','.join([*names, 'one', 'last'])}"), "anyOf")
 
 
 def test_each_word_of_a_search_is_part_of_a_username_an_address_or_a_name(find, make_user):

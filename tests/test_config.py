@@ -173,6 +173,14 @@ def test_links_begin_with_the_public_url():
     assert load({"EMAIL_VERIFICATION_URL": page}).verification_page == page
 
 
+def test_a_colour_is_one_that_white_can_be_read_on():
+    assert load({}).site_color == "#3451b2"
+    assert load({"SITE_COLOR": "#A11D4C"}).site_color == "#a11d4c"
+    assert load({"SITE_COLOR": "#6b6b6b"}).site_color == "#6b6b6b"  # 5.33
+    for color in ("#6c6c6c", "#ffffff", "red", "#34b", "3451b2", "#3451b200"):
+        assert "SITE_COLOR must " in refusal(SITE_COLOR=color)
+
+
 def test_the_service_has_the_name_of_its_host_or_its_own():
     assert load({"PUBLIC_URL": "https://Example.org:8443/accounts"}).site == "example.org"
     assert load({"SITE_NAME": " Lee's School "}).site == "Lee's School"

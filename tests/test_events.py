@@ -5,6 +5,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from endpoints import UNKNOWN_ID
 from helpers import (
     bearer,
     choose,
@@ -24,9 +25,10 @@ from test_two_users import ACTS
 
 from core import audit, ids
 from core import clock as core_clock
+from core.roles import EVERYBODY
 from database import transaction
 from models import Event, User
-from services import events, pruning
+from services import events, groups, pruning
 
 
 def history(client, user, token):
@@ -63,7 +65,13 @@ def imported(app, client, auth, run, **_):
     assert run("users", "import", "-", typed=dumped)[1] == 0
 
 
-OTHERS = {"data_exported": exported, "password_reset": reset}
+def joined(app, auth, **_):
+    with app.app_context(), transaction():
+        groups.save(UNKNOWN_ID, "7b")
+        groups.join(UNKNOWN_ID, auth.user.id, EVERYBODY)
+
+
+OTHERS = {"data_exported": exported, "password_reset": reset, "group_joined": joined}
 OTHERS |= {"account_activated": activated, "account_imported": imported}
 
 

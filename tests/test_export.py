@@ -6,11 +6,23 @@ import json
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import Log, bearer, picture, picture_form, success
+from helpers import (
+    Log,
+    bearer,
+    execute,
+    failure,
+    picture,
+    picture_form,
+    rows,
+    set_user,
+    success,
+)
 from PIL import Image
+from sqlalchemy import delete
 
 from core.clock import rfc3339
 from extensions import db
+from models import Event
 from schemas import camel_case
 
 # Every column of every table that names a user: the fields of the export, which have the names of
@@ -134,6 +146,31 @@ def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     assert done == [[7], [9]]
     assert data["groups"] == ["7b"]
     assert data["exportedAt"][:10] == rfc3339(clock.utcnow())[:10]
+
+
+def test_an_admin_saves_what_the_person_would_get(app, client, pupil, admin, make_key, make_user):
+    """But for the session that asks; and the person's own exports are not counted for it."""
+    user, log = pupil["user"], Log()
+    path = f"/api/users/{user.id}/export"
+    own = success(client.get("/api/users/export", headers=pupil["headers"]))
+    execute(app, delete(Event).where(Event.type == "data_exported"))
+    response = client.get(path, headers=admin.headers)
+    assert response.headers["Content-Disposition"] == 'attachment; filename="account.json"'
+    seen = success(response)
+    assert seen == {
+        **own,
+        "sessions": [{**each, "current": False} for each in own["sessions"]],
+        "exportedAt": seen["exportedAt"],
+    }
+    assert f"data_exported user={user.id} by={admin.id}" in log.text()
+    (event,) = rows(app, Event, type="data_exported")
+    assert (event.user_id, event.by, event.ip_address) == (user.id, admin.id, "")
+    set_user(app, user, is_active=False, role="admin")
+    assert success(client.get(path, headers=admin.headers))["account"]["isActive"] is False
+    assert client.head(path, headers=admin.headers).status_code == 405
+    failure(client.get(path, headers=bearer(make_key("users:read"))), 403, "forbidden")
+    unknown = f"/api/users/{UNKNOWN_ID}/export"
+    failure(client.get(unknown, headers=admin.headers), 404, "user_not_found")
 
 
 def test_export_holds_nothing_of_anybody_else(client, pupil, make_user, log_in):

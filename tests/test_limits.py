@@ -128,6 +128,12 @@ STORIES = {
         {"deliver": 7},
     ),
     "exports of a user's data": (By.CALLER, "GET /api/users/export", {}, {}),
+    "exports of others' data": (
+        By.CALLER,
+        "GET /api/users/<uuid:user_id>/export",
+        {"account": "student"},
+        {},
+    ),
     "checks of certificates": (By.IP, "GET /api/certificates/<id:code>", {}, {}),
     "calls with a current password": (By.CALLER, CHANGE, {**RIGHT, **WEAK}, {"newPassword": 7}),
     "requests to change the e-mail address": (

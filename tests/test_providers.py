@@ -582,7 +582,7 @@ def test_link_counts_as_a_password_for_access_links_only(
     assert run("users", "import", "-", "--links", str(tmp_path / "links"), typed=line)[1] == 0
     assert "pupil" not in (tmp_path / "links").read_text()
     account = success(client.get(path.replace("access-link", "account"), headers=admin.headers))
-    assert account["hindrances"] == ["no_password"]
+    assert account["hindrances"] == []
     assert "password: no, signs in with School" in run("users", "show", "pupil")[0]
 
 

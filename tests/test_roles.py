@@ -40,6 +40,8 @@ CALLS = """
     GET /api/users/profile student -
     PUT /api/users/profile student -
     GET /api/users/* student users:read
+    GET /api/activity admin -
+    GET /api/users/*/export admin -
     GET /api/users/*/activity student -
     POST /api/users/avatar student -
     DELETE /api/users/avatar student -

@@ -49,6 +49,7 @@ TAGS = {
     "records": "Learning records of a user: reading, delivering, removing",
     "certificates": "Certificates that their holders share, for everybody who has the code",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
+    "activity": "What was done to all accounts, for admins",
     "groups": "Classes and teams: who teaches whom, and what a group has learned",
     "keys": "The service keys, for admins",
     "health": "For supervisors and balancers",

@@ -121,6 +121,8 @@ def test_an_account_with_everything_in_it(look, make_user, sign_in, client, make
     expect(link).to_have_value(re.compile("/certificates/"))
     page.goto(link.input_value())
     check("certificate")
+    page.goto(f"{page.url.split('/certificates')[0]}/privacy")
+    check("privacy")
 
 
 def test_a_teacher(look, make_user, make_group, make_key, sign_in, client, change_settings):
@@ -132,7 +134,7 @@ def test_a_teacher(look, make_user, make_group, make_key, sign_in, client, chang
         url = f"/api/users/{mia.id}/courses/sql{path}"
         success(client.put(url, json=body, headers=headers), 201)
     sign_in(page, kim, "admin")
-    expect(page.locator("#groups-list li")).to_have_count(1)
+    expect(page.locator("#groups-list tbody tr")).to_have_count(1)
     check("groups")
     page.evaluate(f"location.hash = 'groups/{group}'")
     expect(page.locator("#groups-week tbody tr")).to_have_count(1)
@@ -153,6 +155,13 @@ def test_an_admin(look, make_user, make_key, sign_in):
     page.locator("#people-acts").get_by_role("button", name="Add to a group").click()
     check("dialog for many")
     page.locator("#many [data-closes]").click()
+    page.locator("#people-acts").get_by_role("button", name="Move").click()
+    expect(page.locator("#many [role=status]")).to_be_empty()
+    check("move")
+    page.locator("#many [data-closes]").click()
+    page.locator("#people-pick").click()
+    check("pick")
+    page.locator("#pick [data-closes]").click()
     page.evaluate(f"location.hash = 'people/{lee.id}'")
     expect(page.locator("#person h1")).to_be_focused()
     check("person")
@@ -170,6 +179,9 @@ def test_an_admin(look, make_user, make_key, sign_in):
     page.locator("#make button").first.click()
     expect(page.locator(".slip")).to_have_count(2)
     check("sheet")
+    page.evaluate("location.hash = 'activity'")
+    expect(page.locator("#activity tbody tr").first).to_be_visible()
+    check("activity")
     page.evaluate("location.hash = 'keys'")
     expect(page.locator("#keys-list tbody tr")).to_have_count(1)
     check("keys")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,42 +66,60 @@ def cells(row):
 def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     page, sign_in, school, deliver
 ):
-    for days, minutes in ((0, 5), (3, 20), (6, 90), (7, 300)):
+    monday = datetime.now(UTC).weekday()  # days ago
+    for days, minutes in ((monday, 90), (monday + 1, 300), (monday + 8, 20)):
         deliver(school.mia, days, minutes)
     sign_in(page, school.kim, "admin")
     expect(page.locator("nav a:visible")).to_have_text(["Groups", "People"])
-    expect(page.locator("#groups-list li")).to_have_text("7b Members: 4")
+    # Students, and how many learned nothing last week and in this one.
+    expect(page.locator("#groups-list tbody td:visible")).to_have_text(["7b", "2", "1", "1"])
     expect(page.get_by_role("button", name="Create the group")).to_be_hidden()
     page.get_by_role("link", name="7b").click()
     expect(page.get_by_role("heading", name="7b")).to_be_focused()
     lines = page.locator("#groups-week tbody tr")
     expect(lines.locator("a")).to_have_text(['Ben =Young "B"', "Mia Okoro"])  # by last names
     ben, mia = lines.all()
-    assert cells(mia) == ["step-4", *["step-0"] * 2, "step-2", *["step-0"] * 2, "step-1"]
+    assert cells(mia) == ["step-4", *["step-0"] * 6]  # Monday to Sunday
     assert cells(ben) == ["step-0"] * 7
-    expect(mia.locator(".whole")).to_have_text(["3", "115"])
-    expect(mia.get_by_role("img", name="1 lesson · 20 minutes; ")).to_be_visible()
+    expect(mia.locator(".whole")).to_have_text(["1", "90"])
+    expect(ben.locator(".whole")).to_have_text(["\u2013", "\u2013"])
+    expect(mia.get_by_role("img", name="1 lesson · 1 hour 30 minutes")).to_be_visible()
+    idle = page.locator("#groups-week [data-text=idle]")
+    expect(idle).to_have_text('1 of 2 learned nothing: Ben =Young "B".')
+    sorting = page.get_by_role("button", name="Minutes")
+    for order, first in (("ascending", 'Ben =Young "B"'), ("descending", "Mia Okoro")):
+        sorting.click()
+        expect(lines.locator("a").first).to_have_text(first)
+        expect(page.get_by_role("columnheader", name="Minutes")).to_have_attribute(
+            "aria-sort", order
+        )
+    page.get_by_role("button", name="Name", exact=True).click()
+    expect(lines.locator("a").first).to_have_text('Ben =Young "B"')
     expect(page.get_by_role("link", name="Next week")).to_be_hidden()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     table = table_in(saved.value)
     assert table[0][:3] == ["Last name", "First name", "Username"]
-    assert table[2] == ["Okoro", "Mia", "mia", "90", "0", "0", "20", "0", "0", "5", "3", "115"]
+    assert table[2] == ["Okoro", "Mia", "mia", "90", *["0"] * 6, "1", "90"]
     assert table[1][0] == '\'=Young "B"'
     page.emulate_media(media="print")
     expect(page.locator("header, #groups button:visible, #groups .button:visible")).to_be_hidden()
     page.emulate_media(media="screen")
-    for way, minutes in (("Previous week", "300"), ("Next week", "115")):
+    for way, minutes in (("Previous week", "300"), ("Next week", "90")):
         page.get_by_role("link", name=way).click()
         expect(mia.get_by_role("cell").last).to_have_text(minutes)
 
+    page.get_by_role("button", name="Select those who learned nothing").click()
+    expect(page.locator("#people-chosen")).to_have_text("1 selected")
+    expect(page.get_by_label('Select Ben =Young "B"')).to_be_checked()
+    page.go_back()
     page.get_by_role("link", name="Mia Okoro").click()
     expect(page.get_by_role("heading", name="Learning")).to_be_focused()
-    expect(page.locator("#person-learning")).to_contain_text("4 of 9 lessons completed")
-    expect(page.locator("#learning-days rect:not(.step-0)")).to_have_count(4)
-    expect(page.locator("#learning-sum")).to_contain_text("Days with lessons: 4 (4")
+    expect(page.locator("#person-learning")).to_contain_text("3 of 9 lessons completed")
+    expect(page.locator("#learning-days rect:not(.step-0)")).to_have_count(3)
+    expect(page.locator("#learning-sum")).to_contain_text("Days with lessons: 3 (3")
     page.get_by_text("Completed lessons").click()
-    expect(page.locator("#learning-courses ol li")).to_have_count(4)
+    expect(page.locator("#learning-courses ol li")).to_have_count(3)
     page.locator("#person-groups").get_by_role("link", name="7b").click()
     page.get_by_role("link", name='Ben =Young "B"').click()
     expect(page.get_by_text("No courses yet.")).to_be_visible()
@@ -134,11 +153,11 @@ def test_a_second_group_typed_at_once_is_another_one(page, sign_in, make_user, a
         expect(field).to_have_value("")
     for route in held:
         route.continue_()
-    expect(page.locator("#groups-list li a")).to_have_text(["7a", "7b"])
+    expect(page.locator("#groups-list tbody a")).to_have_text(["7a", "7b"])
     assert sorted(group.name for group in rows(app, Group)) == ["7a", "7b"]
 
 
-def test_a_week_ends_with_the_day_that_it_is_where_students_are(
+def test_a_day_stands_in_the_week_that_it_is_where_students_are(
     browser, sign_in, make_user, make_group, deliver, change_settings
 ):
     """Kiritimati is 24 hours ahead of Honolulu."""
@@ -147,8 +166,9 @@ def test_a_week_ends_with_the_day_that_it_is_where_students_are(
     group = make_group("7b", kim, mia)
     deliver(mia, 0, 5)
     context = browser.new_context(timezone_id="Pacific/Honolulu")
-    page = sign_in(context.new_page(), kim, f"admin#groups/{group}")
-    expect(page.locator("#groups-week tbody rect").last).to_have_class("step-1")
+    there = (datetime.now(UTC) + timedelta(hours=14)).date()
+    page = sign_in(context.new_page(), kim, f"admin#groups/{group}/{there}")
+    expect(page.locator("#groups-week tbody rect").nth(there.weekday())).to_have_class("step-1")
     page.get_by_role("link", name="Previous week").click()
     expect(page.locator("#groups-week tbody rect:not(.step-0)")).to_have_count(0)
     context.close()
@@ -164,7 +184,12 @@ def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app
         field.press("Enter")
         expect(page.locator("#groups-list [role=status]")).to_have_text("Saved.")
         expect(field).to_be_focused()
-    expect(page.locator("#groups-list li a")).to_have_text(["7a", "7b"])
+    expect(page.locator("#groups-list tbody a")).to_have_count(2)
+    field.fill("7B ")
+    field.press("Enter")  # a second group of one name is asked about
+    expect(field).to_have_accessible_description(re.compile("There is a group of this name"))
+    field.fill("")
+    expect(page.locator("#groups-list tbody a")).to_have_text(["7a", "7b"])
     page.get_by_role("link", name="7b").click()
     expect(page.get_by_text("This group has no active students.")).to_be_visible()
     page.get_by_role("button", name="Rename the group").click()
@@ -176,7 +201,7 @@ def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app
     page.get_by_role("button", name="Delete the group").click()
     dialog.get_by_role("button", name="Delete the group").click()
     expect(page.get_by_role("heading", name="Groups")).to_be_focused()
-    expect(page.locator("#groups-list li a")).to_have_text(["7a"])
+    expect(page.locator("#groups-list tbody a")).to_have_text(["7a"])
     assert [group.name for group in rows(app, Group)] == ["7a"]
 
 
@@ -198,7 +223,7 @@ def begin(page, act):
     return dialog, dialog.get_by_role("button", name=act)
 
 
-def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school, app):
+def test_people_are_put_into_a_group_and_what_failed_is_named(people, school, app):
     page = people
     answers = iter(["limit", "limit", "gone"])
     # How many of those who wait for the end of an act are still there.
@@ -230,8 +255,9 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
     expect(page.locator("#people-chosen")).to_have_text("4 selected")
     dialog, go = begin(page, "Add to a group")
     go.click()
-    expect(dialog.get_by_label("Group")).to_have_accessible_description("Fill in this field.")
-    dialog.get_by_label("Group").select_option("8c")
+    group = dialog.get_by_label("Into the group")
+    expect(group).to_have_accessible_description("Fill in this field.")
+    group.select_option("8c")
     go.click()
     expect(dialog.get_by_role("status")).to_have_text("Too many at once. It goes on in 1 second.")
     expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 4.")
@@ -239,7 +265,7 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
     expect(page.locator("#people-chosen")).to_be_focused()
     failed = page.locator("#people-failures li")
     expect(failed).to_contain_text("This account no longer exists.")
-    expect(page.locator("#people-list tbody input:checked")).to_have_count(1)
+    expect(page.locator("#people-list tbody input:checked")).to_have_count(4)
     assert len(rows(app, Membership, group_id=school.other)) == 3
     page.locator("#people-groupId").select_option("8c")
     expect(page.locator("#people-list tbody tr")).to_have_count(3)
@@ -248,7 +274,9 @@ def test_people_are_put_into_a_group_and_what_failed_stays_chosen(people, school
     expect(page.locator("#people-list tbody tr")).to_have_count(3)
     page.get_by_label("All on this page").check()
     dialog, go = begin(page, "Take out of a group")
-    expect(dialog.get_by_label("Group")).to_have_value(school.other)
+    left = dialog.get_by_label("Out of the group")
+    expect(left.locator("option")).to_have_text(["", "7b (2)", "8c (3)"])  # only theirs
+    expect(left).to_have_value(school.other)
     go.click()
     expect(page.get_by_text("No matches.")).to_be_visible()
     expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 3.")
@@ -263,31 +291,132 @@ def test_an_act_can_be_stopped_and_goes_on_after_a_lost_answer(people, app):
     dialog, go = begin(page, "Deactivate")
     expect(dialog).to_contain_text("nobody can sign in")
     go.click()
-    expect(dialog.get_by_role("status")).to_have_text("0 of 5")
+    expect(dialog.get_by_role("status")).to_have_text("0 of 4")  # Gone is out already
     held.pop().abort()
     expect(dialog.get_by_role("alert")).to_contain_text("did not respond")
     go.click()
     expect(dialog.get_by_role("alert")).to_be_empty()
     held.pop().continue_()
-    expect(dialog.get_by_role("status")).to_have_text("1 of 5")
+    expect(dialog.get_by_role("status")).to_have_text("1 of 4")
     dialog.get_by_role("button", name="Cancel").click()
     held.pop().continue_()
-    expect(page.locator("#people-chosen")).to_have_text("Done: 2 of 5.")
-    expect(page.locator("#people-list tbody input:checked")).to_have_count(3)
+    expect(page.locator("#people-chosen")).to_have_text("Done: 2 of 4.")
+    expect(page.locator("#people-list tbody input:checked")).to_have_count(5)
     assert len([user for user in rows(app, User) if not user.is_active]) == 2 + 1  # and Gone
 
 
-def test_a_teacher_prints_slips_for_those_without_a_password(page, sign_in, school, client):
+def test_a_move_is_taken_back_but_for_whom_somebody_has_changed_since(
+    people, school, app, client, admin
+):
+    page, news = people, people.locator("#people-chosen")
+
+    def of(group):
+        return {row.user_id for row in rows(app, Membership, group_id=group)}
+
+    before = of(school.group)
+    page.get_by_role("button", name="Select from a list").click()
+    names = page.get_by_label("Usernames, numbers or e-mail addresses")
+    names.fill("MIA\nben@example.org\n\nnobody\n")
+    page.get_by_role("button", name="Select", exact=True).click()
+    expect(names).to_have_accessible_description(re.compile("fit nobody, several people"))
+    expect(names).to_have_value("nobody")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.locator("#people-search").fill("Ann")
+    expect(news).to_have_text("2 selected · 2 of them not on this page")
+    dialog, go = begin(page, "Move")
+    expect(dialog).to_contain_text("2 of them not on this page")
+    leaving = dialog.get_by_label("Out of the group")
+    expect(leaving.locator("option")).to_have_text(["The one group that each is in", "7b (2)"])
+    dialog.get_by_label("Into the group").select_option("8c")
+    go.click()
+    expect(news).to_have_text("Done: 2 of 2.")
+    moved = {school.mia.id, school.ben.id}
+    assert (of(school.group), of(school.other)) == (before - moved, moved | {school.ann.id})
+    path = f"/api/groups/{school.other}/members/{school.ben.id}"
+    success(client.delete(path, headers=admin.headers))
+    page.get_by_role("button", name="Undo").click()
+    expect(news).to_have_text("Taken back: 1 of 2.")
+    expect(page.locator("#people-failures li")).to_contain_text("changed this since")
+    assert of(school.group) == before - {school.ben.id}
+    assert of(school.other) == {school.ann.id}
+    expect(page.get_by_role("button", name="Undo")).to_be_hidden()
+
+
+def test_who_was_deactivated_by_mistake_is_active_again_by_one_click(people, app):
+    page, news = people, people.locator("#people-chosen")
+    page.get_by_label("All on this page").check()
+    _, go = begin(page, "Deactivate")
+    go.click()
+    expect(news).to_have_text("Done: 4 of 4.")
+    assert len([user for user in rows(app, User) if user.is_active]) == 1
+    page.get_by_role("button", name="Undo").click()
+    expect(news).to_contain_text("Taken back: 4 of 4. Their devices stay signed out")
+    # But not who was so before.
+    assert [user.username for user in rows(app, User) if not user.is_active] == ["gone"]
+
+
+def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
+    page = people
+    page.get_by_role("link", name="Mia Okoro").click()
+    chips = page.locator("#person-groups a")
+    expect(chips).to_have_text(["7b"])
+    page.get_by_label("Add to a group").select_option("8c")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator("#people-news")).to_have_text("The person is in the group now.")
+    expect(chips).to_have_text(["7b", "8c"])
+    page.get_by_role("button", name="Change the role").click()
+    expect(page.get_by_role("dialog")).to_contain_text("the person leaves all groups: 7b, 8c")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Take out of 7b").click()
+    expect(chips).to_have_text(["8c"])
+    assert [row.group_id for row in rows(app, Membership, user_id=school.mia.id)] == [school.other]
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the data of this person").click()
+    assert saved.value.suggested_filename == "mia.json"
+    assert json.loads(Path(saved.value.path()).read_text())["groups"] == ["8c"]
+
+
+def test_the_office_reads_who_changed_what_and_saves_it(people, school, client, admin):
+    page = people
+    path = f"/api/groups/{school.other}/members/{school.mia.id}"
+    success(client.put(path, headers=admin.headers))
+    page.get_by_role("link", name="Activity").click()
+    first = page.locator("#activity tbody tr").first.get_by_role("cell")
+    said = ["Mia Okoro", "mia", "Added to the group 8c", "First Last"]
+    expect(first).to_have_text([re.compile(r"\d\d:\d\d"), *said], use_inner_text=True)
+    page.get_by_label("What").select_option("Added to the group …")
+    expect(page.locator("#activity tbody tr")).to_have_count(1)
+    page.get_by_label("What").select_option("All")
+    page.get_by_label("Whose account").fill("mia@example.org")
+    page.get_by_label("Whose account").press("Enter")
+    expect(page.locator("#activity tbody tr")).to_have_count(1)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    head, line = table_in(saved.value)
+    assert head == ["When", "Name", "Username", "What", "By"]
+    assert line[1:] == said
+    page.get_by_label("Whose account").fill("somebody")
+    page.get_by_label("Whose account").press("Enter")
+    field = page.get_by_label("Whose account")
+    expect(field).to_have_accessible_description(re.compile("fits nobody, or several people"))
+
+
+def test_a_teacher_prints_slips_also_for_those_with_a_password(page, sign_in, school, client):
     sign_in(page, school.kim, f"admin#groups/{school.group}")
     page.get_by_role("link", name="All members").click()
     expect(page.locator("#people-list tbody tr")).to_have_count(3)
     page.get_by_label("All on this page").check()
-    expect(page.locator("#people-acts button:visible")).to_have_text(["Slips with codes"])
+    acts = ["Select from a list", "Clear the selection", "Slips with codes"]
+    expect(page.locator("#people-acts button:visible")).to_have_text(acts)
     dialog, go = begin(page, "Slips with codes")
-    expect(dialog).to_contain_text("1 selected")
+    expect(dialog).to_contain_text("2 selected · 1 already have a way to sign in")
     go.click()
     expect(page.get_by_role("heading", name="Codes to hand over")).to_be_focused()
-    slip = page.locator(".slip")
+    expect(page.locator(".slip")).to_have_count(2)
+    dialog, go = begin(page, "Slips with codes")
+    expect(go).to_be_disabled()  # a second slip would end the code of the first
+    dialog.get_by_role("button", name="Cancel").click()
+    slip = page.locator(".slip").filter(has_text="Mia Okoro")
     expect(slip).to_contain_text(re.compile(r"· 7b\s+Mia Okoro.*/reset-password", re.S))
     page.emulate_media(media="print")
     expect(page.locator("#people .card:visible")).to_have_count(1)

@@ -53,6 +53,7 @@ def test_large_text_fits_a_small_screen_for_admins(phone, make_user, make_group,
     sign_in(phone, make_user("head", role="admin", language="de"), "admin?language=de")
     expect(phone.locator("#menu")).to_be_visible()
     expect_large_text_to_fit(phone, "groups", f"groups/{group}", "people/sort=name", "newcomers")
+    expect_large_text_to_fit(phone, "activity")
 
 
 def test_paper_shows_the_section_alone_in_black_on_white(signed_in):
@@ -90,6 +91,48 @@ def test_on_a_phone_the_header_is_a_row_with_a_menu(page, make_user, sign_in, at
     page.set_viewport_size({"width": 1280, "height": 640})
     expect(menu).to_be_hidden()
     assert [text for text in small if text != "Menu"] == ways.all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *("account#profile", "account#learning", "account#settings", "account#security"),
+        *("admin#groups", "admin#people", "admin#newcomers", "admin#activity", "admin#keys"),
+        *("admin#people/{id}", "admin#groups/{group}", "admin#activity/person=head"),
+    ],
+)
+def test_a_reload_waits_for_five_requests_at_most(signed_in, make_group, change_settings, at):
+    """One after another: each costs the latency of the line, and what is kept costs nothing."""
+    it = signed_in("admin", username="head", role="admin", language="en")
+    page, cdp = it.page, it.page.context.new_cdp_session(it.page)
+    at = at.format(id=it.user.id, group=make_group("7b", it.user))
+    page.goto(f"{page.url.rpartition('/')[0]}/{at}")
+    shown = page.locator("main > section:not([hidden])[aria-busy=false]")
+    expect(shown).to_have_count(1)
+    depths, finished, asked = {}, {0}, set()
+
+    def sent(event):
+        if not event["request"]["url"].startswith("data:"):
+            depths[event["requestId"]] = max(finished) + 1
+            asked.add(event["requestId"])
+
+    def kept(event):
+        if event.get("response", {"fromDiskCache": True})["fromDiskCache"]:
+            depths[event["requestId"]] = 0
+            asked.discard(event["requestId"])
+
+    cdp.on("Network.requestWillBeSent", sent)
+    cdp.on("Network.requestServedFromCache", kept)
+    cdp.on("Network.responseReceived", kept)
+    cdp.on("Network.loadingFinished", lambda event: finished.add(depths.get(event["requestId"], 0)))
+    cdp.send("Network.enable")
+    # So that what is sent at once is on its way before the first answer comes.
+    line = {"offline": False, "latency": 150, "downloadThroughput": -1, "uploadThroughput": -1}
+    cdp.send("Network.emulateNetworkConditions", line)
+    page.reload()
+    page.wait_for_load_state("networkidle")
+    expect(shown).to_have_count(1)
+    assert 3 <= max(finished) <= 5
 
 
 def test_a_section_that_loads_keeps_its_place(page, make_user, sign_in):

@@ -7,7 +7,7 @@ import pytest
 from helpers import NEW_PASSWORD, failure, rows, success
 from playwright.sync_api import expect
 
-from models import User
+from models import Group, Membership, User
 
 pytestmark = pytest.mark.browser
 
@@ -106,7 +106,7 @@ def test_a_class_is_corrected_made_and_gets_a_sheet_of_codes(newcomers, app, cli
     assert warned == ["beforeunload"]
 
 
-def test_four_slips_fit_a_page_and_say_where_from_and_where_to(
+def test_six_slips_fit_a_page_and_say_where_from_and_where_to(
     signed_in, change_settings, make_user
 ):
     change_settings(site_name="Riverside School")
@@ -124,7 +124,7 @@ def test_four_slips_fit_a_page_and_say_where_from_and_where_to(
         re.compile(r"hier anmelden: 127\.0\.0\.1:\d+/account$", re.M)
     )
     for paper in ("A4", "Letter"):
-        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format=paper))) == 2, paper
+        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format=paper))) == 1, paper
     # As wide as on US Letter: 216 mm without the margins, 96 dots to 25.4 mm.
     page.set_viewport_size({"width": 725, "height": 960})
     page.emulate_media(media="print")
@@ -146,11 +146,41 @@ def test_a_school_list_is_read_without_the_columns_that_are_not_used(signed_in, 
     page.locator("#paste-list").fill(text)
     page.get_by_role("button", name="Liste prüfen").click()
     expect(page.locator("#lines-summary")).to_contain_text(
-        re.compile(r"2 Zeilen\. 2 Personen haben keine .* Nicht verwendet: Nr\., Klasse, Geb\.$")
+        re.compile(
+            r"2 Zeilen\. 2 Personen haben keine .* Gruppen: 6b \(neu\): 2\. "
+            r"Nicht verwendet: Nr\., Geb\.$"
+        )
     )
     page.get_by_role("button", name="2 Konten anlegen").click()
     expect(page.locator(".slip h3")).to_have_text(["Jörg Müller", "Elif Öz"])
+    expect(page.locator(".slip").first).to_contain_text("· 6b")
     assert users(app)["joerg.mueller"].last_name == "Müller"
+    page.once("dialog", lambda dialog: dialog.accept())
+
+
+def test_each_line_goes_into_the_group_of_its_name(newcomers, make_group, app):
+    page = newcomers
+    old, _, _ = make_group("6b"), make_group("8c"), make_group("8c")
+    page.get_by_role("radio", name="A link and a code").check()
+    lines = ["First name;Last name;Class", "Ann;Lee;6B", "Mia;Oh;7a", "Jo;Bo;7a", "Al;Li;"]
+    check(page, "\n".join([*lines, "No;Go;8c"]))
+    summary = page.locator("#lines-summary")
+    expect(summary).to_contain_text("Groups: 6b: 1, 7a (new): 2, 8c: 1.")
+    wrong = page.locator("#lines tbody tr").last
+    expect(wrong).to_contain_text("Group: Two groups have this name.")
+    page.locator("#paste-list").fill("\n".join(lines))
+    page.get_by_role("button", name="Check the list").click()
+    refused = {"status": 404, "json": {"error": {"code": "not_found"}}}
+    page.route("**/members/**", lambda route: route.fulfill(**refused), times=1)
+    page.get_by_role("button", name="Create 4 accounts").click()
+    expect(page.locator("#make [role=alert]")).to_contain_text("This no longer exists")
+    page.get_by_role("button", name="Create 4 accounts").click()
+    expect(page.locator(".slip")).to_have_count(4)
+    (new,) = rows(app, Group, name="7a")
+    made = {user.id: user.first_name for user in rows(app, User)}
+    placed = sorted((row.group_id == new.id, made[row.user_id]) for row in rows(app, Membership))
+    assert placed == [(False, "Ann"), (True, "Jo"), (True, "Mia")]
+    assert {row.group_id for row in rows(app, Membership)} == {old, new.id}
     page.once("dialog", lambda dialog: dialog.accept())
 
 
@@ -316,7 +346,7 @@ def test_lists_of_spreadsheets_are_read(newcomers, text, people):
         const cell = (person, name) => person[name] + (person.reasons[name] ? "!" : "");
         const cells = (person) => COLUMNS.map((name) => cell(person, name)).join("|");
         const said = (list) => list.map((person) => `${person.number} ${cells(person)}`);
-        return [said(all(text)), said(all(listOf(all(text))))];
+        return [said(all(text)), said(all(listOf(all(text), labels)))];
     }"""
     found, again = newcomers.evaluate(read, [text, LABELS])
     assert found == people
@@ -329,9 +359,9 @@ def test_lists_of_spreadsheets_are_read(newcomers, text, people):
     [
         ("Name\tVorname\nLee\tAnn", []),
         ("Name;Surname\nAnn;Lee", []),
-        ("Familienname;Rufname;Klasse\nLee;Ann;6b", ["Klasse"]),
+        ("Familienname;Rufname;Klasse\nLee;Ann;6b", []),
         ("Forename,Surname,,DOB\nAnn,Lee,x,", ["x…"]),
-        ("NOM;Prénom;Classe\nLee;Ann;6e", ["Classe"]),
+        ("NOM;Prénom;Classe\nLee;Ann;6e", []),
         ("Nom de famille;PRENOM(S)\nLee;Ann", []),
         ("Apellido 1;Apellido 2;Nombre\nLee;Oh;Ann", ["Apellido 2"]),
         ("First Name [Required],Last Name [Required],Status\nAnn,Lee,on", ["Status"]),

@@ -10,6 +10,8 @@ from helpers import NEW_PASSWORD, PASSWORD, success
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
+# The module of the page itself, by the URL that names the version.
+API = "new URL('api.js', document.querySelector('script[type=module]').src)"
 
 
 def expect_signed_in(page):
@@ -156,7 +158,7 @@ def test_what_was_typed_outlives_the_session(signed_in, client, log_in):
         "success"
     ]
     it.page.evaluate(
-        "import('./static/api.js').then((api) => api.call('GET', 'users/profile')).catch(() => 0)"
+        f"import({API}).then((api) => api.call('GET', 'users/profile')).catch(() => 0)"
     )
     expect(it.page.get_by_text("Your session has ended.")).to_be_visible()
     it.page.locator("#sign-in [name=email]").fill(it.user.username)
@@ -188,7 +190,7 @@ def test_a_refresh_for_another_user_starts_the_page_anew(
     name, value = login.headers["Set-Cookie"].split(";")[0].split("=", 1)
     page.context.add_cookies([{"name": name, "value": value, "url": base_url}])
     clock.move(minutes=16)
-    page.evaluate("void import('./static/api.js').then((api) => api.call('GET', 'users/settings'))")
+    page.evaluate(f"void import({API}).then((api) => api.call('GET', 'users/settings'))")
     expect(page.locator("header")).to_contain_text("somebody")
 
 
