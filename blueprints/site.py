@@ -99,6 +99,7 @@ def page(
         registration_open=settings.registration != "closed",
         domains=settings.registration_domains,
         providers=settings.oidc_providers,
+        passkeys=settings.has_passkeys,
         min_length=settings.password_min_length,
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         root=root,

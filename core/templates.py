@@ -39,6 +39,7 @@ _SAMPLE: dict[str, Any] = {
     "event": "added",
     "left": "9",
     "unlinked": True,
+    "had_passkeys": True,
 }
 
 
@@ -64,6 +65,7 @@ class PageFacts:
     registration_open: bool = True
     domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
     providers: Sequence[object] = ()  # each has a `name` and a `label`
+    passkeys: bool = False  # whether anybody can sign in with one
     min_length: int = 8
     no_picture: str = ""  # the file that accounts without a picture have
     root: str = ""  # the way up from the page's URL to that of the service

@@ -10,7 +10,16 @@ from sqlalchemy import Row, select
 from database import reading
 from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
-from services import certificates, email_change, events, groups, profiles, second_factor, sessions
+from services import (
+    certificates,
+    email_change,
+    events,
+    groups,
+    passkeys,
+    profiles,
+    second_factor,
+    sessions,
+)
 
 
 def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, object]:
@@ -25,6 +34,7 @@ def collect(user: UserRow, *, session_id: str, now: datetime) -> dict[str, objec
         "account": profiles.profile(user),
         "settings": profiles.preferences(user),
         "second_factor": second_factor.status(user),
+        "passkeys": passkeys.list_all(user.id),
         "avatar": {"media_type": "image/webp", "data": pictures[0]} if pictures else None,
         "sessions": sessions.list_open(user.id, current=session_id, now=now),
         "courses": [
