@@ -21,6 +21,7 @@ from blueprints import (
     health,
     jwks,
     metrics,
+    passkeys,
     providers,
     records,
     second_factor,
@@ -107,6 +108,7 @@ def create_app(
     # 4. Blueprints
     app.register_blueprint(auth.bp, url_prefix="/api/auth")
     app.register_blueprint(second_factor.bp, url_prefix="/api/auth/second-factor")
+    app.register_blueprint(passkeys.bp, url_prefix="/api/auth/passkeys")
     app.register_blueprint(providers.bp, url_prefix="/api/auth/providers")
     app.register_blueprint(users.bp, url_prefix="/api/users")
     app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")

@@ -99,9 +99,10 @@ class PasswordReplaced(WrongPassword):
 class InvalidToken(ApiError):
     """The token of a link is unknown, expired or used; or a code to choose a password, or its
     account, is wrong; or no new e-mail address or second factor waits for a code, or too many codes
-    were wrong; or a sign-in with a provider is too old, was used, or began elsewhere.
+    were wrong; or a sign-in with a provider is too old, was used, or began elsewhere; or the
+    challenge of a passkey is too old, was used, or is another's, or it can be none here.
 
-    Offer to send a new e-mail, or to begin the sign-in again.
+    Offer to send a new e-mail, or to begin again.
     """
 
     status, code = 400, "invalid_token"
@@ -111,6 +112,10 @@ class InvalidToken(ApiError):
 class WrongAccessCode(InvalidToken):
     message = "The account or the code is wrong, or the code is not valid any more."
     wrong_guess = True
+
+
+class InvalidPasskey(InvalidToken):
+    message = "The browser has sent no passkey that can be used here. Begin again."
 
 
 class WrongCode(ApiError):
@@ -137,7 +142,7 @@ class InvalidImage(ApiError):
 
 class InvalidCredentials(ApiError):
     """The e-mail address, the username or the password is wrong; the response does not say which.
-    With `provider` alone: the account changed meanwhile.
+    With `provider` alone: the account changed meanwhile. With `passkey`: it does not log in here.
 
     Ask again, or begin the sign-in again.
     """
@@ -151,6 +156,11 @@ class CredentialsReplaced(InvalidCredentials):
     """The password was right, and the account changed while it was judged."""
 
     wrong_guess = False
+
+
+class PasskeyRefused(InvalidCredentials):
+    message = "This passkey does not log in here. Use another one, or the password."
+    wrong_guess = False  # nobody can guess one
 
 
 class TokenMissing(ApiError):
@@ -260,7 +270,7 @@ class Forbidden(ApiError):
 
 class NotFound(ApiError):
     """No resource exists at this URL, such as one with a malformed id; or there is no such session,
-    service key, provider, second factor or course.
+    service key, provider, second factor, passkey or course.
 
     For a lesson: deliver the course, then the lesson again.
     """
@@ -340,6 +350,25 @@ class SecondFactorExists(ApiError):
 
     status, code = 409, "second_factor_exists"
     message = "Your account has a second factor already. Remove it first."
+
+
+class TooManyPasskeys(ApiError):
+    """The account has ten passkeys.
+
+    Remove one first.
+    """
+
+    status, code = 409, "too_many_passkeys"
+    message = "Your account has ten passkeys. Remove one first."
+
+
+class PasskeyTaken(ApiError):
+    """An account has this passkey already, perhaps another one.
+
+    Make another one.
+    """
+
+    status, code, message = 409, "passkey_taken", "An account has this passkey already."
 
 
 class CursorExpired(ApiError):

@@ -268,6 +268,27 @@ class SecondFactor(Base):
     """A bit for each recovery code of this set that is unused."""
 
 
+class Passkey(Base):
+    """A public key whose holder logs in without a password; the private one is in a device, a
+    password manager or a security key."""
+
+    __tablename__ = "passkeys"
+    __table_args__ = (sa.CheckConstraint("length(name) <= 64", "name_length"),)
+
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
+    user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    """Whose account it opens."""
+    credential_id: Mapped[bytes] = mapped_column(sa.LargeBinary, unique=True)
+    """The passkey, as what keeps it calls it: 16 to 1,023 bytes."""
+    public_key: Mapped[bytes] = mapped_column(sa.LargeBinary)
+    """In the form of COSE (RFC 9052)."""
+    name: Mapped[str] = mapped_column(sa.String(64))
+    """By the user, or of what keeps it; may be empty."""
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
+    last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """NULL before the first login."""
+
+
 class OutboxMail(Base):
     """An e-mail to be sent. Its text and token are made when it is sent, never stored."""
 

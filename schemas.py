@@ -99,9 +99,14 @@ class ProviderCode(Shape):
     verifier = fields.AnyText(required=True, validate=fields.Length(max=4096))
 
 
+# What a browser makes or signs; what it adds to that one day is none of ours.
+OF_BROWSER = {"description": "What `PublicKeyCredential.toJSON()` returns."}
+
+
 class Login(Confirmation):
     email = fields.LoginName()
     password = fields.CurrentPassword()
+    passkey = ma.Dict(metadata=OF_BROWSER)
     provider = ma.Nested(
         ProviderCode,
         metadata={"description": "In place of `email` and `password`, or with them, to link."},
@@ -114,10 +119,53 @@ class Login(Confirmation):
 
     @validates_schema
     def has_a_way_in(self, data: dict[str, Any], **_: object) -> None:
-        """Raise ValidationError without a provider's code, or with half of a password's login."""
+        """Raise ValidationError without a provider's code or a passkey, with half of a password's
+        login, or with more than a passkey."""
+        if "passkey" in data:
+            if others := data.keys() & {"email", "password", "provider"}:
+                alone = Reason("invalid", "Send this, or a passkey.")
+                raise ValidationError({name: [alone] for name in others})
+            return
         missing = {"email", "password"} - data.keys()
         if len(missing) == 1 or (missing and "provider" not in data):
             raise ValidationError({name: [REQUIRED] for name in missing})
+
+
+class PasskeyRequest(ResponseBody):
+    public_key = ma.Dict(
+        metadata={"description": "A `PublicKeyCredentialRequestOptionsJSON` of WebAuthn."}
+    )
+
+
+class PasskeyName(Shape):
+    name = fields.Name(required=True, metadata=example("My phone"))
+
+
+class NewPasskey(Confirmation):
+    credential = ma.Dict(
+        required=True, metadata={**OF_BROWSER, **example({"id": "AAAA", "response": {}})}
+    )
+    name = fields.FilledText(
+        load_default="",
+        validate=fields.Length(max=64),
+        metadata={"description": "By default that of what keeps it.", **example("My phone")},
+    )
+
+
+class PasskeyRecord(ResponseBody):
+    id = ma.UUID()
+    credential_id = ma.String(metadata={"description": "As the browser calls it."})
+    name = ma.String(metadata={"description": "Empty where it is not known what keeps it."})
+    created_at = fields.Moment()
+    last_used_at = fields.Moment(allow_none=True)
+
+
+class PasskeyList(ResponseBody):
+    public_key = ma.Dict(
+        allow_none=True,
+        metadata={"description": "A `PublicKeyCredentialCreationOptionsJSON` of WebAuthn."},
+    )
+    passkeys = ma.List(ma.Nested(PasskeyRecord))
 
 
 ProviderPath = Shape.from_dict({"name": ma.String(required=True, metadata=example("school"))})
@@ -165,6 +213,7 @@ class RegistrationOptions(ResponseBody):
     password_min_length = ma.Integer()
     email_verification_required = ma.Boolean(attribute="require_verified_email")
     providers = ma.List(ma.Nested(ProviderOption), attribute="oidc_providers")
+    passkeys = ma.Boolean(attribute="has_passkeys")
 
 
 class Refresh(Shape):
@@ -629,6 +678,7 @@ class AccountState(Account):
     language = ma.String()
     timezone = ma.String()
     second_factor = fields.IsSet(attribute="second_factor_at")
+    passkeys = ma.Integer()
     groups = ma.List(
         ma.Nested(GroupName), metadata={"description": "Those of them that the caller may see."}
     )
@@ -849,6 +899,7 @@ class Export(ResponseBody):
     account = ma.Nested(ExportedAccount)
     settings = ma.Nested(Settings)
     second_factor = ma.Nested(SecondFactorSince)
+    passkeys = ma.List(ma.Nested(PasskeyRecord))
     avatar = ma.Nested(Picture, allow_none=True)
     sessions = ma.List(ma.Nested(OpenSession))
     pending_email = ma.String(metadata={"description": "Empty where no change is pending."})

@@ -22,6 +22,7 @@ from services import (
     export,
     groups,
     login,
+    passkeys,
     recovery,
     second_factor,
     users,
@@ -101,7 +102,8 @@ def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.get_within(user_id, caller().accounts)
     state = login.state(user, limits.locked_until(user))
-    return {**_shown(user), **state, "groups": groups.of_user(user_id, member=caller().member)}
+    state["groups"] = groups.of_user(user_id, member=caller().member)
+    return {**_shown(user), **state, "passkeys": passkeys.count(user_id)}
 
 
 @endpoint(
@@ -282,7 +284,7 @@ def unlock_user(user_id: str) -> None:
     errors=(errors.UserNotFound, errors.NotFound),
 )
 def reset_second_factor(user_id: str) -> None:
-    """Remove the second factor of a user who has lost it; not for admins.
+    """Remove the second factor and all passkeys of a user who has lost them; not for admins.
 
     All sessions of the account end, and a notice is sent by e-mail. Make sure first who asks: with
     the password, anybody can log in then.

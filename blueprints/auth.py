@@ -16,6 +16,7 @@ from services import (
     accounts,
     events,
     outbox,
+    passkeys,
     profiles,
     providers,
     recovery,
@@ -106,14 +107,15 @@ def options() -> object:
     limits=(*GUESSES, LOGINS),
 )
 def login(body: dict[str, Any]) -> Reply:
-    """Log in with e-mail address or username, and password, or with a provider; opens a session.
+    """Log in with e-mail address or username and password, a provider or a passkey.
 
-    Send the access token in the `Authorization` header of other requests. When it has expired,
-    exchange the refresh token for a new pair. An error sets no cookie.
+    It opens a session. Send the access token in the `Authorization` header of other requests. When
+    it has expired, exchange the refresh token for a new pair. An error sets no cookie.
 
     A `provider` alone opens the account that is linked to it, or one with the address to which
     nobody can sign in, else a new one. With `email` and `password` too, it is linked to that
-    account. No error uses up its code.
+    account. No error uses up its code. A `passkey` comes alone, and counts as password and second
+    factor.
     """
     way = _way_in(body)
     proof = second_factor.check_code(way.user, body["second_factor"]) if way.needs_code else None
@@ -124,6 +126,8 @@ def login(body: dict[str, Any]) -> Reply:
 
 
 def _way_in(body: dict[str, Any]) -> login_steps.Way:
+    if "passkey" in body:
+        return passkeys.way_in(body["passkey"])
     came = providers.read(**body["provider"]) if "provider" in body else None
     if came and "password" not in body:
         count = functools.partial(limits.call_within, (REGISTRATIONS,))

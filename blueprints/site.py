@@ -104,6 +104,7 @@ def page(
         registration_open=settings.registration != "closed",
         domains=settings.registration_domains,
         providers=settings.oidc_providers,
+        passkeys=settings.has_passkeys,
         min_length=settings.password_min_length,
         deletion_days=KEPT.days,
         **{name: getattr(settings, name) for name in _OF_PRIVACY.split()},

@@ -23,6 +23,7 @@ from services import (
     events,
     export,
     login,
+    passkeys,
     providers,
     recovery,
     samples,
@@ -175,6 +176,7 @@ def show_user(user: UserRow) -> None:
         "active": user.is_active,
         "password": _password(user),
         "second factor": _factor(user),
+        "passkeys": passkeys.count(user.id),
         "language": user.language,
         "time zone": user.timezone,
         "joined": written(user.created_at),
@@ -242,7 +244,8 @@ def unlock_user(user: UserRow) -> None:
 @users.command("reset-second-factor")
 @account
 def reset_second_factor(user: UserRow) -> None:
-    """Remove the second factor of ACCOUNT, also of an admin, and end all its sessions."""
+    """Remove the second factor and the passkeys of ACCOUNT, also of an admin, and end all its
+    sessions."""
     with transaction():
         second_factor.reset(user.id)
     click.echo(f"{user.username} has no second factor any more.")

@@ -33,7 +33,6 @@ import dataclasses
 import difflib
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.headerregistry import Address
@@ -200,6 +199,18 @@ class Settings:
         "",
         "Role that takes effect only with a second factor; `instructor`: and admins. Unset: none.",
     )
+    passkeys: str = setting(
+        types.one_of("all", "staff", "none"),
+        "all",
+        "Who adds passkeys and signs in with them. `staff`: instructors and admins, where students "
+        "share devices; `none`: nobody.",
+    )
+    passkey_domain: str = setting(
+        types.domain,
+        "",
+        "A change makes all passkeys useless until it is taken back. Unset: the host of "
+        "`PUBLIC_URL`; or a domain above it, so that they outlive a change of the host.",
+    )
     invitation_days: int = setting(
         types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
     )
@@ -275,14 +286,37 @@ class Settings:
         return urlsplit(self.public_url).scheme == "https"  # `urlsplit` lowers its case
 
     @property
+    def public_host(self) -> str:
+        return urlsplit(self.public_url).hostname or ""
+
+    @property
     def sender(self) -> Address:
-        host = urlsplit(self.public_url).hostname or ""
-        is_ip = ":" in host or re.fullmatch(r"[0-9.]+", host)
-        return self.mail_from or Address("", "no-reply", "localhost" if is_ip else host)
+        host = "localhost" if types.is_ip(self.public_host) else self.public_host
+        return self.mail_from or Address("", "no-reply", host)
 
     @property
     def site(self) -> str:
-        return self.site_name or urlsplit(self.public_url).hostname or ""
+        return self.site_name or self.public_host
+
+    @property
+    def has_passkeys(self) -> bool:
+        """Whether anybody can sign in with a passkey. Browsers have none at an IP, nor without
+        https, but for localhost.
+        """
+        host = self.public_host
+        is_safe = self.is_https or types.is_within(host, "localhost")
+        return self.passkeys != "none" and is_safe and not types.is_ip(host)
+
+    @property
+    def passkey_host(self) -> str:
+        return self.passkey_domain or self.public_host
+
+    @property
+    def passkey_origins(self) -> tuple[str, ...]:
+        """The origins whose pages may use passkeys, as browsers write them."""
+        own = types.origins("{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)))
+        hosts = {each: urlsplit(each).hostname or "" for each in (*own, *self.cors_origins)}
+        return tuple(each for each in hosts if types.is_within(hosts[each], self.passkey_host))
 
     @property
     def reset_page(self) -> str:
@@ -358,6 +392,9 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
     if values.get("registration_domains") and not values.get("require_verified_email"):
         problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
+    host = Settings(public_url=values.get("public_url", Settings.public_url)).public_host
+    if not types.is_within(host, values.get("passkey_domain", host)):
+        problems.append("PASSKEY_DOMAIN must be the host of PUBLIC_URL, or a domain above it.")
     languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
     language = values.get("default_language", templates.ENGLISH)
     # The languages of a folder that is refused are unknown.

@@ -189,6 +189,22 @@ def domains(raw: str) -> tuple[str, ...]:
         ) from None
 
 
+def domain(raw: str) -> str:
+    label = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+    if not re.fullmatch(rf"{label}(\.{label})*", raw.lower()):
+        raise ValueError("must be a domain such as school.example, in ASCII")
+    return raw.lower()
+
+
+def is_within(host: str, domain: str) -> bool:
+    """Return whether a host is this domain, or below it."""
+    return host == domain or host.endswith(f".{domain}")
+
+
+def is_ip(host: str) -> bool:
+    return ":" in host or re.fullmatch(r"[0-9.]+", host) is not None
+
+
 def mail_url(raw: str) -> MailServer | None:
     if raw.lower() == "console:":
         return None

@@ -25,10 +25,17 @@ EVENTS = {
     "account_imported": Event("An account came with an import, which logs no line.", kept=()),
     "accounts_imported": Event("`flask users import` has ended, with its counts."),
     "accounts_dumped": Event("`flask users dump` has ended, with its count."),
-    "login": Event("A session began. Kept: the first from a client IP.", kept=("provider",)),
-    "login_failed": Event("`reason`: `unknown_account`, `no_password` or `wrong_password`."),
-    "login_refused_inactive": Event("The password was right; the account is deactivated."),
-    "login_refused_unverified": Event("The password was right; the address is not confirmed."),
+    "login": Event(
+        "A session began. Kept: the first from a client IP.", kept=("provider", "passkey")
+    ),
+    "login_failed": Event(
+        "`reason`: `unknown_account`, `no_password`, `wrong_password`, or `passkey_` and what was "
+        "wrong with one."
+    ),
+    "login_refused_inactive": Event("Password or passkey was right; the account is deactivated."),
+    "login_refused_unverified": Event(
+        "Password or passkey was right; the address is not confirmed."
+    ),
     "provider_failed": Event(
         "A sign-in failed at a `provider`; docs/providers.md has each `reason`."
     ),
@@ -43,6 +50,9 @@ EVENTS = {
     "second_factor_reset": Event("Somebody else removed the second factor.", kept=()),
     "recovery_codes_replaced": Event("The user got new recovery codes.", kept=()),
     "recovery_code_used": Event("A recovery code was used in place of a code.", kept=()),
+    "passkey_added": Event("The user added a passkey, with the password.", kept=()),
+    "passkey_removed": Event("The user removed one; a new password removes all.", kept=()),
+    "passkey_refused": Event("A new passkey could not be used; `reason` is what was wrong."),
     "refresh_token_reused": Event("A spent refresh token, perhaps stolen, ended its session."),
     "logout": Event("A user ended the current session."),
     "session_ended": Event("A user ended another session."),

@@ -40,6 +40,7 @@ _SAMPLE: dict[str, Any] = {
     "event": "added",
     "left": "9",
     "unlinked": True,
+    "had_passkeys": True,
 }
 
 
@@ -65,6 +66,7 @@ class PageFacts:
     registration_open: bool = True
     domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
     providers: Sequence[object] = ()  # each has a `name` and a `label`
+    passkeys: bool = False  # whether anybody can sign in with one
     min_length: int = 8
     # What /privacy is made from: settings by their names, and for how long deletions are kept.
     profiles: str = "visible"

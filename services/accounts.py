@@ -15,7 +15,7 @@ from core.roles import Role
 from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
-from models import PendingEmail, User, UserRow
+from models import Passkey, PendingEmail, User, UserRow
 from services import changes, events, outbox, sessions, users
 from services.letters import MailKind
 from services.users import Condition
@@ -104,34 +104,35 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
 
 
 def set_password(
-    user_id: str, password_hash: str, *conditions: Condition, keep: str | None = None, **values: Any
+    user: UserRow,
+    password_hash: str,
+    *conditions: Condition,
+    keep: str | None = None,
+    **values: Any,
 ) -> UserRow | None:
-    """Change the password, and other columns, and end all sessions except the one to `keep`.
+    """Change the password, and other columns, and end all sessions except the one to `keep`; notify
+    the user of a new password.
 
-    What the old password allowed ends too: the link to a provider, and the new e-mail address that
-    waits for its code. Return the whole row, or None if a condition does not hold.
+    What the old password allowed ends too: the link to a provider, passkeys, and the new e-mail
+    address that waits for its code. Return the whole row, or None if a condition does not hold.
     """
     values |= {"password_hash": password_hash, "password_version": User.password_version + 1}
     values["identity"] = None
-    row = users.update(user_id, *conditions, **values)
+    row = users.update(user.id, *conditions, **values)
     if row:
-        drop_pending_email(user_id)
-        sessions.end_all(user_id, keep=keep)
+        drop_pending_email(user.id)
+        sessions.end_all(user.id, keep=keep)
+        had_passkeys = drop_passkeys(user.id) > 0
+        if passwords.is_usable(password_hash):
+            facts = {"unlinked": user.identity is not None, "had_passkeys": had_passkeys}
+            outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
     return row
 
 
 def change_password(caller: Caller, password_hash: str) -> None:
-    """Set a new password after a confirmed one, and notify the user."""
-    user = caller.user
-    set_password(user.id, password_hash, keep=caller.session_id)
-    events.tell("password_changed", user.id)
-    notify_of_password(user)
-
-
-def notify_of_password(user: UserRow) -> None:
-    """Queue the notice of a new password; `user` is the row before it."""
-    facts = {"unlinked": user.identity is not None}
-    outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
+    """Set a new password after a confirmed one."""
+    set_password(caller.user, password_hash, keep=caller.session_id)
+    events.tell("password_changed", caller.user.id)
 
 
 def is_told_of_links(user: UserRow) -> bool:
@@ -146,7 +147,7 @@ def remove_password(user: UserRow) -> UserRow:
     """Make a password useless at once, as against somebody who knows it; return the whole row."""
     marker = passwords.unusable(brief=is_told_of_links(user))
     events.tell("password_removed", user.id)
-    return users.require(set_password(user.id, marker))
+    return users.require(set_password(user, marker))
 
 
 def delete(user: UserRow) -> None:
@@ -164,6 +165,11 @@ def delete(user: UserRow) -> None:
 def drop_pending_email(user_id: str) -> None:
     """Forget the new e-mail address that waits for its code, if there is one."""
     change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
+
+
+def drop_passkeys(user_id: str) -> int:
+    """Remove all passkeys of an account whose row is locked; return how many."""
+    return change(delete_from(Passkey).where(Passkey.user_id == user_id))
 
 
 def lock_admins(target: str) -> list[str]:

@@ -10,7 +10,16 @@ from sqlalchemy import Row, select
 from database import reading
 from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
-from services import certificates, email_change, events, groups, profiles, second_factor, sessions
+from services import (
+    certificates,
+    email_change,
+    events,
+    groups,
+    passkeys,
+    profiles,
+    second_factor,
+    sessions,
+)
 
 # What a browser calls the copy.
 AS_FILE = {"Content-Disposition": 'attachment; filename="account.json"'}
@@ -28,6 +37,7 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> dict[str, 
         "account": profiles.profile(user),
         "settings": profiles.preferences(user),
         "second_factor": second_factor.status(user),
+        "passkeys": passkeys.list_all(user.id),
         "avatar": {"media_type": "image/webp", "data": pictures[0]} if pictures else None,
         "sessions": sessions.list_open(user.id, current=session_id, now=now),
         "courses": [

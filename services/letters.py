@@ -81,7 +81,7 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     recipient = user.email if "@" not in mail.address else mail.address  # of a username
     is_open = settings.registration == "open"
     facts: dict[str, Any] = {"happened_at": mail.created_at, "registration_open": is_open}
-    facts |= {"unlinked": False, **mail.facts}
+    facts |= {"unlinked": False, "had_passkeys": False, **mail.facts}
     if kind in ACCOUNT_MAILS:
         action, life, is_wanted = ACCOUNT_MAILS[kind]
         bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()

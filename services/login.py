@@ -29,7 +29,11 @@ class Way:
     user: UserRow  # as it was read first
     # A new hash of the same password if the stored one is not as it would be stored now.
     fresh_hash: str | None = None
-    provider: str = ""  # if one is a part of it
+
+    @property
+    def said(self) -> dict[str, str]:
+        """What the event of the login says of it."""
+        return {}
 
     def settle(self, now: datetime) -> UserRow:
         """Store the login in the open transaction; return the user's row as it is then.
@@ -141,5 +145,5 @@ def finish(
     user = way.settle(now)
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
-    events.tell("login", user.id, provider=way.provider)
+    events.tell("login", user.id, **way.said)
     return user, pair

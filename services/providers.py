@@ -75,6 +75,10 @@ class ByProvider(login.Way):
     came: Arrival
     by_password: bool
 
+    @property
+    def said(self) -> dict[str, str]:
+        return {"provider": self.came.provider}
+
     def settle(self, now: datetime) -> UserRow:
         row = _connect(self.came, self.user, by_password=self.by_password)
         return login.Way(row, self.fresh_hash).settle(now)
@@ -153,12 +157,12 @@ def open_account(
     """
     while (user := _find_account(came)) is None:
         count(_register, came=came, language=language, timezone=timezone)
-    return ByProvider(user, None, came.provider, came=came, by_password=False)
+    return ByProvider(user, came=came, by_password=False)
 
 
 def link(came: Arrival, way: login.Way) -> ByProvider:
     """Return the way in of somebody who comes from a provider and has sent the password."""
-    return ByProvider(way.user, way.fresh_hash, came.provider, came=came, by_password=True)
+    return ByProvider(way.user, way.fresh_hash, came=came, by_password=True)
 
 
 def _find_account(came: Arrival) -> UserRow | None:

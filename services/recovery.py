@@ -193,7 +193,7 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     """
     user = found.user
     changed = accounts.set_password(
-        user.id,
+        user,
         password_hash,
         User.password_hash == user.password_hash,
         User.password_version == user.password_version,
@@ -212,7 +212,6 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     events.tell("password_reset" if found.way is Way.MAIL else "access_link_used", user.id)
     if changed.email_verified_at and not user.email_verified_at:
         events.tell("email_verified", user.id)
-    accounts.notify_of_password(user)
 
 
 def verify_email(user: UserRow, *, now: datetime) -> None:

@@ -115,7 +115,9 @@ def confirm(caller: Caller, proof: Proof) -> list[str]:
     values = {"confirmed_at": now, "wrong_codes": 0, "window_ends_at": None}
     change(update(SecondFactor).where(SecondFactor.user_id == user.id).values(**values))
     sessions.end_all(user.id, keep=caller.session_id)
-    _tell(user, "second_factor_added", "added")
+    # They were added with the password alone, and would do without the code.
+    accounts.drop_passkeys(user.id)
+    tell(user, "second_factor_added", "added")
     return totp.recovery_codes(proof.seed, proof.factor.generation)
 
 
@@ -130,7 +132,7 @@ def replace_recovery_codes(caller: Caller, proof: Proof | None) -> list[str]:
     _raise_version(user_id)
     this = SecondFactor.user_id == user_id
     change(update(SecondFactor).where(this).values(generation=generation, unused=ALL_UNUSED))
-    _tell(caller.user, "recovery_codes_replaced", "codes_replaced")
+    tell(caller.user, "recovery_codes_replaced", "codes_replaced")
     return totp.recovery_codes(proof.seed, generation)
 
 
@@ -143,20 +145,21 @@ def remove(caller: Caller) -> None:
         raise errors.NotFound(_NO_FACTOR)
     drop(caller.user.id)
     sessions.end_all(caller.user.id, keep=caller.session_id)
-    _tell(caller.user, "second_factor_removed", "removed")
+    tell(caller.user, "second_factor_removed", "removed")
 
 
 def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
-    """Remove the factor of a user who has lost it, end all sessions and notify the user.
+    """Remove the factor and all passkeys of a user who has lost them, end all sessions and notify
+    the user.
 
-    Raises UserNotFound, Forbidden for one out of reach, and NotFound without a factor.
+    Raises UserNotFound, Forbidden for one out of reach, and NotFound without any of them.
     """
     user = users.lock_within(user_id, reach)
-    if user.second_factor_at is None:
+    sessions.end_all(user_id)
+    if not accounts.drop_passkeys(user_id) and user.second_factor_at is None:
         raise errors.NotFound(_NO_FACTOR)
     drop(user_id)
-    sessions.end_all(user_id)
-    _tell(user, "second_factor_reset", "reset")
+    tell(user, "second_factor_reset", "reset")
 
 
 def drop(user_id: str) -> None:
@@ -181,14 +184,15 @@ def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
     return user
 
 
-def _tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
+def tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
+    """Tell of an event in the open transaction, and notify the user of it by e-mail."""
     events.tell(event, user.id)
     _notify(user, notice, left=left)
 
 
 def _notify(user: UserRow, event: str, *, left: int | str = "") -> None:
-    """Queue a notice about the factor; its template has a sentence for each event, one of them with
-    how many recovery codes are left.
+    """Queue a notice about the factor or a passkey; its template has a sentence for each event, one
+    of them with how many recovery codes are left.
     """
     facts = {"event": event, "left": left}
     outbox.queue(MailKind.SECOND_FACTOR, user.email, language=user.language, **facts)
@@ -270,7 +274,7 @@ def spend(proof: Proof | None) -> None:
     if left is None:
         raise _wrong(proof.user, "secondFactor" if proof.factor.confirmed_at else "code")
     if proof.number is not None:
-        _tell(proof.user, "recovery_code_used", "code_used", left=left.unused.bit_count())
+        tell(proof.user, "recovery_code_used", "code_used", left=left.unused.bit_count())
 
 
 def _count(user: UserRow, *conditions: ColumnElement[bool]) -> Row[Any] | None:

@@ -4,7 +4,7 @@ import { Problem, call } from "./api.js";
 import { copy, has, say, when } from "./words.js";
 
 // What is typed exactly as it is, and never corrected.
-const EXACT = `:is([type=email], [type=password], [autocomplete$=username], [autocomplete$=code],
+const EXACT = `:is([type=email], [type=password], [autocomplete^=username], [autocomplete$=code],
   [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
 
 function paragraph(className, role) {
@@ -123,7 +123,8 @@ export function askForCode(form, isAsked) {
   return true;
 }
 
-const emit = (form, name, detail) =>
+/** Tell the scripts of a form; return whether the work goes on here. */
+export const emit = (form, name, detail) =>
   form.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, cancelable: true }));
 
 /** Show that the form is at work; its button keeps the focus. */

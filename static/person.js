@@ -54,6 +54,7 @@ function render(manages) {
     ...account,
     manages,
     isAdmin,
+    hasFactor: account.secondFactor || account.passkeys > 0,
     isReached: !noMailbox,
     address,
     canVouch,

@@ -4,6 +4,7 @@ import { call, forget } from "./api.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import { save } from "./lists.js";
+import { show as showPasskeys } from "./passkeys.js";
 import { attempt } from "./run.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
@@ -57,17 +58,20 @@ function showStage(to) {
 
 /** Loads what the section shows; what is typed, and codes that are not kept yet, stay. */
 async function load() {
-  const [email, state, { sessions }, label, events] = await Promise.all([
+  const [email, state, { sessions }, label, events, passkeys] = await Promise.all([
     call("GET", "users/email"),
     call("GET", "auth/second-factor"),
     call("GET", "auth/sessions"),
     providerOf(me.profile.provider),
     latest(me.profile.id),
+    call("GET", "auth/passkeys"),
   ]);
   session = sessions.find(({ current }) => current).id;
   const mine = me.profile.mayChangeAccount;
   const { email: address, username: who } = me.profile;
-  fill(section, { account: me.profile, email: address, who, linked: label ?? me.profile.provider, mine });
+  const linked = label ?? me.profile.provider;
+  const hasPasskeys = passkeys.passkeys.length > 0;
+  fill(section, { account: me.profile, email: address, who, linked, hasPasskeys, mine });
   const until = email.pendingUntil && moment(email.pendingUntil);
   fill(part("email"), {
     ...email,
@@ -81,6 +85,7 @@ async function load() {
     left: say("say_codes_left", { count: state.recoveryCodesLeft }),
   });
   if (["off", "on"].includes(stage())) showStage(state.enabled ? "on" : "off");
+  showPasskeys(passkeys);
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
   part("sessions").replaceChildren(...sessions.map(rowOf));
   part("others").hidden = sessions.length < 2;

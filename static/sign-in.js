@@ -1,10 +1,13 @@
 // What visitors see: sign in, and the ways back in.
 
+import { loadModule } from "./api.js";
+
 const byId = (id) => document.getElementById(id);
 const signIn = byId("sign-in");
 
 // `name` is who has just chosen a password. Returns the field to begin with.
 function showSignIn(section, _, name) {
+  if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
   const { email, password } = section.querySelector("form").elements;
   if (name) email.value = new URLSearchParams(`name=${name}`).get("name"); // bad escapes stay
   return email.value ? password : email;

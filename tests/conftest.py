@@ -138,7 +138,7 @@ def _default_apps():
 
 
 _ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_WORD = rf"'(provider|role|deliver)': '[a-z]{{1,20}}'|'group': '{_ID}'"
+_WORD = rf"'(provider|passkey|role|deliver)': '[a-z]{{1,20}}'|'group': '{_ID}'"
 _EVENT = re.compile(rf"[a-z_]+ (machine|(key:)?{_ID})? [0-9a-f.:]*(/64)? {{({_WORD})?}}")
 
 

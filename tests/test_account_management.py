@@ -71,6 +71,7 @@ def test_account_says_why_its_user_cannot_log_in(make_app, make_user, log_in, cl
         "timezone": "Europe/Paris",
         "provider": "",
         "secondFactor": False,
+        "passkeys": 0,
         "groups": [],
         "lockedUntil": None,
         "hindrances": [],

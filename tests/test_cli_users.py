@@ -210,6 +210,7 @@ def test_show_tells_everything_about_a_login(run, client, make_user, log_in, clo
         "active": "yes",
         "password": "yes",
         "second factor": "no",
+        "passkeys": "0",
         "language": "de",
         "time zone": "UTC",
         "joined": "2026-11-20T09:31:00Z",

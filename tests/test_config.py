@@ -420,3 +420,36 @@ def test_a_process_shares_the_cores_with_its_siblings():
     alone = load({"WEB_CONCURRENCY": "1"}).hashes_at_once
     assert alone >= 1
     assert load({"WEB_CONCURRENCY": "256"}).hashes_at_once == max(1, alone // 256)
+
+
+@pytest.mark.parametrize(
+    ("url", "has_them"),
+    [
+        *(("https://school.example", True), ("http://localhost:5000", True)),
+        *(("http://app.localhost:5000", True), ("http://school.example", False)),
+        *(("http://127.0.0.1:5000", False), ("https://192.0.2.1", False), ("https://[::1]", False)),
+    ],
+)
+def test_there_are_passkeys_where_browsers_have_them(url, has_them):
+    assert load({"PUBLIC_URL": url}).has_passkeys is has_them
+    assert not load({"PUBLIC_URL": url, "PASSKEYS": "none"}).has_passkeys
+
+
+def test_passkeys_belong_to_the_host_or_a_domain_above_it():
+    url = "https://Accounts.School.example:443/start"
+    apps = "https://app.school.example,https://school.example,https://myschool.example"
+    own = load({"PUBLIC_URL": url, "CORS_ORIGINS": apps})
+    assert own.passkey_host == "accounts.school.example"
+    assert own.passkey_origins == ("https://accounts.school.example",)
+    above = load({"PUBLIC_URL": url, "CORS_ORIGINS": apps, "PASSKEY_DOMAIN": "SCHOOL.example"})
+    assert above.passkey_host == "school.example"
+    names = ("accounts.school.example", "app.school.example", "school.example")
+    assert above.passkey_origins == tuple(f"https://{name}" for name in names)
+    for wrong in (
+        "ool.example",
+        "a.accounts.school.example",
+        "school.example:443",
+        url,
+        "ä.example",
+    ):
+        assert "PASSKEY_DOMAIN must be" in refusal(PUBLIC_URL=url, PASSKEY_DOMAIN=wrong)

@@ -26,6 +26,7 @@ from helpers import (
     success,
     verify,
 )
+from passkey_device import Device, add, sign_in
 from real_service import empty_database, migrate
 from sqlalchemy import create_engine, insert, inspect, select, text, update
 
@@ -113,6 +114,8 @@ def school(app, client, make_user, make_key, log_in, clock):
     handed = success(client.post(path, json={"deliver": "link"}, headers=admin.headers))
     authenticator = set_up(client, log_in(locked), locked, clock)
     success(client.delete(f"/api/users/{make_user('gone').id}", headers=admin.headers))
+    device = Device()
+    add(client, session, device)
     return SimpleNamespace(
         pupil=pupil,
         session=session,
@@ -122,6 +125,7 @@ def school(app, client, make_user, make_key, log_in, clock):
         code=handed["code"],
         locked=locked,
         app=authenticator,
+        device=device,
     )
 
 
@@ -167,6 +171,7 @@ def test_all_that_was_begun_goes_on_with_the_copy(school, client, copy, target, 
     success(refresh(client, school.session))
     failure(enter(client, school.locked), 403, "second_factor_required")
     success(enter(client, school.locked, school.app.code()))
+    success(sign_in(client, school.device))
     body = {"account": school.other.username, "code": school.code, "newPassword": PASSWORD + "!"}
     success(client.post("/api/auth/reset-password", json=body))
 

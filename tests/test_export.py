@@ -17,6 +17,7 @@ from helpers import (
     set_user,
     success,
 )
+from passkey_device import Device, add
 from PIL import Image
 from sqlalchemy import delete
 
@@ -36,6 +37,7 @@ EXPORTED = {
     "courses.0": "courses: id name lessons",
     "courses.0.completedLessons.0": "lessons: course_id id completed_at minutes",
     "achievements.0": "achievements: id name earned_at",
+    "passkeys.0": "passkeys: id credential_id name created_at last_used_at",
     "events.0": "events: id type ip_address details",
     "certificates.0": "certificates: id course_id course_name issued_at expires_at credential_url "
     "holder revoked_at",
@@ -59,6 +61,7 @@ LEFT_OUT = {
     "a random number": "groups.id memberships.group_id",
     "derived from others": "users.username_key users.search_key",
     "a secret, of use to a thief only": "users.password_hash second_factors.sealed",
+    "of use to the service only": "passkeys.public_key",
     "a part of a token, of a code or of a link": "sessions.refresh_token_id "
     "sessions.previous_token_id pending_emails.id",
     "a counter that says nothing about the user": "users.password_version users.changed "
@@ -70,7 +73,7 @@ LEFT_OUT = {
     "in GET /api/users/email": "pending_emails.expires_at",
     "the account's id": "sessions.user_id second_factors.user_id pending_emails.user_id "
     "avatars.user_id courses.user_id lessons.user_id achievements.user_id certificates.user_id "
-    "memberships.user_id events.user_id",
+    "memberships.user_id events.user_id passkeys.user_id",
 }
 # A waiting mail is gone within a day; the others name nobody.
 NO_USERS = {"outbox", "denylist", "counters", "service_keys", "last_change", "deletions"}
@@ -96,6 +99,7 @@ def pupil(app, client, make_user, make_key, log_in):
     success(client.post("/api/users/avatar", data=picture_form(picture()), headers=session.headers))
     body = {"newEmail": "new@example.org", "password": user.password}
     success(client.post("/api/users/email", json=body, headers=session.headers))
+    add(client, session, Device())
     return {"user": user, "headers": session.headers}
 
 

@@ -112,10 +112,11 @@ def test_options_tell_what_a_form_must_know(client, make_app):
         "passwordMinLength": 8,
         "emailVerificationRequired": False,
         "providers": [],
+        "passkeys": True,
     }
     domains = ("school.example", "*.school.example")
     settings = {"registration": "closed", "registration_domains": domains}
-    settings |= {"password_min_length": 12, "require_verified_email": True}
+    settings |= {"password_min_length": 12, "require_verified_email": True, "passkeys": "none"}
     strict = make_app(**settings).test_client()
     assert success(strict.get("/api/auth/options")) == {
         "registration": "closed",
@@ -123,6 +124,7 @@ def test_options_tell_what_a_form_must_know(client, make_app):
         "passwordMinLength": 12,
         "emailVerificationRequired": True,
         "providers": [],
+        "passkeys": False,
     }
 
 

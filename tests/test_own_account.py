@@ -25,7 +25,7 @@ from core import clock
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import db
-from models import Avatar, Course, Group, Membership, SecondFactor, User, UserSession
+from models import Avatar, Course, Group, Membership, Passkey, SecondFactor, User, UserSession
 from services import sessions
 
 
@@ -177,6 +177,8 @@ def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, ou
     with app.app_context(), transaction() as session:
         session.add(Avatar(user_id=user.id, picture=user.id.encode()))
         session.add(SecondFactor(user_id=user.id, sealed=b"", created_at=clock.utcnow()))
+        passkey = {"credential_id": b"x" * 16, "public_key": b"", "name": ""}
+        session.add(Passkey(user_id=user.id, **passkey))
         session.add(Group(id="7b", name="7b"))
         session.flush()  # a membership refers to it
         session.add(Membership(user_id=user.id, group_id="7b"))

@@ -62,6 +62,11 @@ CALLS = """
     PUT /api/users/username student -
     DELETE /api/users/account student -
     GET /api/groups student users:read
+    POST /api/auth/passkeys/options nobody -
+    GET /api/auth/passkeys student -
+    POST /api/auth/passkeys student -
+    PUT /api/auth/passkeys/* student -
+    DELETE /api/auth/passkeys/* student -
     GET /api/auth/second-factor student -
     POST /api/auth/second-factor student -
     DELETE /api/auth/second-factor student -

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from authenticator import URL, begin, enter, set_up
-from endpoints import API
+from endpoints import API, UNKNOWN_ID
 from helpers import (
     PASSWORD,
     Log,
@@ -19,17 +19,25 @@ from helpers import (
     token_in,
     words,
 )
+from passkey_device import URL as PASSKEYS
+from passkey_device import Device
+from passkey_device import begin as begin_passkey
 
 from core.totp import STEP
-from models import SecondFactor, User, UserSession
+from database import transaction
+from models import Passkey, SecondFactor, User, UserSession
 
 NEW_PASSWORD = "Purple-Lamp-Steel-77"
 
 
 @pytest.fixture
-def protected(client, auth, clock):
-    """A user with a second factor: `user`, `headers` of a session, `app`."""
-    return SimpleNamespace(**vars(auth), app=set_up(client, auth, auth.user, clock))
+def protected(app, client, auth, clock):
+    """A user with a second factor and a passkey: `user`, `headers` of a session, `app`."""
+    phone = set_up(client, auth, auth.user, clock)
+    passkey = {"credential_id": b"x" * 16, "public_key": b"", "name": ""}
+    with app.app_context(), transaction() as session:
+        session.add(Passkey(id=UNKNOWN_ID, user_id=auth.user.id, **passkey))
+    return SimpleNamespace(**vars(auth), app=phone)
 
 
 ACTS = {
@@ -40,8 +48,11 @@ ACTS = {
     "own name": ("PUT", "/api/users/username", {"username": "student"}),
     "recovery codes": ("POST", f"{URL}/recovery-codes", {}),
     "removal": ("DELETE", URL, {}),
+    "passkey": ("POST", PASSKEYS, {}),
+    "passkey's removal": ("DELETE", f"{PASSKEYS}/{{passkeyId}}", {}),
     "deletion": ("DELETE", "/api/users/account", {"confirmation": "DELETE_MY_ACCOUNT"}),
 }
+STATUS = {"passkey": 201}
 every_act = pytest.mark.parametrize("act", ACTS)
 
 
@@ -61,7 +72,9 @@ def do(client, session, act, code=None, *, password=PASSWORD, **changes):
     if code is not None:
         body["secondFactor"] = code
     headers = {} if act == "login" else session.headers
-    return client.open(url, method=method, json=body, headers=headers)
+    if act == "passkey":
+        body["credential"] = Device().create(begin_passkey(client, session))
+    return client.open(url.format(passkeyId=UNKNOWN_ID), method=method, json=body, headers=headers)
 
 
 def wrong_codes(app):
@@ -84,7 +97,7 @@ def test_act_needs_a_code_after_the_password(app, client, protected, act):
     assert rows(app, User) == before
     assert wrong_codes(app) == [1]
     code = protected.app.code()
-    success(do(client, protected, act, f" {code[:3]} {code[3:]} "))
+    success(do(client, protected, act, f" {code[:3]} {code[3:]} "), STATUS.get(act, 200))
 
 
 @every_act
@@ -92,7 +105,7 @@ def test_recovery_code_does_once_what_a_code_of_the_app_does(client, protected, 
     code = protected.app.recovery_codes[4]
     success(do(client, protected, "email", code.lower().replace("-", "")))
     failure(do(client, protected, act, code), 400, "wrong_code")
-    success(do(client, protected, act, protected.app.recovery_codes[5]))
+    success(do(client, protected, act, protected.app.recovery_codes[5]), STATUS.get(act, 200))
 
 
 @pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")

@@ -28,12 +28,14 @@ from helpers import (
     set_user,
     success,
 )
+from passkey_device import Device, ask, begin
 from sqlalchemy import delete, event, insert, update
 from test_copies import contents
 
 import models
 from cli.users import users
 from core import codes, passwords, totp
+from core.passkeys import RelyingParty
 from database import transaction
 from extensions import components, db
 from services import links, recovery, sessions
@@ -41,6 +43,7 @@ from services.letters import MailKind
 from services.second_factor import LOCK_AT, WARN_AT
 
 SEED = bytes(range(totp.SEED))
+HERE = RelyingParty("school.test", ("https://school.test",))
 
 
 class Act(NamedTuple):
@@ -102,6 +105,11 @@ ACTS = [
         {"provider": "linked", "secondFactor": "{digits}"},
         leaves="login",
     ),
+    Act("nobody", "POST /api/auth/login", {"passkey": "used"}, leaves="login"),
+    Act("nobody", "POST /api/auth/passkeys/options"),
+    Act("one", "POST /api/auth/passkeys", {**SURE, "credential": "made"}, leaves="passkey_added"),
+    Act("one", "PUT /api/auth/passkeys/{passkeyId}", {"name": "Renamed"}),
+    Act("one", "DELETE /api/auth/passkeys/{passkeyId}", SURE, leaves="passkey_removed"),
     Act("nobody", "POST /api/auth/refresh", {"refreshToken": "{refresh}"}),
     Act("one", "POST /api/auth/logout"),
     Act("one", "DELETE /api/auth/sessions/{sessionId}"),
@@ -240,7 +248,7 @@ ACTS = [
     Act("operator", "import - --links={file}", leaves="access_link_made"),
 ]
 # All that a history holds beside ids, client IPs, times and the names of events.
-DETAILS = {"instructor", "link", "mail", "school"}
+DETAILS = {"instructor", "link", "mail", "school", "yes"}
 # These read, or only add accounts of their own to the embedded database.
 OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
 
@@ -293,6 +301,7 @@ def make_everything(app, client, make_user, now):
         code = {"kind": "email_change_code", "facts": {"change_id": waits["id"]}}
         seed = {"sealed": totp.seal(SECRET, SEED, user.id), "created_at": now, "unused": 0x3FC}
         wrong = {"confirmed_at": confirmed_at, "wrong_codes": WARN_AT - 1, "window_ends_at": later}
+        passkey = {"credential_id": name.encode() * 5, "public_key": b"of nobody"}
         added = [
             models.Avatar(**own, picture=b"picture"),
             models.Course(**own, id="same", name=f"Of {name}", lessons=2),
@@ -303,6 +312,7 @@ def make_everything(app, client, make_user, now):
             models.DeniedSession(session_id=f"of {name}", **until),
             models.Event(**own, type="login", by="", ip_address="", details={}, created_at=now),
             models.Deletion(id=f"of {name}", number=1, deleted_at=now),
+            models.Passkey(**own, **passkey, name=f"Of {name}", created_at=now, last_used_at=now),
             models.ServiceKey(name=name, digest=name, scopes="users:read"),
             models.PendingEmail(**own, **waits, **until),
             models.OutboxMail(**code, address=waits["new_email"]),
@@ -335,6 +345,7 @@ def facts_about(app, one, now):
     """Return what fills the calls and commands, with tokens and codes of user `one`."""
     (user,), (key,) = rows(app, models.User, id=one.id), rows(app, models.ServiceKey, name="one")
     (session,) = rows(app, models.UserSession, user_id=one.id)
+    (passkey,) = rows(app, models.Passkey, user_id=one.id)
     phone, verifies = Authenticator(totp.app_key(SEED)), links.Action.VERIFY_EMAIL
     pair = signed_in(app, one, now)
     with app.app_context(), transaction():
@@ -343,7 +354,7 @@ def facts_about(app, one, now):
         proof = links.make(verifies, one.id, bound, expires_at=until)
     return {
         **{"userId": one.id, "email": one.email, "keyId": key.id, "sessionId": session.id},
-        "groupId": one.id,
+        **{"groupId": one.id, "passkeyId": passkey.id},
         **dict.fromkeys(("courseId", "lessonId", "achievementId", "certificateId"), "same"),
         **{"digits": phone.code(), "wrong": phone.wrong(), "code": handed.code},
         **{"unused": totp.recovery_codes(SEED, 1)[5], "refresh": pair.refresh_token},
@@ -351,6 +362,17 @@ def facts_about(app, one, now):
         "emailCode": codes.email_code(SECRET, "change of one", f"new.{one.email}"),
         "access": pair.access_token,
     }
+
+
+def come_with_passkey(app, one, access):
+    """Return what a login sends of the passkey of a user, and an addition of another one."""
+    client, device = app.test_client(), Device()
+    made, options = device.create(begin(client, access)), ask(client)
+    key = HERE.read_new(made)._asdict()
+    this = update(models.Passkey).where(models.Passkey.user_id == one.id)
+    execute(app, this.values(credential_id=key["credential_id"], public_key=key["public_key"]))
+    used = device.get(options)
+    return {"passkey": used, "credential": Device().create(begin(client, access))}
 
 
 def come_from_provider(request, app, one, how):
@@ -373,6 +395,8 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
             how = act.body.get("provider", "new")
             proof = {"provider": come_from_provider(request, app, one, how)}
         facts = {**facts_about(app, one, now), **proof, "file": tmp_path / "links.csv"}
+        if act.body.keys() & {"passkey", "credential"}:
+            facts |= come_with_passkey(app, one, facts["access"])
         if "/members/" in act.what:
             facts["groupId"] = UNKNOWN_ID
         callers = {
@@ -391,7 +415,7 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
 def call(client, act, facts, headers):
     method, path = act.what.format(**facts).split()
     body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
-    body |= {"provider": facts["provider"]} if "provider" in body else {}
+    body |= {name: facts[name] for name in ("provider", "passkey", "credential") if name in body}
     sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
     return client.open(path, method=method, headers=headers, **sent)
 
@@ -502,6 +526,7 @@ def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog
 READS = {
     "/api/auth/verify": "own",
     "/api/auth/sessions": "own",
+    "/api/auth/passkeys": "own",
     "/api/auth/second-factor": "own",
     "/api/users/profile": "own",
     "/api/users/settings": "own",
@@ -593,6 +618,7 @@ def test_what_is_shown_of_one_user_is_the_same_without_the_other(
                 found[f"{caller} {path}"] = success(answer)
                 # An export leaves an event.
                 execute(app, delete(models.Event).where(models.Event.type == "data_exported"))
+        del found["one /api/auth/passkeys"]["publicKey"]["challenge"]  # a random one
         return found
 
     with_other = shown()

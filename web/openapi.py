@@ -45,6 +45,7 @@ TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "providers": "Sign-in with an OpenID provider",
     "second_factor": "The caller's second factor",
+    "passkeys": "The caller's passkeys, and what a login with one needs",
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records of a user: reading, delivering, removing",
     "certificates": "Certificates that their holders share, for everybody who has the code",

@@ -113,6 +113,17 @@ def upgrade():
         column("unused", sa.Integer),
     )
     op.create_table(
+        "passkeys",
+        sa.Column("id", sa.String(36), primary_key=True),
+        part_of("users.id", "user_id", index=True),
+        column("credential_id", sa.LargeBinary, unique=True),
+        column("public_key", sa.LargeBinary),
+        column("name", sa.String(64)),
+        column("created_at", moment),
+        sa.Column("last_used_at", moment),
+        sa.CheckConstraint("length(name) <= 64", "name_length"),
+    )
+    op.create_table(
         "outbox",
         sa.Column("id", sa.String(36), primary_key=True),
         column("kind", sa.String(32)),

@@ -27,6 +27,7 @@ FACTS = {
     "event": "added",
     "left": "9",
     "unlinked": True,
+    "had_passkeys": True,
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')

@@ -1,0 +1,161 @@
+// Passkeys: the button and the proposals of the sign-in, and the card in Security.
+
+import { Problem, call } from "./api.js";
+import { emit, setBusy, showProblem } from "./forms.js";
+import { copy, fill, say, when } from "./words.js";
+
+const FRESH = 240_000; // milliseconds; a challenge lives for five minutes
+const signIn = document.querySelector("#sign-in form");
+const button = document.getElementById("passkey-go");
+const card = document.getElementById("security-passkeys"); // on /account
+const add = document.getElementById("passkey-add");
+let asked = null; // {publicKey, at}: for a login
+let waiting = null; // ends the call of the browser's that waits
+let isOpen = false; // whether its dialog is
+let offered = null; // {publicKey, at}: for a new passkey
+let made = null; // a new passkey that waits for the right password
+// After these, it is sent once more.
+const AGAIN = ["wrong_password", "wrong_code", "second_factor_required", "too_many_requests"];
+const isFresh = (options) => options && Date.now() < options.at + FRESH;
+
+// By hand: older browsers have no functions for this, and those of some password managers fail.
+const encode = (buffer) =>
+  btoa(String.fromCharCode(...new Uint8Array(buffer)))
+    .replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+const decode = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+function toJson({ rawId, response }, ...names) {
+  const parts = ["clientDataJSON", ...names].map((name) => [name, encode(response[name])]);
+  return { id: encode(rawId), response: Object.fromEntries(parts) };
+}
+
+async function ask() {
+  if (isFresh(asked)) return;
+  asked = { ...(await call("POST", "auth/passkeys/options")), at: Date.now() };
+}
+
+// Lets the user choose a passkey, and signs in with it. Of two calls, the later one ends the other.
+async function signInWith(mediation) {
+  waiting?.abort();
+  waiting = new AbortController();
+  const publicKey = { ...asked.publicKey, challenge: decode(asked.publicKey.challenge) };
+  const options = { publicKey, mediation, signal: waiting.signal };
+  const used = await navigator.credentials.get(options);
+  asked = null; // it works once
+  const passkey = toJson(used, "authenticatorData", "signature", "userHandle");
+  setBusy(signIn, true);
+  try {
+    const cookie = signIn.elements.ownDevice.checked ? "1" : "session";
+    await call("POST", "auth/login", { passkey }, { cookie });
+  } finally {
+    setBusy(signIn, false);
+  }
+}
+
+function showRefusal(problem) {
+  const isOld = problem.code === "invalid_token" || !(problem instanceof Problem);
+  if (isOld) problem = { key: "error_passkey_unused" };
+  if (problem.code === "invalid_credentials") problem.key = "error_passkey_refused";
+  if (emit(signIn, "failed", problem)) showProblem(signIn, problem);
+}
+
+/** Offer passkeys: by the button, and among what the browser proposes for the username. */
+export async function offer() {
+  if (!window.PublicKeyCredential) return;
+  button.hidden = false;
+  if (isOpen || document.hidden || button.closest("[hidden]")) return;
+  try {
+    await ask(); // before the click, as Safari wants it
+    if (!(await PublicKeyCredential.isConditionalMediationAvailable?.()) || isOpen) return;
+  } catch {
+    return; // a click says why
+  }
+  try {
+    await signInWith("conditional");
+  } catch (problem) {
+    if (problem instanceof Problem) showRefusal(problem); // else nobody has chosen one
+  }
+}
+const renew = () => button && !isFresh(asked) && offer();
+setInterval(renew, FRESH);
+document.addEventListener("visibilitychange", renew);
+
+button?.addEventListener("click", async () => {
+  showProblem(signIn, null);
+  isOpen = true;
+  try {
+    await ask();
+    await signInWith("optional");
+  } catch (problem) {
+    if (problem.name === "AbortError") return; // there was a later click
+    showRefusal(problem);
+  }
+  isOpen = false;
+  offer();
+});
+
+function rowOf(passkey) {
+  const title = passkey.name || say("say_passkey");
+  const { lastUsedAt } = passkey;
+  const ago = lastUsedAt && when((Date.parse(lastUsedAt) - Date.now()) / 1000);
+  const used = ago ? say("say_passkey_used", { when: ago }) : say("say_passkey_new");
+  const row = copy("passkey", { title, used });
+  for (const way of row.querySelectorAll("button")) {
+    const dialog = document.getElementById(way.dataset.opens);
+    way.addEventListener("click", () => {
+      fill(dialog, { who: title, name: passkey.name });
+      dialog.querySelector("form").dataset.id = passkey.id;
+    });
+  }
+  return row;
+}
+
+/** Show the user's passkeys; browsers that can do so forget the others. */
+export function show({ publicKey, passkeys }) {
+  const mayAdd = Boolean(publicKey && window.PublicKeyCredential);
+  card.hidden = !mayAdd && !passkeys.length;
+  fill(card, { mayAdd });
+  document.getElementById("passkeys").replaceChildren(...passkeys.map(rowOf));
+  offered = { publicKey, at: Date.now() };
+  if (!mayAdd) return;
+  // All of them: browsers drop what is not in this list.
+  const allAcceptedCredentialIds = passkeys.map(({ credentialId }) => credentialId);
+  const known = { rpId: publicKey.rp.id, userId: publicKey.user.id, allAcceptedCredentialIds };
+  PublicKeyCredential.signalAllAcceptedCredentials?.(known).catch(() => {});
+}
+const load = () => call("GET", "auth/passkeys").then(show);
+
+async function make() {
+  setBusy(add, true);
+  try {
+    if (!isFresh(offered)) await load();
+    const { challenge, user, excludeCredentials, ...rest } = offered.publicKey;
+    const publicKey = {
+      ...rest,
+      challenge: decode(challenge),
+      user: { ...user, id: decode(user.id) },
+      excludeCredentials: excludeCredentials.map((own) => ({ ...own, id: decode(own.id) })),
+    };
+    waiting?.abort();
+    made = toJson(await navigator.credentials.create({ publicKey }), "attestationObject");
+  } catch (problem) {
+    const word = problem.name === "InvalidStateError" ? "taken" : "unused";
+    showProblem(add, problem instanceof Problem ? problem : { key: `error_passkey_${word}` });
+  }
+  setBusy(add, false);
+  if (made) add.requestSubmit();
+}
+
+add?.addEventListener("prepare", (event) => {
+  if (made) return (event.detail.body.credential = made);
+  event.preventDefault();
+  make();
+});
+add?.addEventListener("done", () => (made = null));
+add?.addEventListener("reset", () => (made = null)); // it may be another user's turn
+add?.addEventListener("failed", ({ detail: problem }) => {
+  if (AGAIN.includes(problem.code) || !problem.status) return;
+  made = null;
+  if (problem.code === "invalid_token") problem.key = "error_passkey_unused";
+  load().catch(() => {});
+});
