@@ -26,7 +26,7 @@ DEFAULTS = {
 }
 HSTS = "max-age=31536000"
 # The API is also available without its prefix; only `/api` is documented.
-WITHOUT_PREFIX = ("/auth/", "/users/", "/groups/", "/service-keys/")
+WITHOUT_PREFIX = ("/auth/", "/users/", "/groups/", "/learning/", "/service-keys/")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID, X-Refresh-Cookie",
@@ -89,7 +89,7 @@ def _allow(origins: frozenset[str], response: Response) -> Response:
         return response
     response.headers["Access-Control-Allow-Origin"] = origin
     response.headers["Access-Control-Allow-Credentials"] = "true"  # for the refresh cookie
-    response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After"
+    response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After, Link"
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         response.headers.update(PREFLIGHT)
     return response
