@@ -85,7 +85,8 @@ def defaults(settings: Settings) -> dict[str, str]:
 def _allow(origins: frozenset[str], response: Response) -> Response:
     response.vary.add("Origin")
     origin = request.headers.get("Origin", "")
-    if origin.lower() not in origins:
+    # What is for all origins stays so: browsers refuse `*` with credentials.
+    if origin.lower() not in origins or "Access-Control-Allow-Origin" in response.headers:
         return response
     response.headers["Access-Control-Allow-Origin"] = origin
     response.headers["Access-Control-Allow-Credentials"] = "true"  # for the refresh cookie
