@@ -20,6 +20,7 @@ from blueprints import (
     groups,
     health,
     jwks,
+    learning,
     metrics,
     passkeys,
     providers,
@@ -115,6 +116,7 @@ def create_app(
     app.register_blueprint(admin.bp, url_prefix="/api/users")
     app.register_blueprint(activity.bp, url_prefix="/api/activity")
     app.register_blueprint(groups.bp, url_prefix="/api/groups")
+    app.register_blueprint(learning.bp, url_prefix="/api/learning")
     app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     for blueprint in (certificates.bp, health.bp, jwks.bp, metrics.bp, site.bp):

@@ -121,6 +121,10 @@ class Title(FilledText):
     checks = (Length(1, 200),)
 
 
+class OptionalTitle(FilledText):
+    checks = (Length(max=200),)
+
+
 class Username(Text):
     described = example("newcomer")
     checks = (

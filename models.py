@@ -438,6 +438,7 @@ class Lesson(Base):
             ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
         sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
+        sa.CheckConstraint("length(name) <= 200", "name_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
         # For the days of a user, or of a group: all that they need.
         sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
@@ -450,6 +451,8 @@ class Lesson(Base):
     """The row of `courses`."""
     id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     """Chosen by the course system, unique in the course."""
+    name: Mapped[str] = mapped_column(sa.String(200), server_default="")
+    """As last delivered for this user; it may be empty."""
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
     """How long it took, 0 to 1440."""

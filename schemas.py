@@ -19,6 +19,10 @@ from core.roles import Role
 from core.streaks import MOST_DAYS
 from fields import example
 
+# A page of records in bulk, as JSON and as CSV.
+MOST_RECORDS = 1000
+MOST_LINES = 10_000
+
 
 def camel_case(name: str) -> str:
     """Return a Python name as it is on the wire: `first_name` is `firstName`."""
@@ -270,13 +274,10 @@ class Identity(ResponseBody):
     role = ma.String(metadata={"enum": [*Role]})
 
 
-class TokenPair(ResponseBody):
+class LoggedIn(ResponseBody):
     access_token = ma.String()
     refresh_token = ma.String()
     expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
-
-
-class LoggedIn(TokenPair):
     user = ma.Nested(Identity)
 
 
@@ -422,6 +423,7 @@ class CourseList(ResponseBody):
 
 class CompletedLesson(ResponseBody):
     id = ma.String()
+    name = ma.String(metadata={"description": "Empty where none was delivered."})
     completed_at = fields.Moment()
     minutes = ma.Integer()
 
@@ -542,6 +544,7 @@ class CourseDelivery(Shape):
 
 
 class LessonDelivery(Shape):
+    name = fields.OptionalTitle(load_default="", metadata=example("Loops"))
     completed_at = fields.Time(past=True)
     minutes = fields.Number(0, 1440, required=True, metadata=example(25))
 
@@ -566,6 +569,60 @@ class CertificateDelivery(Shape):
 
 class LessonRecord(CompletedLesson):
     course_id = ma.String()
+
+
+# Learning records in bulk.
+
+
+class CopyQuery(Shape):
+    after = fields.Text(validate=fields.Length(max=200), metadata={"description": "A `next`."})
+    limit = fields.NumberInQuery(
+        load_default=100,
+        validate=fields.Range(1, MOST_LINES),
+        metadata={"description": f"At most {MOST_RECORDS}, and {MOST_LINES} of CSV."},
+    )
+    group_id = fields.Uuid(metadata={"description": "Only of those who are in this group now."})
+
+
+class Copied(ResponseBody):
+    user_id = ma.String()
+    external_id = fields.ExternalId(metadata={"description": "Of the user; empty without one."})
+
+
+class CopiedCourse(CourseRecord, Copied):
+    pass
+
+
+class CopiedLesson(LessonRecord, Copied):
+    pass
+
+
+class CopiedAchievement(AchievementRecord, Copied):
+    pass
+
+
+class CopiedCertificate(CertificateRecord, Copied):
+    class Meta(ResponseBody.Meta):
+        exclude = ("shared", "verify_url")
+
+
+class CopiedMembership(Copied):
+    group_id = ma.String()
+    group_name = ma.String()
+
+
+def _copies(shape: type[Schema]) -> type[Schema]:
+    after = "The `after` of the next page; null at the end. A page may have fewer than `limit`."
+    found: dict[str, Any] = {
+        "records": fields.Rows(shape),
+        "next": ma.String(allow_none=True, metadata={"description": after}),
+    }
+    return ResponseBody.from_dict(found, name=f"{shape.__name__}Page")
+
+
+CopiedCourses, CopiedLessons = _copies(CopiedCourse), _copies(CopiedLesson)
+CopiedAchievements, CopiedCertificates = _copies(CopiedAchievement), _copies(CopiedCertificate)
+CopiedMemberships = _copies(CopiedMembership)
 
 
 # For admins.

@@ -140,7 +140,7 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
 @post(
     "/refresh",
     body=schemas.Refresh,
-    response=schemas.TokenPair,
+    response=schemas.LoggedIn,
     message="Here are your new tokens.",
     errors=(errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
     refresh_cookie=True,
@@ -155,8 +155,8 @@ def refresh(body: dict[str, str]) -> Reply:
     `token_missing`; each 401 clears it.
     """
     with refresh_cookie.received(body) as token:
-        pair = sessions.rotate(token, now=clock.utcnow())
-    return refresh_cookie.delivered(pair._asdict())
+        user, pair = sessions.rotate(token, now=clock.utcnow())
+    return refresh_cookie.delivered({**pair._asdict(), "user": user})
 
 
 @student("GET", "/verify", response=schemas.Verified, message="This access token is valid.")

@@ -1,5 +1,6 @@
 """Certificates that their holders share, for everybody who has the code: as JSON and as a page."""
 
+from base64 import b64encode
 from typing import Any
 
 from flask import Blueprint, Response
@@ -8,6 +9,7 @@ import errors
 import schemas
 from blueprints import site
 from core import clock
+from core.qr_codes import svg
 from services import certificates
 from web.api import endpoint
 from web.limits import By, Limit, call_within
@@ -54,9 +56,10 @@ def show_certificate(code: str) -> Response:
         page = _render("no_certificate", {"is_limited": is_limited})
         page.status_code, page.retry_after = error.status, error.retry_after
         return page
-    return _render("certificate", {**shown, "checked_at": now})
+    qr = f"data:image/svg+xml;base64,{b64encode(svg(shown['verify_url']).encode()).decode()}"
+    return _render("certificate", {**shown, "checked_at": now, "qr": qr})
 
 
 def _render(name: str, shown: dict[str, Any]) -> Response:
     # A code holds no slash, so the service is always one level up.
-    return site.page(name, site.STRICT_POLICY, root="../", **shown)
+    return site.page(name, site.QR_POLICY, root="../", **shown)

@@ -34,11 +34,13 @@ _POLICY = (
 STRICT_POLICY = f"{_POLICY}; require-trusted-types-for 'script'; trusted-types 'none'"
 _PICTURES = ("img-src 'self'", "img-src 'self' data:")
 # QR codes are data: URLs, and so are the icons in Swagger UI's style sheet.
-_ACCOUNT_POLICY = STRICT_POLICY.replace(*_PICTURES)
+QR_POLICY = STRICT_POLICY.replace(*_PICTURES)
 _DOCS_POLICY = _POLICY.replace(*_PICTURES)
 # An operator's drawing may hold scripts, which run where the file itself is opened.
 _DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
+_STATIC = Path(__file__).parents[1] / "static"
+_CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
@@ -51,8 +53,8 @@ PAGES = {
     "reset_password": STRICT_POLICY,
     "verify_email": STRICT_POLICY,
     "privacy": STRICT_POLICY,
-    "account": _ACCOUNT_POLICY,
-    "admin": _ACCOUNT_POLICY,
+    "account": QR_POLICY,
+    "admin": QR_POLICY,
     "docs": _DOCS_POLICY,
 }
 _OF_LINKS = ("reset_password", "verify_email")
@@ -72,7 +74,7 @@ def home() -> BaseResponse:
 
 def show(name: str) -> Response:
     """Show a page that contains no user data."""
-    is_account = PAGES[name] == _ACCOUNT_POLICY
+    is_account = PAGES[name] == QR_POLICY
     if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
         raise errors.NotFound
     if name == "docs":
@@ -149,6 +151,18 @@ def own_look(name: str) -> Response:
     response.cache_control.max_age = 300
     response.headers["Content-Security-Policy"] = _DRAWING_POLICY
     return response
+
+
+@bp.get("/<any('client.js', 'client-passkeys.js', 'client.d.ts'):name>")
+def client_file(name: str) -> BaseResponse:
+    """Return the client for front ends of any origin, the part for passkeys, or their types."""
+    text = (_STATIC / name).read_bytes()
+    response = Response(text, mimetype=_CLIENT[Path(name).suffix])
+    response.cache_control.public, response.cache_control.max_age = True, 300
+    response.headers["Access-Control-Allow-Origin"] = "*"
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    response.add_etag()  # of the content, so all machines have the same
+    return response.make_conditional(request)
 
 
 # Without the version, which is for copies of pages that name a file, it is asked for anew.

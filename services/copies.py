@@ -1,7 +1,5 @@
 """Copies of the whole database: into another one, and into a file as a backup of SQLite."""
 
-import os
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,6 +10,7 @@ from sqlalchemy import URL, Connection, Table, exists, func, insert, inspect, se
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 import database
+from core.files import new_file
 from database import reading, snapshot, transaction
 from extensions import db
 
@@ -113,12 +112,8 @@ def backup(path: Path) -> None:
     if db.engine.dialect.name != "sqlite":
         raise CopyError("This database is on Postgres. Back it up with pg_dump.")
     try:
-        # The file gets its name when it is complete.
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.") as draft:
-            with reading() as connection:
-                connection.execute(text("VACUUM INTO :file"), {"file": draft.name})
-            os.fsync(draft.fileno())
-            os.link(draft.name, path)  # fails if there is such a file, or a link
+        with new_file(path) as draft, reading() as connection:
+            connection.execute(text("VACUUM INTO :file"), {"file": draft.name})
     except OSError as error:
         raise CopyError(f"{path} cannot be written: {error.strerror}.") from None
     except DBAPIError as error:

@@ -38,10 +38,10 @@ _ACTIVE_USER = select(_USERS.c.role).where(_USERS.c.id == _SESSIONS.c.user_id, _
 _TOKEN_FACTS = (
     *_SESSIONS.c["id", "user_id", "created_at", "last_used_at", "expires_at"],
     *_SESSIONS.c["refresh_token_id", "previous_token_id"],
-    _ACTIVE_USER.scalar_subquery().label("role"),
-    _ACTIVE_USER.with_only_columns(_USERS.c.second_factor_at)
-    .scalar_subquery()
-    .label("second_factor_at"),
+    *(
+        _ACTIVE_USER.with_only_columns(column).scalar_subquery().label(column.key)
+        for column in _USERS.c["role", "second_factor_at", "username", "email"]
+    ),
 )
 
 
@@ -102,8 +102,10 @@ _ROTATE = DriverStatement(
 )
 
 
-def rotate(token: str, *, now: datetime) -> TokenPair:
+def rotate(token: str, *, now: datetime) -> tuple[dict[str, str], TokenPair]:
     """Exchange a refresh token for a new pair of tokens; the one sent becomes invalid.
+
+    Return also whose they are, for a client that has just begun and knows nobody.
 
     Commits by itself, because the end of a session after token reuse must be kept although the
     response is an error. Raises TokenInvalid, TokenExpired, also if the session was idle for too
@@ -124,7 +126,9 @@ def rotate(token: str, *, now: datetime) -> TokenPair:
         session = _ROTATE.one_or_none(**parameters)
     if session is None:
         session = _handle_reuse(claims, now=now)
-    return _pair(session, users.role_in_effect(session), now=now)
+    role = users.role_in_effect(session)
+    user = {"id": session.user_id, "username": session.username, "email": session.email}
+    return {**user, "role": role}, _pair(session, role, now=now)
 
 
 def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:

@@ -52,7 +52,7 @@ export function showText(place, text) {
 }
 
 /** Return the sentence for a problem. */
-export function explain({ key, retryAfter }) {
+export function explain({ code, key = `error_${code}`, retryAfter }) {
   if (retryAfter && has(`${key}_when`)) return say(`${key}_when`, { when: when(retryAfter) });
   return say(has(key) ? key : "error_internal_error");
 }
@@ -164,12 +164,13 @@ async function submit(event) {
   const [method, path] = form.dataset.call
     .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name]))
     .split(" ");
-  const detail = { body: read(form), options: {}, submitter: event.submitter };
+  const send = (body) => call(method, path, body);
+  const detail = { body: read(form), send, submitter: event.submitter };
   showProblem(form, null);
   if (!emit(form, "prepare", detail)) return;
   setBusy(form, true);
   try {
-    const data = await call(method, path, detail.body, detail.options);
+    const data = await detail.send(detail.body);
     setBusy(form, false);
     if (!emit(form, "done", { ...detail, data })) return;
     askForCode(form, false);

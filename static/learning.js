@@ -137,7 +137,7 @@ async function openCourse(more, id) {
   try {
     const { completed } = await call("GET", `${path}/courses/${encodeURIComponent(id)}`);
     const facts = (lesson) => `${moment(lesson.completedAt, zone)} · ${time(lesson.minutes)}`;
-    const lines = completed.map((lesson) => lineOf(lesson.id, facts(lesson)));
+    const lines = completed.map((lesson) => lineOf(lesson.name || lesson.id, facts(lesson)));
     more.querySelector(".lines").replaceChildren(...lines);
     status.textContent = "";
   } catch (problem) {
@@ -167,6 +167,10 @@ function certificateItem(certificate) {
   form.dataset.id = id;
   verifyUrl.id = item.querySelector("button").dataset.copies = `learning-link-${id}`;
   shared.addEventListener("change", () => form.requestSubmit());
+  item.querySelector(".print").addEventListener("click", () => {
+    const paper = open(`certificates/${verifyUrl.value.split("/").at(-1)}`);
+    paper.addEventListener("load", () => paper.print());
+  });
   form.addEventListener("prepare", (event) => {
     if (shared.checked) return;
     event.preventDefault(); // the link would be dead for good: ask first

@@ -69,9 +69,7 @@ form.addEventListener("done", ({ detail: { body } }) => {
   password.closest(".field").hidden = true;
   setTimeout(() => signIn.requestSubmit()); // when it is shown
 });
-signIn?.addEventListener("prepare", ({ detail: { options } }) => {
-  options.cookie = isOwn ? "1" : "session";
-});
+signIn?.addEventListener("prepare", ({ detail: { body } }) => (body.ownDevice = isOwn));
 // The second factor is asked for in that form.
 onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
 // Who stays signed in does nothing here.

@@ -1,6 +1,7 @@
 // Passkeys: the button and the proposals of the sign-in, and the card in Security.
 
 import { Problem, call } from "./api.js";
+import { decode, toJson } from "./client-passkeys.js";
 import { emit, setBusy, showProblem } from "./forms.js";
 import { copy, fill, say, when } from "./words.js";
 
@@ -18,17 +19,6 @@ let made = null; // a new passkey that waits for the right password
 const AGAIN = ["wrong_password", "wrong_code", "second_factor_required", "too_many_requests"];
 const isFresh = (options) => options && Date.now() < options.at + FRESH;
 
-// By hand: older browsers have no functions for this, and those of some password managers fail.
-const encode = (buffer) =>
-  btoa(String.fromCharCode(...new Uint8Array(buffer)))
-    .replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-const decode = (text) =>
-  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
-function toJson({ rawId, response }, ...names) {
-  const parts = ["clientDataJSON", ...names].map((name) => [name, encode(response[name])]);
-  return { id: encode(rawId), response: Object.fromEntries(parts) };
-}
-
 async function ask() {
   if (isFresh(asked)) return;
   asked = { ...(await call("POST", "auth/passkeys/options")), at: Date.now() };
@@ -45,8 +35,7 @@ async function signInWith(mediation) {
   const passkey = toJson(used, "authenticatorData", "signature", "userHandle");
   setBusy(signIn, true);
   try {
-    const cookie = signIn.elements.ownDevice.checked ? "1" : "session";
-    await call("POST", "auth/login", { passkey }, { cookie });
+    await call("POST", "auth/login", { passkey, ownDevice: signIn.elements.ownDevice.checked });
   } finally {
     setBusy(signIn, false);
   }

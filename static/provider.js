@@ -1,27 +1,23 @@
-// Sign in with a provider: the way there, and what follows when the browser is back. From then on,
-// the code and its verifier are in memory only.
+// Sign in with a provider: the way there, and what follows when the browser is back.
 
-import { NAME, call, userId } from "./api.js";
+import { NAME, client, userId } from "./api.js";
 import { askForCode, setBusy, showProblem, showText } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { fill, say } from "./words.js";
 
 const MOST = 120_000; // milliseconds for which a password may still link
+const ASKED = `${NAME} asked`; // who has left for a provider, and whether the device is their own
 
 const signIn = document.querySelector("#sign-in form");
 const link = document.getElementById("security-link"); // on /account
 const note = document.getElementById("ended");
 const both = document.getElementById("sign-in-link"); // the button that links, too
 let me = null;
-let held = null; // {code, verifier}
-let form = signIn; // the one that sends them
+let isHeld = false; // whether somebody who has come back may still sign in or link
+let form = signIn; // the one that sends the code
 let label = ""; // of the provider
 let isAlone = false; // whether the form sends nothing but the code
 let isSent = false; // whether the code goes with the form
-
-const base64url = (bytes) =>
-  btoa(String.fromCharCode(...new Uint8Array(bytes)))
-    .replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 
 /** Go to a provider. The form whose button was pressed says what hinders. */
 export async function leave(from, name) {
@@ -29,17 +25,12 @@ export async function leave(from, name) {
   showProblem(from, null);
   setBusy(from, true);
   try {
-    const verifier = base64url(crypto.getRandomValues(new Uint8Array(32)));
-    const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
-    const body = { challenge: base64url(hash) };
-    const { url } = await call("POST", `auth/providers/${name}/start`, body);
-    const asked = { verifier, isOwn: signIn.elements.ownDevice.checked, user: userId() };
-    sessionStorage.setItem(NAME, JSON.stringify(asked));
-    location.assign(url);
+    const ownDevice = signIn.elements.ownDevice.checked;
+    sessionStorage.setItem(ASKED, JSON.stringify({ user: userId(), isOwn: ownDevice }));
+    await client.signInWith(name, { ownDevice });
   } catch (problem) {
     setBusy(from, false);
-    // Pages without https cannot hash, and without storage nobody would know what was asked.
-    showProblem(from, problem.key ? problem : { key: "error_provider_blocked" });
+    showProblem(from, problem.reasons ? problem : { code: "provider_blocked" });
   }
 }
 
@@ -58,19 +49,19 @@ function askForPassword({ code = "registration_closed", email = "" } = {}) {
   showText(note, say(`say_provider_${code}`, { label }));
   both.hidden = !email;
   both.textContent = say("say_provider_both", { label, email });
-  if (!email) held = me.brought = null;
+  if (!email) isHeld = me.brought = null;
   setTimeout(hide, MOST);
   signIn.elements.email.focus();
 }
 function hide() {
-  if (!both.hidden) held = me.brought = null;
+  if (!both.hidden) isHeld = me.brought = null;
   both.hidden = true;
 }
 document.addEventListener("visibilitychange", () => document.hidden && hide());
 
 // Forgets the code, and says why.
 function drop(word) {
-  held = me.brought = null;
+  isHeld = me.brought = null;
   both.hidden = true;
   note.textContent = "";
   if (link) link.hidden = true;
@@ -82,11 +73,10 @@ function drop(word) {
 
 /** Go on with what the URL brought, before a section is shown. */
 export async function comeBack(who) {
-  if (held) return; // "Try again", after something else
+  if (isHeld) return; // "Try again", after something else
   me = who;
-  const [name, code, error] = ["provider", "code", "error"].map((key) => me.brought.get(key));
-  const asked = JSON.parse(sessionStorage.getItem(NAME));
-  sessionStorage.removeItem(NAME);
+  const asked = JSON.parse(sessionStorage.getItem(ASKED));
+  sessionStorage.removeItem(ASKED);
   const user = userId();
   if (user && asked?.user !== user) {
     drop(); // nobody has asked to link this account
@@ -96,9 +86,10 @@ export async function comeBack(who) {
     form = link;
     history.replaceState(null, "", "#security");
   }
-  if (!asked || !code) return drop(asked ? error : "again");
-  held = { code, verifier: asked.verifier };
-  label = document.getElementsByName(name)[0]?.value;
+  if (!asked) return drop("again");
+  if (!me.brought.has("code")) return client.arrived().catch(({ code }) => drop(code));
+  isHeld = true;
+  label = document.getElementsByName(me.brought.get("provider"))[0]?.value;
   signIn.elements.ownDevice.checked = asked.isOwn;
   if (user) {
     link.hidden = false;
@@ -110,12 +101,13 @@ export async function comeBack(who) {
   }
 }
 
-const isOurs = (target) => held && target === form;
-document.addEventListener("prepare", ({ target, detail: { body, submitter } }) => {
-  isSent = isOurs(target) && (isAlone || target === link || submitter === both);
-  if (isSent) body.provider = held;
-  if (isSent) body.timezone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (target === link) body.email = me.profile.username;
+const isOurs = (target) => isHeld && target === form;
+document.addEventListener("prepare", ({ target, detail }) => {
+  isSent = isOurs(target) && (isAlone || target === link || detail.submitter === both);
+  if (isSent && isAlone) detail.send = (body) => client.arrived(body);
+  else if (isSent) detail.body.link = true;
+  if (target !== link) return;
+  Object.assign(detail.body, { email: me.profile.username, ownDevice: client.ownDevice });
 });
 document.addEventListener("done", ({ target }) => {
   if (!isOurs(target)) return;

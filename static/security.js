@@ -1,6 +1,6 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
-import { call, forget } from "./api.js";
+import { call, logOut } from "./api.js";
 import { askForCode, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import { save } from "./lists.js";
@@ -136,7 +136,7 @@ const AFTER = {
     const name = `account-${me.profile.username}-${data.exportedAt.slice(0, 10)}.json`;
     save(name, JSON.stringify(data, null, 2), "application/json");
   },
-  "security-delete-form": () => forget("#goodbye"),
+  "security-delete-form": () => logOut("#goodbye", true),
   // The one before; if it stays, the list shows it.
   "security-link": () => call("DELETE", `auth/sessions/${session}`).catch(() => {}),
 };

@@ -1,25 +1,17 @@
 // A computer that many use: who comes next is not taken for whoever was there before.
 
-import { USED, call, forget, kept, logOut, stored, userId } from "./api.js";
+import { USED, isUnused, logOut, stored, userId } from "./api.js";
 import { fill, say } from "./words.js";
 
-const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
 // Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
 const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
 const { body } = document;
 const dialog = document.getElementById("other");
 
-/** Whether nobody has used the device for too long; by the clock, since timers sleep with it. */
-export function isUnused() {
-  const used = stored(USED); // without storage, each load asks for a sign-in
-  return used !== null && kept() === "session" && Date.now() - used > IDLE;
-}
-
 /** Sign out before anybody sees more; the page goes on at `hash`. */
-export async function leave(hash) {
+export async function leave(hash = "") {
   body.hidden = true;
-  await call("POST", "auth/logout").catch(() => {});
-  return forget(hash);
+  return logOut(hash, true).catch(() => location.reload()); // which tries again
 }
 
 function watch(event) {

@@ -3,15 +3,14 @@
 // id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
 // `#id/more`, whose rest the function gets as it stands there.
 
-import { Problem, call, loadModule, logOut, onChange, resume, stored, userId } from "./api.js";
+import {
+  Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
+} from "./api.js";
 import { explain, showText } from "./forms.js";
 import { addressOf, fill, language, say } from "./words.js";
 
-// What a link or a provider brings leaves the URL before anything else happens.
-const BROUGHT = /^#(token|provider)=/;
-const { hash, pathname, search } = location;
-const brought = BROUGHT.test(hash) ? new URLSearchParams(hash.slice(1)) : null;
-if (brought) history.replaceState(null, "", pathname + search);
+// What a link brings leaves the URL before anything else happens.
+if (brought) history.replaceState(null, "", location.pathname + location.search);
 
 const all = [...document.querySelectorAll("main > section")];
 const busy = document.getElementById("busy");
@@ -151,7 +150,7 @@ onChange(
 );
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
 addEventListener("hashchange", () => {
-  if (BROUGHT.test(location.hash)) location.reload(); // another link, pasted into this page
+  if (isBrought(location.hash)) location.reload(); // another link, pasted into this page
   else if (me.profile || !userId()) route();
 });
 // The fragment of the URL names a section, so the link to the content does not go there.

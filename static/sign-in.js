@@ -20,11 +20,7 @@ function askForName(section) {
   if (!field.value && (field.type !== "email" || typed.includes("@"))) field.value = typed;
 }
 
-signIn.addEventListener("prepare", ({ detail: { body, options } }) => {
-  byId("unverified").hidden = true;
-  options.cookie = body.ownDevice ? "1" : "session";
-  delete body.ownDevice;
-});
+signIn.addEventListener("prepare", () => (byId("unverified").hidden = true));
 signIn.addEventListener("failed", ({ detail: { code } }) => {
   byId("unverified").hidden = code !== "email_unverified";
 });

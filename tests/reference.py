@@ -68,7 +68,7 @@ def endpoints() -> Rows:
         role = f"{call.role or 'nobody'}{', teachers' if call.for_teachers else ''}"
         codes = ", ".join(dict.fromkeys(kind.code for kind in call.errors))
         names = "; ".join(limit.name for limit in call.limits)
-        yield f"{call.method} `{path}`", role, call.scope or "", names, codes
+        yield f"{call.method} `{path}`", role, ", ".join(call.scopes), names, codes
 
 
 def limits() -> Rows:

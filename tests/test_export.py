@@ -35,7 +35,7 @@ EXPORTED = {
     "settings.privacy": "users: profile_visible progress_visible",
     "sessions.0": "sessions: id created_at last_used_at expires_at user_agent ip_address",
     "courses.0": "courses: id name lessons",
-    "courses.0.completedLessons.0": "lessons: course_id id completed_at minutes",
+    "courses.0.completedLessons.0": "lessons: course_id id name completed_at minutes",
     "achievements.0": "achievements: id name earned_at",
     "passkeys.0": "passkeys: id credential_id name created_at last_used_at",
     "events.0": "events: id type ip_address details",

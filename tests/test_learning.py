@@ -14,7 +14,7 @@ from models import Achievement, Certificate, Course, Lesson
 NOW = "2030-06-12T12:00:00Z"
 TABLES = (Course, Lesson, Achievement, Certificate)
 COURSE = {"name": "Python for beginners", "lessons": 3}
-LESSON = {"minutes": 25}
+LESSON = {"name": "Loops", "minutes": 25}
 ACHIEVEMENT = {"name": "First steps"}
 CERTIFICATE = {"courseId": "python", "courseName": "Python for beginners"}
 COUNTS = ("totalCourses", "completedCourses", "totalLessons", "completedLessons", "currentStreak")
@@ -155,6 +155,14 @@ def count(app, table, **columns):
 
 
 # One record
+
+
+def test_lesson_without_a_name_has_none_and_loses_an_earlier_one(school):
+    school.course()
+    school.lesson("one", name="Loops")
+    assert success(school.put(LESSON_PATH, {"minutes": 5}))["name"] == ""
+    (lesson,) = success(school.get("courses/python"))["completed"]
+    assert lesson["name"] == ""
 
 
 @every_kind

@@ -30,6 +30,7 @@ def deliver(app):
                 {
                     **key,
                     "id": f"l{number}",
+                    "name": f"Lesson {number}",
                     "completed_at": datetime.fromisoformat(at),
                     "minutes": m,
                 }
@@ -79,8 +80,8 @@ def test_course_shows_its_completed_lessons_oldest_first(auth, deliver, read):
     assert success(read("courses/python")) == {
         **listed,
         "completed": [
-            {"id": "l1", "completedAt": early[0], "minutes": 30},
-            {"id": "l0", "completedAt": late[0], "minutes": 20},
+            {"id": "l1", "name": "Lesson 1", "completedAt": early[0], "minutes": 30},
+            {"id": "l0", "name": "Lesson 0", "completedAt": late[0], "minutes": 20},
         ],
     }
 

@@ -150,6 +150,7 @@ BAD_ROWS = [
     (Course, {"name": ""}, "ck_courses_name_length"),
     (Course, {"id": ""}, "ck_courses_id_length"),
     (Course, {"user_id": "nobody"}, "(?i)foreign key"),
+    (Lesson, {"name": "n" * 201}, "ck_lessons_name_length|character varying"),
     (Lesson, {"minutes": -1}, "ck_lessons_minutes"),
     (Lesson, {"minutes": 1441}, "ck_lessons_minutes"),
     (Lesson, {"course_id": "other"}, "(?i)foreign key"),

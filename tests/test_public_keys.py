@@ -1,6 +1,6 @@
 """Access tokens that other services verify: ES256 and the public keys."""
 
-import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ from forgeries import BROKEN, JWK, KID_OF, OTHER_KEY, claims_of
 from helpers import SECRET, UNREACHABLE, failure, login, on_one_database, refresh, success, verify
 from real_service import serving
 
+from config import ROOT
 from core import clock, signing_keys
 from core.tokens import Purpose, TokenCodec
 
@@ -112,17 +113,42 @@ def test_rotation_in_three_steps_refuses_no_token(make_app, make_user):
     failure(verify(apps[3], tokens[0]), 401, "token_invalid")
 
 
+READ_LINES = {
+    "py": """import sys
+for token in sys.stdin.read().split():
+    try:
+        print(verify(token)["sub"])
+    except jwt.PyJWTError:
+        print("refused")
+""",
+    "mjs": """import { text } from "node:stream/consumers";
+for (const token of (await text(process.stdin)).split("\\n")) {
+  const why = (error) => (error instanceof errors.JOSEError ? "refused" : `${error}`);
+  console.log(await verify(token).then(({ sub }) => sub, why));
+}
+""",
+}
+
+
 @on_one_database
-def test_verifier_of_the_docs_knows_nothing_but_the_url(make_app, make_user):
-    text = (Path(__file__).parent.parent / "docs" / "operations.md").read_text()
-    (sample,) = re.findall(r"```python\n(import jwt\n.*?)```", text, re.S)
+@pytest.mark.parametrize("kind", READ_LINES)
+def test_example_of_a_verifier_knows_nothing_but_the_url(make_app, make_user, tmp_path, kind):
+    command = [sys.executable]
+    if kind == "mjs":
+        command = [shutil.which("node") or pytest.skip("Node.js is not installed")]
+        shown = subprocess.run(["npm", "root", "-g"], capture_output=True, text=True, check=True)
+        if not (jose := Path(shown.stdout.strip(), "jose")).exists():
+            pytest.skip("jose is not installed: npm install -g jose")
+        (tmp_path / "node_modules").mkdir()
+        (tmp_path / "node_modules/jose").symlink_to(jose)
     app = make_app(token_algorithm="ES256")
     token = success(login(app.test_client(), make_user()))["accessToken"]
-    sample += "import sys\nfor token in sys.stdin.read().split():\n"
-    sample += "    try: print(verify(token)['sub'])\n    except jwt.PyJWTError: print('refused')\n"
     sent = "\n".join([token, *(forge(token) for forge in BROKEN.values())])
-    options = {"input": sent, "capture_output": True, "text": True, "check": True, "cwd": "/"}
+    sample = (ROOT / f"examples/verify.{kind}").read_text()
     with serving(app) as url:
-        script = sample.replace("https://accounts.example.org", url)
-        done = subprocess.run([sys.executable, "-c", script], **options)
-    assert done.stdout.split() == [claims_of(token)["sub"], *["refused"] * len(BROKEN)]
+        assert sample.count("https://accounts.example.org") == 1
+        script = tmp_path / f"verify.{kind}"
+        script.write_text(sample.replace("https://accounts.example.org", url) + READ_LINES[kind])
+        options = {"input": sent, "capture_output": True, "text": True, "cwd": tmp_path}
+        done = subprocess.run([*command, script.name], **options)
+    assert done.stdout.split() == [claims_of(token)["sub"], *["refused"] * len(BROKEN)], done.stderr

@@ -197,7 +197,7 @@ def test_reach_costs_one_query_more_and_no_connection(make_app, people, log_in, 
 def test_no_query_reads_all_lessons_or_all_users(app, school, people, log_in):
     crowd(app, 500)
     execute(app, text("INSERT INTO courses SELECT id, 'c', 'C', 9 FROM users"))
-    lessons = "SELECT a.id, 'c', b.id, 1000, 5 FROM users a, (SELECT id FROM users LIMIT 9) b"
+    lessons = "SELECT a.id, 'c', b.id, '', 1000, 5 FROM users a, (SELECT id FROM users LIMIT 9) b"
     execute(app, text(f"INSERT INTO lessons {lessons}"))
     execute(app, text("ANALYZE"))
     headers, sent = log_in(people[ITSELF]).headers, []

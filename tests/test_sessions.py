@@ -65,7 +65,8 @@ def test_lifetimes_are_settings(make_app, make_user):
 @pytest.mark.asvs("7.2.1", "7.2.2")
 def test_refresh_gives_a_new_pair_that_works(client, auth):
     data = success(refresh(client, auth))
-    assert data.keys() == {"accessToken", "refreshToken", "expiresIn"}
+    assert data.keys() == {"accessToken", "refreshToken", "expiresIn", "user"}
+    assert data["user"] == success(verify(client, data["accessToken"]))["user"]
     assert data["expiresIn"] == 900
     assert data["refreshToken"] != auth.refresh
     success(verify(client, data["accessToken"]))

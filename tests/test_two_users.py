@@ -522,7 +522,7 @@ def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog
 
 
 # Each GET of the API that shows something of user `one`: what `one` sees, what those see who read
-# learning records, and those who see accounts; with a query where a list is of everybody.
+# learning records, copy them, and see accounts; with a query where a list is of everybody.
 READS = {
     "/api/auth/verify": "own",
     "/api/auth/sessions": "own",
@@ -552,6 +552,10 @@ READS = {
     "/api/users/{userId}/export": "admin",
     "/api/groups": "own",
     "/api/groups/{groupId}/days": "account",
+    **{
+        f"/api/learning/{kind}?groupId={{groupId}}": "copy"
+        for kind in ("courses", "lessons", "achievements", "certificates", "memberships")
+    },
     "/api/certificates/{code}": "public",
     "/api/users/export": "own",
 }
@@ -561,6 +565,7 @@ OF_NOBODY = {
     *("/api/users/changes", "/api/service-keys"),
 }
 WHO = {"own": "one", "admin": "admin", "public": "nobody"}
+WHO["copy"] = "admin key"
 A_STUDENT = {**WHO, "record": "admin teacher key", "account": "admin teacher key"}
 # Without the second factor that it needs: an admin for others, and a student for itself.
 AN_ADMIN = {**WHO, "record": "admin teacher", "account": "admin"}

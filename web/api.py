@@ -23,7 +23,7 @@ from web.responses import Reply, json_response
 
 # Seconds that a body may take to arrive before the token is checked again.
 STALE_AFTER = 1.0
-JSON = "application/json"
+JSON, CSV = "application/json", "text/csv"
 
 
 class AnyId(BaseConverter):
@@ -55,6 +55,8 @@ class Operation:
     status: int = 200
     # What the view returns is the whole body where this is another one.
     media_type: str = JSON
+    # Whether the view may also return a Response, of CSV.
+    or_csv: bool = False
     # Whether this GET changes something: then HEAD, which must not, is refused.
     writes: bool = False
     # Whether the view may reply with 201 too.
@@ -64,13 +66,19 @@ class Operation:
     role: Role | None = None
     # Whether instructors may call it too, about students, where INSTRUCTOR_RIGHTS says so.
     for_teachers: bool = False
-    # The scope with which a service key may call it; None when no key may.
+    # The scope with which a service key may call it; None when no key may. And one beside it.
     scope: Scope | None = None
+    other_scope: Scope | None = None
     # Whether the header X-Refresh-Cookie moves the refresh token into a cookie.
     refresh_cookie: bool = False
     errors: tuple[type[ApiError], ...] = ()
     # Calls that do not pass validation are not counted.
     limits: tuple[Limit, ...] = ()
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """The scopes that a service key needs to call it; empty when no key may."""
+        return [scope for scope in (self.scope, self.other_scope) if scope]
 
     @property
     def least_role(self) -> Role:
@@ -86,7 +94,7 @@ class Operation:
             if self.writes and request.method == "HEAD":
                 raise MethodNotAllowed(["GET", "OPTIONS"])
             if self.role:
-                bearer.require(self.least_role, self.scope)
+                bearer.require(self.least_role, self.scopes)
             if self.refresh_cookie:
                 refresh_cookie.check()
             # `<uuid:…>` takes either case and makes objects; views get text in lower case.
@@ -110,7 +118,7 @@ class Operation:
                     bodies.discard()
                 # While a slow body arrives, the caller's session may end: check the token again.
                 if self.role and time.monotonic() - start > STALE_AFTER:
-                    bearer.require(self.least_role, self.scope)
+                    bearer.require(self.least_role, self.scopes)
                 return _envelope(self, act(**arguments))
 
         handle.operation = self  # type: ignore[attr-defined]
@@ -138,6 +146,8 @@ def _load(schema: type[Schema], sent: Mapping[str, object]) -> Any:
 
 
 def _envelope(operation: Operation, result: Any) -> Response:
+    if isinstance(result, Response):
+        return result
     if operation.media_type != JSON:
         return Response(result, content_type=operation.media_type)
     reply = result if isinstance(result, Reply) else Reply(result, operation.status)

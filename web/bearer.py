@@ -1,5 +1,6 @@
 """The guard: an access token, read by Flask-JWT-Extended, or a service key (RFC 6750)."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from flask import Flask, Response, has_request_context, request
@@ -41,10 +42,10 @@ def init_app(app: Flask, parts: Components) -> None:
     BearerTokens(app).codec = parts.tokens  # looking it up would cost each request 2 µs
 
 
-def require(role: Role, scope: Scope | None) -> None:
-    """Require the token of an active user with this role or a higher one, or a key with this scope.
+def require(role: Role, scopes: Sequence[Scope]) -> None:
+    """Require the token of an active user with this role or a higher one, or a key with all scopes.
 
-    No key may call where the scope is None. The role is that of the user's row, not the one in the
+    No key may call where there are none. The role is that of the user's row, not the one in the
     token. Raises Forbidden, TokenMissing, TokenInvalid, TokenExpired or TokenRevoked.
     """
     # The extension's own reader accepts one spelling of the scheme, takes a token out of a list of
@@ -57,7 +58,7 @@ def require(role: Role, scope: Scope | None) -> None:
         raise errors.TokenInvalid
     is_key = token[0].startswith(KEY_PREFIX)
     request.environ["accounts.caller"] = (
-        _of_key(token[0], scope) if is_key else _of_token(token[0], role)
+        _of_key(token[0], scopes) if is_key else _of_token(token[0], role)
     )
 
 
@@ -74,14 +75,14 @@ def _of_token(token: str, role: Role) -> Caller:
     return callers.of_user(row, claims)
 
 
-def _of_key(key: str, scope: Scope | None) -> Caller:
+def _of_key(key: str, scopes: Sequence[Scope]) -> Caller:
     row = components().load_key(key)
     request.environ["accounts.user_id"] = f"{KEY}{row.id}" if row else "-"
     if row is None:
         raise errors.TokenInvalid("This service key is unknown or was revoked.")
     if row.expires_at and row.expires_at <= clock.utcnow():
         raise errors.TokenExpired("This service key has expired. Replace it by a new one.")
-    if scope not in row.scopes.split():  # None is in no list
+    if not scopes or not {*scopes} <= {*row.scopes.split()}:
         raise errors.Forbidden
     return callers.of_key(row)
 

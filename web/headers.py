@@ -26,7 +26,10 @@ DEFAULTS = {
 }
 HSTS = "max-age=31536000"
 # The API is also available without its prefix; only `/api` is documented.
-WITHOUT_PREFIX = ("/auth/", "/users/", "/groups/", "/activity/", "/service-keys/")
+WITHOUT_PREFIX = (
+    *("/auth/", "/users/", "/groups/"),
+    *("/activity/", "/learning/", "/service-keys/"),
+)
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID, X-Refresh-Cookie",
@@ -85,11 +88,12 @@ def defaults(settings: Settings) -> dict[str, str]:
 def _allow(origins: frozenset[str], response: Response) -> Response:
     response.vary.add("Origin")
     origin = request.headers.get("Origin", "")
-    if origin.lower() not in origins:
+    # What is for all origins stays so: browsers refuse `*` with credentials.
+    if origin.lower() not in origins or "Access-Control-Allow-Origin" in response.headers:
         return response
     response.headers["Access-Control-Allow-Origin"] = origin
     response.headers["Access-Control-Allow-Credentials"] = "true"  # for the refresh cookie
-    response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After"
+    response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After, Link"
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         response.headers.update(PREFLIGHT)
     return response

@@ -22,7 +22,7 @@ from core.roles import Role
 from extensions import settings
 from schemas import camel_case
 from web import refresh_cookie
-from web.api import JSON, Operation
+from web.api import CSV, JSON, Operation
 from web.bodies import MAX_BODY, NOT_MULTIPART
 from web.limits import By
 
@@ -48,6 +48,7 @@ TAGS = {
     "passkeys": "The caller's passkeys, and what a login with one needs",
     "users": "What a user sees and sets, and what others see of a user",
     "records": "Learning records of a user: reading, delivering, removing",
+    "learning": "Learning records of all users, in bulk",
     "certificates": "Certificates that their holders share, for everybody who has the code",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
     "activity": "What was done to all accounts, for admins",
@@ -143,7 +144,7 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         allowed = [role for role in Role if role.includes(operation.least_role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
         if operation.scope:
-            described["security"].append({"serviceKey": [operation.scope]})
+            described["security"].append({"serviceKey": operation.scopes})
     if operation.body:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
     if operation.upload:
@@ -165,9 +166,7 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
     responses: Json = {
         str(status): {
             "description": operation.message or HTTPStatus(status).phrase,
-            "content": _json(_ref(_envelope(spec, operation)))
-            if operation.media_type == JSON
-            else {operation.media_type.partition(";")[0]: {"schema": {"type": "string"}}},
+            "content": _content(spec, operation),
         }
         for status in successes(operation)
     }
@@ -181,6 +180,13 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
             # It replaces the description of the named response.
             responses[str(status)]["description"] = text
     return responses
+
+
+def _content(spec: APISpec, operation: Operation) -> Json:
+    text = {"schema": {"type": "string"}}
+    if operation.media_type != JSON:
+        return {operation.media_type.partition(";")[0]: text}
+    return _json(_ref(_envelope(spec, operation))) | ({CSV: text} if operation.or_csv else {})
 
 
 def successes(operation: Operation) -> list[int]:

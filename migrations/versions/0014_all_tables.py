@@ -199,12 +199,14 @@ def upgrade():
         sa.Column("user_id", sa.String(36), primary_key=True),
         sa.Column("course_id", sa.String(64), primary_key=True),
         sa.Column("id", sa.String(64), primary_key=True),
+        column("name", sa.String(200), server_default=""),
         column("completed_at", seconds),
         column("minutes", sa.Integer),
         sa.ForeignKeyConstraint(
             ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
         length("id", 1, 64),
+        sa.CheckConstraint("length(name) <= 200", "name_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
         sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
         sqlite_with_rowid=False,

@@ -118,6 +118,34 @@ def test_a_certificate_is_shared_until_its_link_is_dead(signed_in, deliver, base
     expect(switch).to_be_focused()
 
 
+def test_a_shared_certificate_is_printed_from_the_list(signed_in, deliver, base_url):
+    it = signed_in()
+    about = {"courseId": "sql", "courseName": "SQL", "issuedAt": "2026-01-01T12:00:00Z"}
+    deliver(it.user, "certificates/first", **about)
+    it.page.context.add_init_script("window.print = () => (document.title = 'printed');")
+    it.page.goto(f"{base_url}/account#learning")
+    card = it.page.locator("#learning-certificates li")
+    expect(card.get_by_role("button", name="Print")).to_be_hidden()
+    card.get_by_role("switch").check()
+    with it.page.expect_popup() as opened:
+        card.get_by_role("button", name="Print").click()
+    expect(opened.value).to_have_title("printed")
+    assert opened.value.url == card.locator("[name=verifyUrl]").input_value()
+
+
+def test_a_lesson_has_its_name(signed_in, deliver, base_url):
+    it = signed_in()
+    deliver(it.user, "courses/sql", name="SQL", lessons=4)
+    deliver(it.user, "courses/sql/lessons/l1", name="Joins <b>", minutes=5)
+    deliver(it.user, "courses/sql/lessons/l2", minutes=5)
+    it.page.goto(f"{base_url}/account#learning")
+    course = it.page.locator("#learning-courses > li").first
+    course.get_by_text("Completed lessons").click()
+    lessons = course.get_by_role("listitem")
+    expect(lessons.filter(has_text="Joins <b>")).to_have_count(1)
+    expect(lessons.filter(has_text="l2")).to_have_count(1)
+
+
 def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
     def in_a_zone_that_this_browser_does_not_know(route):
         days = route.fetch().json()

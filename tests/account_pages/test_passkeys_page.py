@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from authenticator import set_up
 from axe_playwright_python.sync_playwright import Axe
-from flask import Flask, Response
+from flask import Flask
 from helpers import PASSWORD
 from playwright.sync_api import expect
 from real_service import serving
 
-from config import ROOT
 from extensions import components
 
 pytestmark = pytest.mark.browser
@@ -277,20 +276,13 @@ def test_support_sees_how_many_and_removes_them(page, make_user, security, card,
 
 @pytest.fixture
 def elsewhere(make_app):
-    """A page of another origin with the modules of docs/browser.md: its URL, and the service's."""
-    docs, files = (ROOT / "docs/browser.md").read_text(), {}
-    (files["passkeys.js"],) = re.findall(r"^```js\n(// passkeys\.js: .*?)^```$", docs, re.M | re.S)
+    """A page of another origin: its URL, and the service's."""
     front_end = Flask("front_end")
     html = '<!doctype html><title>Courses</title><link rel="icon" href="data:,"><button>Go'
     front_end.add_url_rule("/", "page", lambda: html)
-    js = {"mimetype": "text/javascript"}
-    front_end.add_url_rule("/<name>", "module", lambda name: Response(files[name], **js))
     with serving(front_end) as url:
         url = url.replace("127.0.0.1", "localhost")
         with at_localhost(make_app(cors_origins=(url,))) as service:
-            client = (ROOT / "static/api.js").read_text().replace("`api/${", f"`{service}/api/${{")
-            included = 'method, headers, credentials: "include" }'
-            files["api.js"] = client.replace("method, headers }", included)
             yield [url, service]
 
 
@@ -302,20 +294,19 @@ def test_front_end_elsewhere_makes_a_passkey_and_signs_in(
     device.idle(False)
     page.goto(elsewhere[0])
     page.evaluate(
-        """([email, password]) => {
+        """([url, email, password]) => {
           async function act() {
-            const { call } = await import("./api.js");
-            const { make, prepare, signIn } = await import("./passkeys.js");
-            await call("POST", "auth/login", { email, password });
-            const credential = await make(await call("GET", "auth/passkeys"));
-            await call("POST", "auth/passkeys", { password, credential });
-            await call("POST", "auth/logout");
-            return (await signIn(await prepare())).user.username;
+            const { createClient } = await import(`${url}/client.js`);
+            const client = createClient({ url, storage: "memory" });
+            await client.signIn({ email, password });
+            await client.passkeys.add({ password });
+            await client.signOut();
+            return (await client.passkeys.signIn()).username;
           }
           const tell = (text) => (document.title = text);
           document.querySelector("button").onclick = () => act().then(tell, tell);
         }""",
-        [user.email, PASSWORD],
+        [elsewhere[1], user.email, PASSWORD],
     )
     page.get_by_role("button").click()
     expect(page).to_have_title(user.username)

@@ -1,11 +1,10 @@
-"""The module of docs/providers.md runs in Chromium, on a page of another origin."""
-
-import re
-from urllib.parse import urlsplit
+"""examples/front-end.html runs in Chromium, on an origin of its own."""
 
 import pytest
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider
-from flask import Flask, Response
+from flask import Flask
+from helpers import NEW_PASSWORD
+from playwright.sync_api import expect
 from real_service import deployed, serving
 from sqlalchemy import URL
 
@@ -13,34 +12,31 @@ from config import ROOT
 
 pytestmark = pytest.mark.browser
 
-PAGE = b"""<!doctype html><title>A front end</title><link rel="icon" href="data:,">
-<script type="module">
-import * as provider from "/provider.js";
-import { withCode } from "/codes.js";
-Object.assign(window, { provider, withCode });
+# As in React's StrictMode, where an effect runs twice.
+TWICE = """<!doctype html><link rel="icon" href="data:,"><p></p><script type="module">
+import { createClient } from "http://127.0.0.1:5000/client.js";
+const client = createClient({ url: "http://127.0.0.1:5000", storage: "local" });
+const heard = [];
+client.onChange((user, why) => heard.push(why));
+const effect = () => client.arrived().then((user) => user?.username, ({ code }) => code);
+const both = await Promise.all([effect(), effect()]);
+document.querySelector("p").textContent = [...both, await effect(), ...heard].join();
+Object.assign(window, { client });
 </script>"""
-LOG_IN = "(more) => provider.logIn(more).then(({ user }) => user.username, ({ code }) => code)"
 
 
 @pytest.fixture(scope="module")
-def module():
-    """The modules, as the front end has them; `module["provider.js"]` may be changed."""
-    texts = [(ROOT / f"docs/{name}.md").read_text() for name in ("providers", "browser")]
-    found = re.findall(r"^```js\n(// (provider|codes)\.js: .*?)^```$", "".join(texts), re.M | re.S)
-    module = {f"{name}.js": code for code, name in found}
-    assert module["provider.js"].count("https://accounts.example.org") == 1
-    return module
+def texts():
+    return {"page": (ROOT / "examples/front-end.html").read_text(), "twice": TWICE}
 
 
 @pytest.fixture(scope="module")
-def front_end(module):
+def front_end(texts):
     app = Flask("front_end")
-    app.add_url_rule("/", "page", lambda: PAGE)
-    app.add_url_rule(
-        "/<name>", "module", lambda name: Response(module[name], mimetype="text/javascript")
-    )
+    app.add_url_rule("/front-end.html", "page", lambda: texts["page"])
+    app.add_url_rule("/twice", "twice", lambda: texts["twice"])
     with serving(app) as url:
-        yield f"{url}/"
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -51,79 +47,125 @@ def school():
 
 
 @pytest.fixture(scope="module")
-def service(front_end, module, school, mail_server, folder):
+def service(front_end, texts, school, mail_server, folder):
     url = URL.create("sqlite", database=str(folder / "front_end.db"))
     settings = {
-        **{"CORS_ORIGINS": front_end, "SIGN_IN_RETURN_URLS": front_end},
+        **{
+            "CORS_ORIGINS": front_end,
+            "SIGN_IN_RETURN_URLS": f"{front_end}/front-end.html,{front_end}/twice",
+        },
         **{"OIDC_PROVIDERS": "school", "OIDC_SCHOOL_ISSUER": school.issuer},
         **{"OIDC_SCHOOL_CLIENT_ID": CLIENT_ID, "OIDC_SCHOOL_CLIENT_SECRET": CLIENT_SECRET},
         "OIDC_SCHOOL_DOMAINS": "school.example",
     }
     with deployed(url, mail_server.port, folder / "front_end.log", **settings) as service:
-        module["provider.js"] = module["provider.js"].replace(
-            "https://accounts.example.org", service.url
-        )
+        for name, text in texts.items():
+            texts[name] = text.replace("http://127.0.0.1:5000", service.url)
         yield service
 
 
 @pytest.fixture
-def visit(browser, front_end, service):
-    """Go to the provider from the front end, press a button there, and come back."""
-    context = browser.new_context()
+def page(browser, front_end, service):
+    context = browser.new_context(locale="de-AT")
     page = context.new_page()
     page.set_default_timeout(10_000)
-
-    def visit(button="continue"):
-        page.goto(front_end)
-        page.wait_for_function("window.provider")
-        page.evaluate("() => { provider.leave('school') }")
-        page.get_by_role("button", name=button).click()
-        page.wait_for_url(front_end)
-        page.wait_for_function("window.provider")
-        assert urlsplit(page.url).fragment == ""
-        return page
-
-    yield visit
+    page.goto(f"{front_end}/front-end.html")
+    page.get_by_role("button", name="School").wait_for()  # the last thing that comes
+    yield page
     context.close()
 
 
-def test_front_end_of_another_origin_signs_in_and_links(visit, service, school):
-    page = visit()
-    assert page.evaluate("provider.problem") is None
-    assert page.evaluate(LOG_IN) == "pupil"
-    assert page.evaluate(LOG_IN) == "invalid_token"  # once only
+def sign_in(page, user, button="Anmelden", **more):
+    form = page.locator("#sign-in")
+    for name in ("email", "password", *more):
+        form.locator(f"[name={name}]").fill({**user, **more}[name])
+    form.get_by_role("button", name=button, exact=button == "Anmelden").click()
+
+
+def said(page):
+    return page.get_by_role("status")
+
+
+def visit(page, button="continue"):
+    """Go to the provider, press a button there, and come back."""
+    page.get_by_role("button", name="School").click()
+    page.get_by_role("button", name=button).click()
+    page.wait_for_url("**/front-end.html")
+    return page
+
+
+def test_sign_up_signs_in_and_says_in_the_readers_language_what_is_wrong(page):
+    form = page.locator("#sign-up")
+    values = {"firstName": "A", "lastName": "L", "username": "newcomer", "email": "n@example.org"}
+    for name, value in {**values, "password": "password"}.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.get_by_role("button").click()
+    expect(said(page)).to_have_text("Passwort ist leicht zu erraten")
+    form.locator("[name=password]").fill(NEW_PASSWORD)
+    form.get_by_role("button").click()
+    expect(said(page)).to_have_text("Hallo, newcomer!")
+    page.reload()
+    expect(said(page)).to_have_text("Hallo, newcomer!")
+    page.get_by_role("button", name="Abmelden").click()
+    expect(page.locator("#sign-in")).to_be_visible()
+
+
+def test_second_try_has_the_code_of_the_second_factor(page, service):
+    user = service.register("protected")
+    code, *_ = service.add_second_factor(user)
+    expect(page.get_by_label("Code")).to_be_hidden()
+    sign_in(page, user)
+    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    sign_in(page, user, secondFactor="000000")
+    expect(said(page)).to_have_text("Dieser Code ist falsch oder verbraucht.")
+    sign_in(page, user, secondFactor=code)
+    expect(said(page)).to_have_text("Hallo, protected!")
+
+
+def test_front_end_of_another_origin_signs_in_with_a_provider_and_links(page, service, school):
+    visit(page)
+    expect(said(page)).to_have_text("Hallo, pupil!")
+    assert "#" not in page.url
+    page.get_by_role("button", name="Abmelden").click()
 
     user = service.register("ada")
     code, *_ = service.add_second_factor(user)
     school.person |= {"sub": "another", "email": user["email"]}
-    page = visit()
-    assert page.evaluate(LOG_IN) == "email_taken"
-    login = {name: user[name] for name in ("email", "password")}
-    assert page.evaluate(LOG_IN, login) == "second_factor_required"
-    assert page.evaluate(LOG_IN, {**login, "secondFactor": code}) == "ada"
+    visit(page)
+    expect(said(page)).to_contain_text("Es gibt ein Konto mit dieser Adresse")
+    sign_in(page, user, button="verknüpfen")
+    sign_in(page, user, secondFactor=code)
+    expect(said(page)).to_have_text("Hallo, ada!")
 
 
-def test_second_factor_is_asked_for_in_the_front_end(visit, service, school):
+def test_second_factor_is_asked_for_after_a_provider(page, service, school):
     user = service.register("kim")
-    school.person |= {"sub": "third"}
+    school.person |= {"sub": "third", "email": user["email"]}
+    visit(page)
+    sign_in(page, user, button="verknüpfen")
+    expect(said(page)).to_have_text("Hallo, kim!")
     codes = service.add_second_factor(user)
-    login = {name: user[name] for name in ("email", "password")}
-    assert visit().evaluate(LOG_IN, {**login, "secondFactor": codes[0]}) == "kim"
-    asked = """async (codes) => {
-      const asked = [];
-      const ask = (why) => { asked.push(why); return codes.shift(); };
-      const { user } = await withCode((secondFactor) => provider.logIn({ secondFactor }), ask);
-      return [...asked, user.username];
-    }"""
-    answers = ["second_factor_required", "wrong_code", "kim"]
-    assert visit().evaluate(asked, ["wrong", codes[1]]) == answers
+    page.get_by_role("button", name="Abmelden").click()
+    visit(page)
+    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    page.get_by_label("Code").fill(codes[0])
+    page.get_by_role("button", name="Anmelden", exact=True).click()
+    expect(said(page)).to_have_text("Hallo, kim!")
 
 
-def test_front_end_tells_why_nobody_has_come(visit, front_end):
-    page = visit("cancel")
-    assert page.evaluate("[provider.problem, provider.proof]") == ["denied", None]
+def test_front_end_tells_why_nobody_has_come(page, front_end):
+    visit(page, "cancel")
+    expect(said(page)).to_have_text("Sie haben abgelehnt.")
     page.goto("about:blank")
-    page.goto(f"{front_end}#provider=school&code=of-somebody-else")
-    page.wait_for_function("window.provider")
-    assert page.evaluate("[provider.problem, provider.proof]") == ["again", None]
-    assert page.url == front_end
+    page.goto(f"{front_end}/front-end.html#provider=school&code=x&verifier={'x' * 43}")
+    expect(said(page)).to_have_text("Bitte beginnen Sie noch einmal.")
+    assert page.url == f"{front_end}/front-end.html"
+
+
+def test_effect_that_runs_twice_is_one_login(page, front_end, school):
+    school.person |= {"sub": "fourth", "email": "twin@school.example"}
+    page.goto(f"{front_end}/twice")
+    expect(page.locator("p")).to_have_text(",,")
+    page.evaluate("() => { client.signInWith('school'); }")
+    page.get_by_role("button", name="continue").click()
+    expect(page.locator("p")).to_have_text("twin,twin,twin,signed_in")
