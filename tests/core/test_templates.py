@@ -36,7 +36,7 @@ PAGES = [
     *("certificate", "no_certificate"),
 ]
 CERTIFICATE = {
-    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url"), "x"),
+    **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url", "qr"), "x"),
     **dict.fromkeys(("issued_at", "expires_at", "checked_at"), NOON),
     "status": "revoked",
     "is_limited": False,
