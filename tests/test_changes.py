@@ -102,7 +102,7 @@ def test_first_copy_and_every_later_one_are_the_same_loop(app, client, admin, re
         assert copy.follow() == [new, second, third, first]
         assert {user_id: copy.copy[user_id] for user_id in but_admins(app)} == but_admins(app)
     (listed,) = success(client.get("/api/users?search=newcomer", headers=admin.headers))["users"]
-    for way_in in ("hasPassword", "provider"):  # no change of these is one
+    for way_in in ("hasPassword", "provider", "hindrances"):  # no change of these is one
         del listed[way_in]
     with statements_of(app) as sent:
         found = success(Reader(client, admin).get())["changes"]

@@ -78,7 +78,7 @@ def operation_of(document, endpoint):
 # These ask for the current password, a code or a picture.
 KNOWING_MORE = {
     *("users.change_password", "users.delete_account", "users.upload_avatar"),
-    *("users.request_email", "users.confirm_email"),
+    *("users.request_email", "users.confirm_email", "passkeys.add_passkey"),
 }
 
 

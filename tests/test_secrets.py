@@ -94,6 +94,7 @@ class Watch:
                 self.learn("token", token)
                 assert said.count(token) == 1
                 said = said.replace(token, "")
+            shows = (*shows, data["user"]["email"])
         for address in {*shows, *([of.email] if of else [])}:
             said = said.replace(address, "")
         self._said.append((f"the answer of {method} {path}", said))

@@ -43,7 +43,7 @@ def given(monkeypatch):
             done.result(PATIENCE)
         return first
 
-    run.turns = ours
+    run.turns, run.over = ours, over
     run.wait = lambda *_arguments: over.wait(2) and None
     return run
 
@@ -85,9 +85,10 @@ def test_free_connection(app, given):
         with app.app_context(), suppress(database.TimeoutError), reading():
             given.wait()
 
-    with app.app_context(), ExitStack() as held:
+    with app.app_context(), ThreadPoolExecutor(1) as thread, ExitStack() as held:
         for _ in range(database.POOL_SIZE):
             held.enter_context(reading())
+        thread.submit(lambda: given.over.wait(PATIENCE) and held.close())
         assert given(read)
 
 
