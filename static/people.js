@@ -188,7 +188,7 @@ async function show(section, me, rest = "", part = "") {
   const { groupId } = form.elements;
   if (query.groupId) groupId.add(new Option("", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
-  fill(acts, { manages });
+  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages });
   await Promise.all([load(query), listGroups(groupId)]);
 }
 

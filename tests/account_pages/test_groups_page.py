@@ -134,6 +134,13 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     expect(page.locator("#person-out")).to_be_hidden()
 
 
+def test_an_admin_reads_nothing_of_own_groups(page, sign_in, make_user, school):
+    sign_in(page, make_user("boss", role="admin"), "admin#people/search=nobody")
+    nobody = page.locator("#people-list .empty")
+    expect(nobody).to_be_visible()
+    expect(nobody.get_by_text("own groups")).to_be_hidden()
+
+
 def test_a_teacher_in_no_group_reads_whom_to_ask(page, sign_in, make_user, make_group, school):
     sign_in(page, make_user("new", role="instructor"), "admin#groups")
     expect(page.get_by_text("You are in no group yet. To be added, ask")).to_be_visible()

@@ -134,12 +134,16 @@ def test_a_device_of_others_is_signed_out_after_a_quarter_of_an_hour(
     expect(page.locator("#sign-out")).to_be_visible()
     if how == "wake":
         page.clock.fast_forward(16 * MINUTE)  # the timers run
-    else:
-        page.clock.set_system_time(page.evaluate("Date.now()") + 16 * MINUTE)
-        if how == "reload":
-            page.reload(wait_until="commit")  # the page loads itself anew, maybe before this ends
-        else:
-            page.locator("nav a").first.click(no_wait_after=True)
+    else:  # in one task, or a timer may be faster
+        page.evaluate(
+            """act => {
+              const used = Object.keys(localStorage).find((name) => name.endsWith(" used"));
+              localStorage[used] -= 960_000;
+              if (act === "reload") location.reload();
+              else document.querySelector("nav a").click();
+            }""",
+            how,
+        )
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.locator("#profile-form [name=firstName]")).not_to_have_value("Firstxxx")
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
