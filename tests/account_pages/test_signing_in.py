@@ -172,7 +172,7 @@ def test_another_users_sign_in_starts_the_page_anew(signed_in, make_user, sign_i
     page.evaluate("document.querySelector('#profile').append(document.createElement('input'))")
     other = page.context.new_page()
     other.goto(page.url)
-    expect_signed_in(other)
+    expect(other.locator("#profile[aria-busy=false]")).to_be_visible()
     other.evaluate("localStorage.clear()")
     sign_in(other, make_user("somebody"), "account")
     expect(page.locator("header")).to_contain_text("somebody")

@@ -155,7 +155,7 @@ def test_a_school_year_with_groups(browser, school, visit):
     pupil.locator("[name=code]").fill(re.search(r"Code\n(\S+)", slip)[1])
     pupil.locator("[name=newPassword]").fill(NEW_PASSWORD)
     pupil.locator("[name=newPassword]").press("Enter")
-    expect(pupil.get_by_role("heading", name="Your password is saved")).to_be_visible()
+    expect(pupil.get_by_role("button", name="Sign out")).to_be_visible()
     pupil.context.close()
     pupil = visit("account#profile", "pupil.number01", NEW_PASSWORD)
     expect(pupil.get_by_label("About you")).to_be_visible()
