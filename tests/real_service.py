@@ -213,6 +213,8 @@ class Service:
         others = [child.pid for child in children if child.pid != worker]
         for pid in others:
             os.kill(pid, signal.SIGSTOP)
+        # One thread takes the signal, and the others go on until it does.
+        soon(lambda: all(map(_is_stopped, others)))
         try:
             yield
         finally:
@@ -245,6 +247,12 @@ class Service:
         code = hotp(base64.b32decode(made["secret"]), int(time.time()) // STEP)
         answer = self.call("POST", f"{url}/confirm", {"code": code}, token=token)
         return answer.data["recoveryCodes"]
+
+
+def _is_stopped(pid):
+    with suppress(psutil.NoSuchProcess):  # a thread may end before
+        states = [psutil.Process(thread.id).status() for thread in psutil.Process(pid).threads()]
+        return set(states) == {psutil.STATUS_STOPPED}
 
 
 class _Crowd(http.client.HTTPConnection):
