@@ -5,7 +5,7 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test test-slow lint format reference bench bench-growth bench-timing clean
+.PHONY: help run test test-slow lint format reference bench bench-growth bench-threads bench-timing clean
 
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
@@ -16,6 +16,7 @@ help:
 	@echo 'make reference    make docs/reference.md and .env.example from the code'
 	@echo 'make bench        measure the service beside other ways to do the same'
 	@echo 'make bench-growth measure it with up to a million users and spent rows'
+	@echo 'make bench-threads how threads and processes share their work, beside a thin stack'
 	@echo 'make bench-timing does the time of an answer tell whether an address has an account?'
 	@echo 'make clean        remove what these made, but for the data in instance/'
 
@@ -56,6 +57,9 @@ bench: $(VENV)/dev.stamp
 
 bench-growth: $(VENV)/dev.stamp
 	$(BENCH) --growth
+
+bench-threads: $(VENV)/dev.stamp
+	$(BENCH).threads
 
 bench-timing: $(VENV)/dev.stamp
 	$(BENCH).timing

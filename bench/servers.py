@@ -129,6 +129,10 @@ class Server:
         master = psutil.Process(self._process.pid)
         return [master, *master.children(recursive=True)]
 
+    def workers(self) -> list[int]:
+        """Return the ids of its worker processes."""
+        return [process.pid for process in self._processes()[1:]]
+
     def cpu(self) -> float:
         """Return the seconds of CPU that its processes have used."""
         return sum(sum(process.cpu_times()[:2]) for process in self._processes())

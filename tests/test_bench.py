@@ -19,11 +19,12 @@ FEW = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
         ("bench.plans", ["--users", "1000"], "SEARCH users USING INDEX"),
         ("bench.sizes", ["--users", "100", "--calls", "9"], "| WAL of a refresh | "),
         ("bench.cost", ["--calls", "8", "--rounds", "1"], "no log line: "),
+        pytest.param("bench.threads", ["--rounds", "1"], "÷ thin, 64", marks=pytest.mark.slow),
         ("bench.timing", FEW, "right after it"),
     ],
 )
 def test_benchmark_runs(module, arguments, printed):
-    if module == "bench" and not shutil.which("wrk"):
+    if module in ("bench", "bench.threads") and not shutil.which("wrk"):
         pytest.skip("wrk is not installed")
     if module not in ("bench.plans", "bench.sizes"):
         arguments = [*arguments, "--database", "sqlite"]

@@ -13,9 +13,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import jwt
 import orjson
@@ -24,6 +25,8 @@ from flask import Flask, Response, abort, request
 
 SECRET = os.environ["SECRET_KEY"].encode()
 URL = os.environ["DATABASE_URL"]
+# Whether a refresh on SQLite waits for the disk, as on Postgres.
+SYNCHRONOUS = "FULL" if os.environ.get("THIN_FSYNC", "1") == "1" else "OFF"
 QUERY = """
     SELECT id, username, email, role, first_name, last_name, bio, location, website, avatar_digest,
            created_at, last_login_at, is_active, email_verified_at
@@ -36,41 +39,49 @@ PROFILE = (
     *("avatar", "joinDate", "lastLogin", "isActive", "emailVerified"),
 )
 
+ROTATE = """
+    UPDATE sessions SET refresh_token_id = ?, previous_token_id = refresh_token_id, last_used_at = ?
+    WHERE id = ? AND user_id = ? AND refresh_token_id = ?
+      AND EXISTS (SELECT 1 FROM users WHERE id = user_id AND is_active)
+    RETURNING (SELECT role FROM users WHERE id = user_id)
+"""
+
 app = Flask(__name__)
 bare = Flask("bare")
 
 
-def sqlite_reader() -> Callable[[str, str], Any]:
+def sqlite_row() -> Callable[..., Any]:
     own = threading.local()
 
-    def find(user_id: str, session_id: str) -> Any:
+    def find(statement: str, *parameters: str) -> Any:
         connection = getattr(own, "connection", None)
         if connection is None:
-            connection = own.connection = sqlite3.connect(urlsplit(URL).path[1:])
-        return connection.execute(QUERY, (user_id, session_id)).fetchone()
+            path = urlsplit(URL).path[1:]
+            connection = own.connection = sqlite3.connect(path, isolation_level=None)
+            connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        return connection.execute(statement, parameters).fetchone()
 
     return find
 
 
-def postgres_reader() -> Callable[[str, str], Any]:
-    query = QUERY.replace("?", "%s")
+def postgres_row() -> Callable[..., Any]:
     pool: queue.LifoQueue[Any] = queue.LifoQueue()
     for _ in range(8):
         pool.put(None)
 
-    def find(user_id: str, session_id: str) -> Any:
+    def find(statement: str, *parameters: str) -> Any:
         connection = pool.get()
         try:
             if connection is None:
                 connection = psycopg.connect(URL, autocommit=True)
-            return connection.execute(query, (user_id, session_id)).fetchone()
+            return connection.execute(statement.replace("?", "%s"), parameters).fetchone()
         finally:
             pool.put(connection)
 
     return find
 
 
-find = sqlite_reader() if URL.startswith("sqlite") else postgres_reader()
+find = sqlite_row() if URL.startswith("sqlite") else postgres_row()
 
 
 def bearer() -> tuple[dict[str, Any], Any]:
@@ -81,7 +92,7 @@ def bearer() -> tuple[dict[str, Any], Any]:
         )
     except jwt.PyJWTError:
         abort(401)
-    row = find(claims["sub"], claims["sid"])
+    row = find(QUERY, claims["sub"], claims["sid"])
     if row is None:
         abort(401)
     return claims, row
@@ -90,6 +101,28 @@ def bearer() -> tuple[dict[str, Any], Any]:
 def answer(data: dict[str, Any], **more: str) -> Response:
     content = {"success": True, **more, "data": data}
     return Response(orjson.dumps(content), mimetype="application/json")
+
+
+@app.post("/api/auth/refresh")
+def refresh() -> Response:
+    old = request.get_json()["refreshToken"]
+    try:
+        claims = jwt.decode(
+            old, SECRET, algorithms=["HS256"], audience="accounts:refresh", issuer="accounts"
+        )
+    except jwt.PyJWTError:
+        abort(401)
+    now, token_id = datetime.now(UTC), str(uuid4())
+    facts = {"iss": "accounts", "sub": claims["sub"], "sid": claims["sid"], "iat": now}
+    row = find(ROTATE, token_id, str(now), claims["sid"], claims["sub"], claims["jti"])
+    if row is None:
+        abort(401)
+    access = {"aud": "accounts:access", "type": "access", "jti": str(uuid4()), "role": row[0]}
+    access["exp"] = now + timedelta(minutes=15)
+    more = {"aud": "accounts:refresh", "type": "refresh", "jti": token_id, "exp": claims["exp"]}
+    tokens = {"accessToken": jwt.encode(facts | access, SECRET), "expiresIn": 900}
+    tokens["refreshToken"] = jwt.encode(facts | more, SECRET)
+    return answer(tokens, message="Here are your new tokens.")
 
 
 @app.get("/api/auth/verify")
