@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,11 +21,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidatePoolError, TimeoutError
 from sqlalchemy.orm import InstrumentedAttribute, scoped_session
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from config import ConfigError
+from core import turns
 from extensions import db
 
 T = TypeVar("T")
+_Convert = Callable[[Any], Any]
 MIGRATIONS = Path(__file__).parent / "migrations"
 # The newest revision, by the name of its file: a worker need not import Alembic to know it.
 SCHEMA_REVISION = max(path.name for path in MIGRATIONS.glob("versions/*.py"))[:4]
@@ -72,8 +76,17 @@ class WriteQueueFull(Exception):
     """The other SQLite writers of this process took too long."""
 
 
+class _Pool(QueuePool):
+    def connect(self) -> PoolProxiedConnection:
+        # It may wait for a connection that comes back, for the server, or for another thread that
+        # connects for the first time.
+        with nullcontext() if self.checkedin() else turns.waiting():
+            return super().connect()
+
+
 def engine_options(url: URL) -> dict[str, object]:
     options: dict[str, object] = {
+        "poolclass": _Pool,
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
         "pool_size": POOL_SIZE,
@@ -93,7 +106,7 @@ def engine_options(url: URL) -> dict[str, object]:
         "keepalives_interval": 2,
         "keepalives_count": 2,
     }
-    # No connection comes back in a transaction: SQLAlchemy ends its own, DriverSelect opens none.
+    # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
     pool = {"pool_reset_on_return": None, "paramstyle": "format"}
     return {**options, **pool, "connect_args": connect_args}
 
@@ -148,7 +161,8 @@ def _connector(driver: Any) -> Callable[..., object]:
             if not has_request_context():  # migrations and commands may take longer
                 return super().wait(generator, interval, timeout)
             try:
-                return super().wait(generator, interval, timeout or SILENCE_WAIT)
+                with turns.waiting(usually_short=True):
+                    return super().wait(generator, interval, timeout or SILENCE_WAIT)
             except driver.OperationalError as error:
                 if error.sqlstate is None:  # no response yet
                     self.close()  # or a late one would be read as that of the next statement
@@ -216,32 +230,41 @@ def lift_time_limits(connection: Connection) -> None:
         connection.execute(text("SET LOCAL statement_timeout = 0"))
 
 
-class DriverSelect:
-    """A SELECT of at most one row, which the driver executes in a fraction of SQLAlchemy's time."""
+class DriverStatement:
+    """A statement for at most one row, executed by the driver in a fraction of SQLAlchemy's time.
 
-    def __init__(self, statement: Select[Any]) -> None:
+    One that writes needs `writing()` around it, and commits by itself.
+    """
+
+    def __init__(self, statement: Select[Any] | ReturningUpdate[Any]) -> None:
         self.statement = statement
-        self._compiled: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+        self._compiled: dict[str, tuple[str, _Convert, _Convert]] = {}
 
-    def one_or_none(self, *parameters: str) -> Any | None:
+    def one_or_none(self, **parameters: object) -> Any | None:
         """Return the row, or None. Raises SQLAlchemy's errors, or the driver's from connecting."""
         engine = db.engine
         dialect = engine.dialect
-        sql, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
+        sql, values_of, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
+        values = values_of(parameters)
         pooled = engine.pool.connect()
         driver: Any = pooled.dbapi_connection
         try:
-            found = driver.execute(sql, parameters).fetchone()
+            found = driver.execute(sql, values).fetchall()
         except dialect.loaded_dbapi.Error:
             # SQLAlchemy gets the same error, and knows whether the pool's connections are dead.
             with Connection(engine, pooled) as connection:
-                found = connection.exec_driver_sql(sql, parameters).one_or_none()
+                found = connection.exec_driver_sql(sql, values).all()
         else:
             pooled.close()
-        return row_of(found) if found else None
+        return row_of(found[0]) if found else None
 
-    def _compile(self, dialect: Dialect) -> tuple[str, Callable[[Any], Any]]:
-        columns = self.statement.selected_columns
+    def _compile(self, dialect: Dialect) -> tuple[str, _Convert, _Convert]:
+        compiled: Any = self.statement.compile(dialect=dialect)
+        binds = [
+            (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
+            for name in compiled.positiontup
+        ]
+        columns = self.statement.exported_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         conversions = [
             (place, convert)
@@ -249,13 +272,21 @@ class DriverSelect:
             if (convert := column.type.dialect_impl(dialect).result_processor(dialect, None))
         ]
 
+        def values_of(parameters: Any) -> Any:
+            return tuple(
+                [
+                    convert(parameters[name]) if convert else parameters[name]
+                    for name, convert in binds
+                ]
+            )
+
         def row_of(found: Any) -> Any:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
             return tuple.__new__(row, values)
 
-        self._compiled[dialect.name] = str(self.statement.compile(dialect=dialect)), row_of
+        self._compiled[dialect.name] = str(compiled), values_of, row_of
         return self._compiled[dialect.name]
 
 
@@ -282,7 +313,7 @@ def transaction() -> Iterator[scoped_session[Any]]:
         raise RuntimeError("db.session is in use: end its transaction, or read with reading()")
     at_the_end: dict[Callable[[set[str]], None], set[str]] = {}
     after_it: list[Callable[[], object]] = []
-    with _write_lock():
+    with writing():
         db.session.info.update({last: at_the_end, afterwards: after_it})
         try:
             level = _LEVELS[db.engine.dialect.name]
@@ -328,7 +359,7 @@ def _is_locked(error: BaseException) -> bool:
 @contextmanager
 def one_statement() -> Iterator[Connection]:
     """Lend a connection for one change; it saves the round trips of BEGIN and COMMIT."""
-    with _write_lock(), reading() as connection:
+    with writing(), reading() as connection:
         yield connection
 
 
@@ -350,16 +381,20 @@ def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:
 
 
 @contextmanager
-def _write_lock() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Wait until no other thread of this process writes to SQLite."""
     if db.engine.dialect.name != "sqlite":
         yield
-    elif _sqlite_writers.acquire(timeout=SQLITE_WAIT):
+        return
+    # A writer waits for those of other processes and for the disk. So it works without a turn,
+    # beside one thread that has it.
+    with turns.waiting():
+        if not _sqlite_writers.acquire(timeout=SQLITE_WAIT):
+            raise WriteQueueFull("other writers of this process are too slow")
         try:
             yield
         finally:
             _sqlite_writers.release()
-    else:
-        raise WriteQueueFull("other writers of this process are too slow")
 
 
 @contextmanager

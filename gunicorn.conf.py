@@ -34,8 +34,8 @@ workers = settings.web_concurrency
 # Whoever waits for the hasher or a picture, and whoever hashes, leaves 16 threads to requests that
 # take a millisecond.
 threads = app.WAITING + settings.hashes_at_once + 16
-# An idle connection costs a file and no thread.
-worker_connections = 1000
+# An idle or silent connection costs a file and no thread.
+worker_connections = 2000
 # A worker that cannot accept a connection ends, and many systems allow only 1024 open files by
 # default. The database, uploads and files that are sent need some too.
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -95,6 +95,11 @@ def post_worker_init(worker: Any) -> None:
     by_hand = settings.embedded and settings.log_format == "text" and isinstance(bound, tuple)
     if worker.age == 1 and by_hand:
         print(first_screen(*bound), file=sys.stderr, flush=True)
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """Let the other workers not wait for one that has ended."""
+    web.worker.forget(worker)
 
 
 def first_screen(host: str, port: int) -> str:

@@ -17,6 +17,8 @@ from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from core import turns
+
 SIDE = 512  # pixels
 _log = logging.getLogger("accounts.images")
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
@@ -91,7 +93,8 @@ class Avatars:
         if not self._places.acquire(blocking=False):
             raise PicturesBusy
         try:
-            return self._thread.submit(_make, file).result()
+            with turns.waiting():
+                return self._thread.submit(_make, file).result()
         finally:
             self._places.release()
 

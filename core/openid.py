@@ -22,7 +22,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import jwt
 
-from core import clock
+from core import clock, turns
 
 # Requests of this process that may wait for one provider.
 PLACES = 8
@@ -127,7 +127,8 @@ class Provider:
         if not self._places.acquire(blocking=False):
             raise ProviderFailed("busy")
         try:
-            yield
+            with turns.waiting():
+                yield
         except HTTPError as error:
             raise ProviderFailed(_reason(error)) from None
         except _FAULTS as error:

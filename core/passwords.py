@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import bcrypt
 
-from core import foreign_hashes
+from core import foreign_hashes, turns
 from core.foreign_hashes import ForeignHash, NotTaken
 
 MAX_LENGTH = 128
@@ -145,7 +145,7 @@ class Hasher:
         start, salt = self._start(password), bcrypt.gensalt(self._rounds).decode()[-22:]
         is_plain = start.startswith("$2b$")
         key = password.encode() if is_plain else _prehash(password, salt)
-        with self._ours.turn():
+        with turns.waiting(), self._ours.turn():
             digest = _bcrypt(key, self._rounds, salt)
         return f"{start}{salt}{'' if is_plain else '$'}{digest}"
 
@@ -164,7 +164,7 @@ class Hasher:
         account = _read(stored or "")
         queue = self._foreign.turn(behind) if self._is_dear(account) else nullcontext()
         try:
-            with queue, self._ours.turn(behind):
+            with turns.waiting(), queue, self._ours.turn(behind):
                 place = self._match(raw_password, account)
         except HasherBusy:
             self._count(name, -1)

@@ -11,14 +11,14 @@ import errors
 from core import clock, scopes
 from core.reasons import Reason
 from core.scopes import Scope
-from database import DriverSelect, change_one, is_unavailable, one_statement, reading, unique
+from database import DriverStatement, change_one, is_unavailable, one_statement, reading, unique
 from extensions import db
 from models import ServiceKey
 from services import events
 
 # Using a key writes its `last_used_at` at most this often.
 USE_INTERVAL = timedelta(hours=1)
-_KEY = DriverSelect(select(ServiceKey.__table__).where(ServiceKey.digest == bindparam("digest")))
+_KEY = DriverStatement(select(ServiceKey.__table__).where(ServiceKey.digest == bindparam("digest")))
 
 
 def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) -> str:
@@ -43,7 +43,7 @@ def load(key: str) -> Row[Any] | None:
 
     Commits the use by itself, because most requests with a key open no transaction.
     """
-    row = _KEY.one_or_none(scopes.digest(key))
+    row = _KEY.one_or_none(digest=scopes.digest(key))
     now = clock.utcnow()
     if row and (row.last_used_at is None or row.last_used_at <= now - USE_INTERVAL):
         # Of concurrent calls only one changes the row.

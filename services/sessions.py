@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, se
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import DriverSelect, one_statement, reading, transaction
+from database import DriverStatement, reading, transaction, writing
 from extensions import db, settings, tokens
 from models import DeniedSession, User, UserRow, UserSession
 from services import users
@@ -23,7 +23,7 @@ MAX_SESSIONS = 50
 DENIED_FOR = timedelta(days=2)
 
 # The only query of the guard: the active user, unless the session has ended.
-_BEARER = DriverSelect(
+_BEARER = DriverStatement(
     select(User.__table__, User.role.label("granted_role")).where(
         User.id == bindparam("user_id"),
         User.is_active,
@@ -56,7 +56,7 @@ class TokenPair(NamedTuple):
 
 def load_user(user_id: str, session_id: str) -> UserRow | None:
     """Return the active user of an access token, or None if there is none or the session ended."""
-    row = _BEARER.one_or_none(user_id, session_id)
+    row = _BEARER.one_or_none(user_id=user_id, session_id=session_id)
     if row and (role := users.role_in_effect(row)) != row.role:
         row = row._replace(role=role)
     return cast("UserRow | None", row)
@@ -90,9 +90,8 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     return _pair(session, users.role_in_effect(user), now=now)
 
 
-# Of parallel calls with one token, this conditional UPDATE lets one rotate it. Made once: building
-# it for each call would take as long as the rest of `rotate`.
-_ROTATE = (
+# Of parallel calls with one token, this conditional UPDATE lets one rotate it.
+_ROTATE = DriverStatement(
     update(_SESSIONS)
     .where(_SESSIONS.c.id == bindparam("sid"), _SESSIONS.c.user_id == bindparam("sub"))
     .where(_SESSIONS.c.refresh_token_id == bindparam("jti"))
@@ -123,8 +122,8 @@ def rotate(token: str, *, now: datetime) -> tuple[dict[str, str], TokenPair]:
         raise errors.TokenExpired
     parameters = {"next": ids.new_token_id(), "now": now, "end": end}
     parameters |= {name: claims[name] for name in ("sid", "sub", "jti")}
-    with one_statement() as connection:
-        session = connection.execute(_ROTATE, parameters).one_or_none()
+    with writing():
+        session = _ROTATE.one_or_none(**parameters)
     if session is None:
         session = _handle_reuse(claims, now=now)
     role = users.role_in_effect(session)

@@ -15,7 +15,7 @@ from sqlalchemy import event, insert, make_url, select, text, update
 from werkzeug.exceptions import HTTPException
 
 from core.reasons import WORDS
-from database import DriverSelect, reading, transaction
+from database import DriverStatement, reading, transaction
 from extensions import db
 from models import User
 from services import administration
@@ -279,16 +279,16 @@ def statements_of(app):
     def note(_connection, _cursor, statement, *_more):
         sent.append(statement)
 
-    # The guard's query passes SQLAlchemy's events by.
-    one_or_none = DriverSelect.one_or_none
+    # The guard's query and a refresh pass SQLAlchemy's events by.
+    one_or_none = DriverStatement.one_or_none
 
-    def note_select(query, *parameters):
-        sent.append(str(query.statement))
-        return one_or_none(query, *parameters)
+    def note_passed(statement, **parameters):
+        sent.append(str(statement.statement))
+        return one_or_none(statement, **parameters)
 
     event.listen(engine, "before_cursor_execute", note)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(DriverSelect, "one_or_none", note_select)
+        patched.setattr(DriverStatement, "one_or_none", note_passed)
         yield sent
     event.remove(engine, "before_cursor_execute", note)
 

@@ -119,7 +119,7 @@ def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, 
 def test_parallel_transactions_lose_no_update(app, make_user, monkeypatch, queue):
     user = make_user()
     if queue == "many processes":  # which do not share the queue of this one
-        monkeypatch.setattr(database, "_write_lock", nullcontext)
+        monkeypatch.setattr(database, "writing", nullcontext)
 
     def add(_):
         for _ in range(ROUNDS):
@@ -361,9 +361,9 @@ def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(make_app, auth):
 def test_guards_row_is_the_one_that_sqlalchemy_reads(app, auth):
     query = select(User.__table__).where(User.id == bindparam("user_id"))
     with app.app_context():
-        fast = database.DriverSelect(query).one_or_none(auth.user.id)
+        fast = database.DriverStatement(query).one_or_none(user_id=auth.user.id)
         with reading() as connection:
             slow = connection.execute(query, {"user_id": auth.user.id}).one()
         assert fast._asdict() == slow._asdict()
         assert [*map(type, fast)] == [*map(type, slow)]
-        assert database.DriverSelect(query).one_or_none("nobody") is None
+        assert database.DriverStatement(query).one_or_none(user_id="nobody") is None

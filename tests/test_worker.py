@@ -22,7 +22,7 @@ def now(monkeypatch):
 def client():
     """The client's end of a connection; the other end is `client.service`."""
     ours, client = socket.socketpair()
-    service = worker.ClientSocket(ours.family, ours.type, 0, ours.detach())
+    service = worker.ClientSocket(ours)
     with service, client:
         yield SimpleNamespace(sendall=client.sendall, recv=client.recv, service=service)
 
@@ -46,10 +46,12 @@ def test_each_request_of_a_connection_may_take_120_seconds_with_10_of_silence(
     # An answer may take as long as a silence longer.
     now.seconds += 9
     conn.sock.sendall(b"done")
+    conn.sock.flush()
     assert client.recv(9) == b"done"
     now.seconds += 1
+    conn.sock.sendall(b"done")
     with pytest.raises(ConnectionResetError):
-        conn.sock.sendall(b"done")
+        conn.sock.flush()
 
 
 def test_silent_client_is_given_up_on_and_its_late_rest_is_not_read(now, client, monkeypatch):

@@ -1,17 +1,24 @@
 """gunicorn's threaded worker with a time limit for slow clients, and with errors in JSON."""
 
 import logging
+import mmap
+import select
+import selectors
 import socket
+import threading
 import time
+from collections import deque
+from concurrent.futures import Future
 from contextlib import suppress
 from errno import ECONNRESET
+from functools import cache, partial
 from typing import Any
 
 from gunicorn.http import errors as unread  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
 
 import errors
-from core import clock
+from core import clock, turns
 from extensions import components
 from web import headers
 from web.error_handlers import NOT_VALID, render
@@ -21,6 +28,16 @@ from web.logs import request_id
 SILENCE, LONGEST = 10, 120
 # Seconds for what a client still sends after it was refused.
 LINGER = 2
+# Bytes in which gunicorn sends a file.
+BLOCK = 8192
+# Seconds between two looks of the main thread at the state of the process.
+TICK = 0.1
+# Seconds that a process which has more connections than another leaves new ones to that, and
+# between two looks at whether it still has more.
+GRACE, LOOK = 0.005, 0.001
+# How many connections each worker has, and one more: 0 is a place without a worker. All processes
+# share this memory, because the master imports this module before it starts them.
+_CONNECTIONS = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("H")[:256]
 _log = logging.getLogger("accounts.errors")
 # The statuses that gunicorn would send; any other request that cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
@@ -32,32 +49,62 @@ _STATUSES: dict[type[Exception], int] = {
 
 
 class ClientSocket(socket.socket):
-    """A connection that fails, as if the client had reset it, when the client is too slow."""
+    """A connection that fails, as if the client had reset it, when the client is too slow.
+
+    The thread gives its turn away while it waits for the client, and only then.
+    """
 
     until = 0.0  # on the monotonic clock; a response may take SILENCE longer
+    patience: float = 0  # seconds that one call waits
+
+    def __init__(self, accepted: socket.socket) -> None:
+        of = accepted.family, accepted.type, accepted.proto
+        super().__init__(*of, accepted.detach())
+        super().settimeout(0)
+        self._kept = b""
+
+    def settimeout(self, value: float | None, /) -> None:
+        self.patience = SILENCE if value is None else value
+
+    def gettimeout(self) -> float:
+        return self.patience
 
     def setblocking(self, flag: bool, /) -> None:
         """Wait for SILENCE seconds where gunicorn would wait without a limit."""
-        with suppress(OSError):  # gunicorn closes again what `BoundedWorker.handle` has closed
-            self.settimeout(SILENCE if flag else 0)
+        self.patience = SILENCE if flag else 0
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        if time.monotonic() < self.until:
-            with suppress(TimeoutError):
+        while time.monotonic() < self.until:
+            with suppress(BlockingIOError):
                 return super().recv(size, flags)
-            self.until = time.monotonic()  # do not wait again for the rest of a refused body
+            if not self._is_ready(select.POLLIN):
+                self.until = time.monotonic()  # do not wait again for the rest of a refused body
         raise ConnectionResetError(ECONNRESET, "The client sends too slowly.")
 
     def send(self, data: Any, flags: int = 0, /) -> int:
-        if time.monotonic() < self.until + SILENCE:
-            with suppress(TimeoutError):
+        while time.monotonic() < self.until + SILENCE:
+            with suppress(BlockingIOError):
                 return super().send(data, flags)
+            if not self._is_ready(select.POLLOUT):
+                break
         raise ConnectionResetError(ECONNRESET, "The client reads too slowly.")
 
-    def sendall(self, data: Any, flags: int = 0, /) -> None:
-        rest = memoryview(data)
+    def sendall(self, data: Any, _flags: int = 0, /) -> None:
+        """Keep what is small until `flush`, so that the head of a response goes with its body."""
+        self._kept += data
+        if len(self._kept) > BLOCK:
+            self.flush()
+
+    def flush(self) -> None:
+        rest, self._kept = memoryview(self._kept), b""
         while rest:
-            rest = rest[self.send(rest, flags) :]
+            rest = rest[self.send(rest) :]
+
+    def _is_ready(self, event: int) -> bool:
+        poll = select.poll()
+        poll.register(self, event)
+        with turns.waiting():
+            return bool(poll.poll(self.patience * 1000))
 
 
 def _has_unread(conn: Any) -> bool:
@@ -71,14 +118,149 @@ def _has_unread(conn: Any) -> bool:
         return True
 
 
+@cache
+def _outcome(stays: bool) -> Future[bool]:
+    """Return what gunicorn takes for the end of a request: whether the connection stays open."""
+    outcome: Future[bool] = Future()
+    outcome.set_result(stays)
+    return outcome
+
+
+def forget(worker: "BoundedWorker") -> None:
+    """Show no connections of a process that has ended."""
+    _CONNECTIONS[worker.age % len(_CONNECTIONS)] = 0
+
+
 class BoundedWorker(ThreadWorker):  # type: ignore[misc]
+    """gunicorn's worker, whose threads take turns.
+
+    The thread that has the turn answers the requests that are there, one after the other, and then
+    waits for more itself: no request goes from one thread to another. The main thread only looks
+    after idle connections and its heartbeat.
+
+    gunicorn documents `init_process` and `run` as what a worker overrides. The rest is not, and
+    there is no other way to choose the thread that answers; tests/test_worker_turns.py runs all of
+    it and fails when it changes.
+    """
+
+    def init_process(self) -> None:
+        self._turns = turns.Turns(self._call_thread)
+        self._ready: deque[Any] = deque()  # connections with a request
+        self._idle: list[threading.Lock] = []
+        self._started = 0
+        self._is_called = self._is_watched = self._steps_back = False
+        self._crowded_at = 0.0
+        self._fault: BaseException | None = None
+        # gunicorn touches its poller and its lists of connections in one thread.
+        self._as_main_thread = threading.Lock()
+        super().init_process()
+
+    def run(self) -> None:
+        self._show_connections()
+        with self._as_main_thread:
+            super().run()
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Leave the events of gunicorn's main loop to the other threads for a while."""
+        self._show_connections()
+        self._as_main_thread.release()
+        try:
+            time.sleep(min(timeout, TICK))
+            self._turns.take()  # so that no thread keeps it for long
+            self._turns.give()
+        finally:
+            self._as_main_thread.acquire()
+        if self._fault:
+            raise self._fault
+
+    def _call_thread(self) -> None:
+        """Let another thread work. If all of them wait, the first that is done goes on."""
+        if self._is_called or (self._is_watched and not self._ready):
+            return
+        if self._idle:
+            self._idle.pop().release()
+        elif self._started < self.cfg.threads:
+            self._started += 1
+            # gunicorn's pool would take several times as long to call one.
+            threading.Thread(target=self._work, daemon=True).start()
+        else:
+            return
+        self._is_called = True
+
+    def _work(self) -> None:
+        """Answer requests, and wait for more, whenever no other thread does."""
+        try:
+            while True:
+                self._turns.take()
+                self._is_called = False
+                while self._ready or not self._is_watched:
+                    if self._ready:
+                        self._answer(self._ready.popleft())
+                        self._turns.renew()
+                    else:
+                        self._watch()
+                call = threading.Lock()
+                call.acquire()
+                self._idle.append(call)
+                self._turns.give()
+                call.acquire()
+        except BaseException as fault:
+            if self.alive:  # else the main thread has closed the poller
+                self._fault = fault
+                raise
+
+    def _answer(self, conn: Any) -> None:
+        outcome = _outcome(bool(self.handle(conn)))
+        with self._as_main_thread:
+            self.finish_request(conn, outcome)
+
+    def _watch(self) -> None:
+        self._is_watched = True
+        with turns.waiting():
+            events = self.poller.select(LOOK if self._steps_back else TICK)
+        self._is_watched = False
+        with self._as_main_thread:
+            if self._steps_back and self.alive:
+                self.set_accept_enabled(True)
+            registered = self.poller.get_map()
+            for key, _ in events:
+                if registered.get(key.fd) is key:  # the main thread has not closed it meanwhile
+                    key.data(key.fileobj)
+
+    def _show_connections(self) -> None:
+        _CONNECTIONS[self.age % len(_CONNECTIONS)] = self.nr_conns + 1
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept a connection, unless a process that has fewer does so soon."""
+        now = time.monotonic()
+        if self.nr_conns <= min(filter(None, _CONNECTIONS)):
+            self._crowded_at = 0.0
+        elif now > self._crowded_at + 20 * GRACE:  # or the other process is stopped, or too busy
+            self._crowded_at = now
+        self._steps_back = now < self._crowded_at + GRACE
+        if self._steps_back:
+            self.set_accept_enabled(False)
+        else:
+            super().accept(listener)
+            self._show_connections()
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Answer soon; a new connection first waits for its first byte, without a thread."""
+        if conn.initialized or conn.data_ready:
+            self._ready.append(conn)
+            return
+        conn.sock = ClientSocket(conn.sock)
+        conn.timeout = time.monotonic() + SILENCE
+        self.pending_conns.append(conn)
+        readable = partial(self.on_pending_socket_readable, conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, readable)
+
     def handle(self, conn: Any) -> Any:
-        if not isinstance(sock := conn.sock, ClientSocket):
-            conn.sock = ClientSocket(sock.family, sock.type, sock.proto, sock.detach())
-            conn.data_ready = True  # or gunicorn keeps new silent connections for `keepalive`
         conn.sock.until = time.monotonic() + LONGEST
         if stays := super().handle(conn):
             return stays
+        with suppress(OSError):  # an error that no application could answer, to who may be gone
+            conn.sock.flush()
         # gunicorn would wait for the client in the thread that accepts connections.
         is_unread = _has_unread(conn)
         conn.sock.until = time.monotonic() + LINGER
@@ -96,7 +278,9 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         elif headers.get("TRANSFER-ENCODING", "chunked").lower() != "chunked":
             refused = unread.UnsupportedTransferCoding("gunicorn does not decode it")
         else:
-            return super().handle_request(req, conn)
+            stays = super().handle_request(req, conn)
+            conn.sock.flush()
+            return stays
         self.handle_error(None, conn.sock, conn.client, refused)
         return False
 
