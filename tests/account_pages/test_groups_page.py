@@ -463,6 +463,18 @@ def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):
     expect(page.locator("#people-form [role=alert]")).to_contain_text("These are too many people")
 
 
+def test_who_cannot_sign_in_is_listed_and_saved(people):
+    page, names = people, people.locator("#people-list tbody a")
+    page.get_by_label("Status").select_option("Cannot sign in")
+    expect(names).to_have_text(["Gone Last", "Mia Okoro"])
+    page.locator("#people-search").fill("Okoro, Mia")
+    expect(names).to_have_text(["Mia Okoro"])
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    _, *lines = table_in(saved.value)
+    assert [line[2] for line in lines] == ["mia"]
+
+
 @pytest.mark.parametrize("sign", "=+-@\uff1d\uff0b\uff0d\uff20")
 def test_a_cell_is_no_formula(people, sign):
     """As `flask users import --links` writes it."""
