@@ -5,7 +5,7 @@ import { call, loadModule, userId } from "./api.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
 import { attempt } from "./run.js";
-import { addressOf, copy, date, fill, say } from "./words.js";
+import { addressOf, copy, date, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
@@ -39,7 +39,7 @@ function showChosen() {
 }
 
 function rowOf(user) {
-  const name = `${user.firstName} ${user.lastName}`;
+  const name = nameOf(user);
   const row = copy("people-row", {
     ...user,
     name,
