@@ -104,6 +104,7 @@ document.getElementById("activity-save").addEventListener("click", () =>
     } while (after && lines.length < MOST_SAVED);
     const heads = [...section.querySelectorAll("th")].map((head) => head.textContent);
     saveTable(section.querySelector("h1").textContent, [heads, ...lines]);
+    if (after) throw new Problem("too_many_events");
   }).finally(() => setBusy(form, false)),
 );
 
