@@ -59,7 +59,7 @@ PAGES = {
 }
 _OF_LINKS = ("reset_password", "verify_email")
 # The settings that "What is kept, and who sees it" is made from.
-_OF_PRIVACY = "profiles instructor_rights student_rights session_days session_idle_days event_days"
+_OF_PRIVACY = "profiles student_rights session_days session_idle_days event_days"
 
 
 # With strict slashes, the router would redirect an empty path to the host in the client's header.

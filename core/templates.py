@@ -70,7 +70,6 @@ class PageFacts:
     min_length: int = 8
     # What /privacy is made from: settings by their names, and for how long deletions are kept.
     profiles: str = "visible"
-    instructor_rights: str = "records"
     student_rights: str = "all"
     session_days: int = 30
     session_idle_days: int = 0

@@ -6,7 +6,7 @@ import { read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { saveTable } from "./lists.js";
 import { attempt } from "./run.js";
-import { copy, fill } from "./words.js";
+import { copy, fill, nameOf } from "./words.js";
 
 const PAGE = 100;
 const COLUMNS = ["time", "name", "username", "event", "by"]; // of a file
@@ -39,8 +39,7 @@ async function load(last) {
     anyOf ? call("GET", "users", { anyOf, perPage: 100 }) : { users: [] },
     ...events.map(describe),
   ]);
-  const named = ({ id, firstName, lastName }) => [id, `${firstName} ${lastName}`];
-  const names = new Map(users.map(named));
+  const names = new Map(users.map((user) => [user.id, nameOf(user)]));
   const rows = events.map(({ at: time, username, userId }, at) => ({
     ...{ ...texts[at], time, username, by: texts[at].name || texts[at].by },
     name: names.get(userId) ?? username,
@@ -105,6 +104,7 @@ document.getElementById("activity-save").addEventListener("click", () =>
     } while (after && lines.length < MOST_SAVED);
     const heads = [...section.querySelectorAll("th")].map((head) => head.textContent);
     saveTable(section.querySelector("h1").textContent, [heads, ...lines]);
+    if (after) throw new Problem("too_many_events");
   }).finally(() => setBusy(form, false)),
 );
 

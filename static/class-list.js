@@ -7,7 +7,7 @@ import { listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
 import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
-import { copy, number, say } from "./words.js";
+import { copy, nameOf, number, say } from "./words.js";
 
 const LARGEST_FILE = 1_000_000; // bytes
 const byId = (id) => document.getElementById(id);
@@ -180,7 +180,7 @@ export async function holderOf({ reasons }, body) {
   const taken = COLUMNS.find((name) => reasons[name]?.includes("taken"));
   const found = taken && (await call("GET", "users", { [taken]: body[taken] }).catch(() => null));
   const [user] = found?.users ?? [];
-  return user && { href: `#people/${user.id}`, name: `${user.firstName} ${user.lastName}` };
+  return user && { href: `#people/${user.id}`, name: nameOf(user) };
 }
 
 async function refused(line, problem) {

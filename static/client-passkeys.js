@@ -2,9 +2,13 @@
 
 import { Problem, encode } from "./client.js";
 
-const FRESH = 240_000; // milliseconds; a challenge lives for five minutes
-// After these, the same passkey is sent again, and the device does not make a second one.
-const AGAIN = /wrong_password|wrong_code|second_factor_required|too_many_requests|no_response/;
+export const FRESH = 240_000; // milliseconds; a challenge lives for five minutes
+const AGAIN = [
+  ...["wrong_password", "wrong_code", "second_factor_required", "too_many_requests"],
+  ...["no_response", "unavailable"],
+];
+/** Whether the same passkey is sent again, and the device does not make a second one. */
+export const isAgain = ({ code } = {}) => AGAIN.includes(code);
 // By hand: older browsers have no functions for this, and those of some password managers fail.
 export const decode = (text) =>
   Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
@@ -26,6 +30,16 @@ async function ask(how, options) {
   }
 }
 
+/** Make a passkey; return the `credential` of a body. Throws Problem. */
+export async function create(publicKey) {
+  if (!publicKey) throw new Problem("too_many_passkeys");
+  const decoded = (each) => ({ ...each, id: decode(each.id) });
+  const { challenge, user, excludeCredentials: own = [] } = publicKey;
+  const options = { ...publicKey, challenge: decode(challenge), user: decoded(user) };
+  options.excludeCredentials = own.map(decoded);
+  return toJson(await ask("create", { publicKey: options }), "attestationObject");
+}
+
 export function createPasskeys({ call, send, logIn }) {
   let made = null; // a new passkey that waits for the right password
   const load = () => call("GET", "auth/passkeys");
@@ -39,19 +53,14 @@ export function createPasskeys({ call, send, logIn }) {
   }
 
   async function make() {
+    const at = Date.now(); // before the challenge, since the device takes its time
     const { publicKey } = await load();
-    if (!publicKey) throw new Problem("too_many_passkeys");
-    const decoded = (each) => ({ ...each, id: decode(each.id) });
-    const { challenge, user, excludeCredentials: own = [] } = publicKey;
-    const options = { ...publicKey, challenge: decode(challenge), user: decoded(user) };
-    options.excludeCredentials = own.map(decoded);
-    const credential = await ask("create", { publicKey: options });
-    return { credential: toJson(credential, "attestationObject"), at: Date.now() };
+    return { credential: await create(publicKey), at };
   }
   async function add(body) {
     if (!made || Date.now() > made.at + FRESH) made = await make();
     const { credential } = made;
-    const forget = ({ code } = {}) => AGAIN.test(code) || (made = null);
+    const forget = (answer) => isAgain(answer) || (made = null);
     const adding = call("POST", "auth/passkeys", { ...body, credential });
     adding.then(forget, forget);
     return adding;

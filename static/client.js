@@ -64,8 +64,7 @@ export function createClient({ url, storage = "cookie" }) {
   }
   const read = () => (box ? box.getItem(name) : own);
   const stored = () => (read() === OVER ? null : read());
-  // A text of the releases before is only how the cookie is kept.
-  const parse = (text) => (text?.startsWith("{") ? JSON.parse(text) : { how: text });
+  const parse = (text) => JSON.parse(text) ?? {};
   function write(text) {
     known = own = text;
     try {

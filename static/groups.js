@@ -5,7 +5,7 @@ import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, today } from "./learning.js";
 import { labelOf, loadAll, newId, saveTable } from "./lists.js";
-import { copy, fill, language, say } from "./words.js";
+import { copy, fill, language, nameOf, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const STEP = 22; // from one day of a picture to the next
@@ -67,10 +67,10 @@ async function loadWeek({ id, name }, named) {
 }
 
 function rowOf(student) {
-  const { id, firstName, lastName, days } = student;
-  const name = `${firstName} ${lastName}`;
-  const sums = student.lessons ? {} : { lessons: "–", minutes: "–" };
-  const row = copy("groups-row", { ...student, ...sums, name, href: `#people/${id}/learning` });
+  const { id, days } = student;
+  const more = student.lessons ? {} : { lessons: "–", minutes: "–" };
+  Object.assign(more, { name: nameOf(student), href: `#people/${id}/learning` });
+  const row = copy("groups-row", { ...student, ...more });
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
@@ -88,9 +88,7 @@ function showWeek() {
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
   const idle = students.filter(({ lessons }) => !lessons);
-  const names = new Intl.ListFormat(language).format(
-    idle.map(({ firstName, lastName }) => `${firstName} ${lastName}`),
-  );
+  const names = new Intl.ListFormat(language).format(idle.map(nameOf));
   const counts = { count: idle.length, all: students.length, names };
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7), anyIdle: idle.length > 0 },
@@ -148,13 +146,13 @@ make.addEventListener("done", async () => {
 });
 // A second group of one name is asked about.
 let again = ""; // the name that was asked about
-const nameOf = (text) => text.trim().toLowerCase();
+const plain = (text) => text.trim().toLowerCase();
 make.addEventListener("prepare", (event) => {
   const { name } = event.detail.body;
-  const names = [...list.querySelectorAll("tbody a")].map((way) => nameOf(way.textContent));
-  if (again === nameOf(name) || !names.includes(nameOf(name))) return;
+  const names = [...list.querySelectorAll("tbody a")].map((way) => plain(way.textContent));
+  if (again === plain(name) || !names.includes(plain(name))) return;
   event.preventDefault();
-  again = nameOf(name);
+  again = plain(name);
   showProblem(make, new Problem("invalid_request", { reasons: { name: ["again"] } }));
 });
 week.addEventListener("done", () => me.go(location.hash.slice(1)));

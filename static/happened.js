@@ -1,13 +1,12 @@
 // "What happened": the history of an account, in Security and on the page of a person.
 
 import { call } from "./api.js";
-import { copy, fill, moment, say } from "./words.js";
+import { copy, fill, moment, nameOf, say } from "./words.js";
 
 const names = new Map(); // of those who did something, by their ids
 
-function nameOf(id) {
-  const known = ({ firstName, lastName }) => `${firstName} ${lastName}`;
-  if (!names.has(id)) names.set(id, call("GET", `users/${id}/account`).then(known, () => ""));
+function nameById(id) {
+  if (!names.has(id)) names.set(id, call("GET", `users/${id}/account`).then(nameOf, () => ""));
   return names.get(id);
 }
 
@@ -24,7 +23,7 @@ export async function describe({ type, details, at, by, byId, ipAddress }) {
   const group = details.group && (await groupOf(details.group));
   const button = document.querySelector(`.providers [name="${details.provider}"]`);
   const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
-  const name = by === "staff" && byId ? await nameOf(byId) : "";
+  const name = by === "staff" && byId ? await nameById(byId) : "";
   return {
     event: say(`say_event_${type}`, { role, group }) + provider,
     by: by === "user" ? "" : name ? say("say_event_by", { name }) : say(`say_event_by_${by}`),

@@ -4,6 +4,7 @@ import { Problem, call } from "./api.js";
 import { language } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
+export const hasWayIn = ({ hasPassword, provider }) => hasPassword || provider !== "";
 
 /** Return what a field of an account is called. */
 export const labelOf = (name) => document.getElementById(`person-${name}`).labels[0].textContent;

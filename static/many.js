@@ -3,11 +3,11 @@
 
 import { Problem, call, userId } from "./api.js";
 import { explain, setBusy, showProblem } from "./forms.js";
-import { loadAll } from "./lists.js";
+import { hasWayIn, loadAll } from "./lists.js";
 import { chosen, offScreen, reload } from "./people.js";
 import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
-import { copy, fill, say } from "./words.js";
+import { copy, fill, nameOf, say } from "./words.js";
 
 const AT_ONCE = 6; // calls for the groups of those chosen: what a browser sends at once
 const NAMES = 30; // of a pasted list, in one call
@@ -91,7 +91,6 @@ async function takeBack(entry) {
   left.delete(entry);
 }
 
-const hasWayIn = ({ hasPassword, provider }) => hasPassword || Boolean(provider);
 const isFor = {
   slip(user) {
     const { id, isActive, role } = user;
@@ -159,8 +158,7 @@ export async function ask(opener) {
 function runAll(all, work, text) {
   const [stop, failed] = [new AbortController(), []];
   const refused = (item, problem) => {
-    const { firstName, lastName } = item.user ?? item;
-    const name = `${firstName} ${lastName}`;
+    const name = nameOf(item.user ?? item);
     failed.push(copy("learning-line", { name, facts: explain(problem) }));
     item.isRefused = true;
   };

@@ -1,11 +1,10 @@
 // Passkeys: the button and the proposals of the sign-in, and the card in Security.
 
 import { Problem, call } from "./api.js";
-import { decode, toJson } from "./client-passkeys.js";
+import { FRESH, create, decode, isAgain, toJson } from "./client-passkeys.js";
 import { emit, setBusy, showProblem } from "./forms.js";
 import { copy, fill, say, when } from "./words.js";
 
-const FRESH = 240_000; // milliseconds; a challenge lives for five minutes
 const signIn = document.querySelector("#sign-in form");
 const button = document.getElementById("passkey-go");
 const card = document.getElementById("security-passkeys"); // on /account
@@ -15,8 +14,6 @@ let waiting = null; // ends the call of the browser's that waits
 let isOpen = false; // whether its dialog is
 let offered = null; // {publicKey, at}: for a new passkey
 let made = null; // a new passkey that waits for the right password
-// After these, it is sent once more.
-const AGAIN = ["wrong_password", "wrong_code", "second_factor_required", "too_many_requests"];
 const isFresh = (options) => options && Date.now() < options.at + FRESH;
 
 async function ask() {
@@ -66,7 +63,7 @@ export async function offer() {
   }
 }
 const renew = () => button && !isFresh(asked) && offer();
-setInterval(renew, FRESH);
+setInterval(renew, 30_000);
 document.addEventListener("visibilitychange", renew);
 
 button?.addEventListener("click", async () => {
@@ -118,18 +115,11 @@ async function make() {
   setBusy(add, true);
   try {
     if (!isFresh(offered)) await load();
-    const { challenge, user, excludeCredentials, ...rest } = offered.publicKey;
-    const publicKey = {
-      ...rest,
-      challenge: decode(challenge),
-      user: { ...user, id: decode(user.id) },
-      excludeCredentials: excludeCredentials.map((own) => ({ ...own, id: decode(own.id) })),
-    };
     waiting?.abort();
-    made = toJson(await navigator.credentials.create({ publicKey }), "attestationObject");
+    made = await create(offered.publicKey);
   } catch (problem) {
-    const word = problem.name === "InvalidStateError" ? "taken" : "unused";
-    showProblem(add, problem instanceof Problem ? problem : { key: `error_passkey_${word}` });
+    if (problem.code === "passkey_failed") problem.key = "error_passkey_unused";
+    showProblem(add, problem);
   }
   setBusy(add, false);
   if (made) add.requestSubmit();
@@ -143,7 +133,7 @@ add?.addEventListener("prepare", (event) => {
 add?.addEventListener("done", () => (made = null));
 add?.addEventListener("reset", () => (made = null)); // it may be another user's turn
 add?.addEventListener("failed", ({ detail: problem }) => {
-  if (AGAIN.includes(problem.code) || !problem.status) return;
+  if (isAgain(problem)) return;
   made = null;
   if (problem.code === "invalid_token") problem.key = "error_passkey_unused";
   load().catch(() => {});

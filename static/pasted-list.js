@@ -1,6 +1,6 @@
 // Reads a list of people as spreadsheets copy or save it, and says what is wrong in each line.
 
-import { language } from "./words.js";
+import { language, nameOf } from "./words.js";
 
 export const COLUMNS = ["firstName", "lastName", "username", "email"];
 const MOST_LINES = 1000;
@@ -183,7 +183,7 @@ const isMissing = (name, { firstName, lastName }) =>
 function check(people) {
   const all = (name) => people.map((person) => person[name].toLowerCase());
   const seen = { username: all("username"), email: all("email") };
-  const fullNames = people.map(({ firstName, lastName }) => `${firstName} ${lastName}`.toLowerCase());
+  const fullNames = people.map((person) => nameOf(person).toLowerCase());
   const isTwice = (values, value) => values.indexOf(value) !== values.lastIndexOf(value);
   return people.map((person, index) => {
     const reasons = {};

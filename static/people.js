@@ -5,7 +5,7 @@ import { call, loadModule, userId } from "./api.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
 import { attempt } from "./run.js";
-import { addressOf, copy, date, fill, say } from "./words.js";
+import { addressOf, copy, date, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
@@ -39,7 +39,7 @@ function showChosen() {
 }
 
 function rowOf(user) {
-  const name = `${user.firstName} ${user.lastName}`;
+  const name = nameOf(user);
   const row = copy("people-row", {
     ...user,
     name,
@@ -63,6 +63,13 @@ function rowOf(user) {
   return row;
 }
 
+// Returns what the API is asked for by the query of the list.
+const askedOf = ({ isActive, search, ...rest }) => ({
+  ...rest,
+  ...(isActive === "hindered" ? { hindered: true } : isActive && { isActive }),
+  ...(search && { search: search.replaceAll(",", " ") }), // "Schmidt, Lea" is a name, too
+});
+
 // Who is chosen stays so.
 async function load(query) {
   const mine = ++asked;
@@ -72,12 +79,7 @@ async function load(query) {
   showProblem(form, null);
   setBusy(form, true);
   try {
-    // "Schmidt, Lea" is a name, too.
-    const search = query.search?.replaceAll(",", " ");
-    const isHindered = query.isActive === "hindered";
-    const state = isHindered ? { isActive: undefined, hindered: true } : {};
-    const asking = { ...query, ...state, ...(search && { search }), perPage };
-    const { users, page, total } = await call("GET", "users", asking);
+    const { users, page, total } = await call("GET", "users", { ...askedOf(query), perPage });
     if (mine !== asked) return;
     const last = Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last });
@@ -112,7 +114,7 @@ export const reload = trying(() => load(shown));
 async function saveList() {
   const { page, ...query } = shown;
   fill(acts, { chosen: say("say_wait") });
-  const people = await loadAll(query, MOST_SAVED).finally(showChosen);
+  const people = await loadAll(askedOf(query), MOST_SAVED).finally(showChosen);
   const names = ["lastName", "firstName", "username", "email", "externalId"];
   const [, , , ...others] = [...list.querySelectorAll("th")].map((head) => head.textContent);
   const lines = people.map((user) => {

@@ -4,11 +4,11 @@ import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { listGroups, save } from "./lists.js";
+import { hasWayIn, listGroups, save } from "./lists.js";
 import { attempt } from "./run.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, copy, fill, languageName, moment, say } from "./words.js";
+import { addressOf, copy, fill, languageName, moment, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
 const part = document.getElementById("person");
@@ -54,13 +54,14 @@ function render(manages) {
     ...account,
     manages,
     isAdmin,
+    hasWayIn: hasWayIn(account),
     hasFactor: account.secondFactor || account.passkeys > 0,
     isReached: !noMailbox,
     address,
     canVouch,
     mustBeActive: !account.isActive && !isAdmin,
-    name: `${firstName} ${lastName}`,
-    who: `${firstName} ${lastName} (${username})`,
+    name: nameOf(account),
+    who: `${nameOf(account)} (${username})`,
     roleName: say(`say_role_${role}`),
     languageName: languageName(account.language),
     joined: moment(joinDate),
@@ -140,9 +141,8 @@ export async function show(who, id, place, isLate) {
     showEvents(document.getElementById("person-happened"), id, events),
   ]);
   if (isLate()) return;
-  const hasWayIn = found.hasPassword || found.provider !== "";
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
-  account = { ...found, hasWayIn, provider: provider ?? found.provider, picture };
+  account = { ...found, provider: provider ?? found.provider, picture };
   render(manages);
   part.hidden = false;
   const learnt = document.getElementById("person-learning");

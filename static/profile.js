@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { setBusy, showProblem } from "./forms.js";
 import { attempt } from "./run.js";
-import { date, fill, say } from "./words.js";
+import { date, fill, nameOf, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
@@ -24,7 +24,7 @@ function present() {
   const shown = {
     ...profile,
     ...me.settings.privacy,
-    name: `${profile.firstName} ${profile.lastName}`,
+    name: nameOf(profile),
     // Without the host, which need not be the one at which the page was opened.
     picture: `avatars/${picture}`,
     hasPicture: picture !== section.dataset.noPicture,

@@ -1,7 +1,7 @@
 // A computer that many use: who comes next is not taken for whoever was there before.
 
 import { USED, isUnused, logOut, stored, userId } from "./api.js";
-import { fill, say } from "./words.js";
+import { decoded, fill, nameOf, say } from "./words.js";
 
 // Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
 const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
@@ -33,12 +33,12 @@ addEventListener("storage", ({ key, newValue }) => {
  * Ask whether who is signed in makes way for somebody else, whose name is percent-encoded or empty;
  * the page goes on at `hash`.
  */
-export function askWho({ firstName, lastName, username, email }, encoded, hash) {
-  const name = new URLSearchParams(`name=${encoded}`).get("name"); // bad escapes stay
-  const isOwn = [username, email].some((own) => own.toLowerCase() === name.toLowerCase());
+export function askWho(user, encoded, hash) {
+  const name = decoded(encoded);
+  const isOwn = [user.username, user.email].some((own) => own.toLowerCase() === name.toLowerCase());
   if (isOwn || (name && !NAMED.test(name))) return;
   const goOn = name ? say("say_other_as", { name }) : say("say_other");
-  fill(dialog, { other: say("say_other_is", { name: `${firstName} ${lastName}` }), goOn });
+  fill(dialog, { other: say("say_other_is", { name: nameOf(user) }), goOn });
   dialog.querySelector("button").onclick = () => logOut(hash, true).catch(() => dialog.close());
   dialog.showModal();
 }

@@ -1,6 +1,6 @@
 // The sheet to print: a slip for each link and code that was just made.
 
-import { copy, date, moment, pictureOf } from "./words.js";
+import { copy, date, moment, nameOf, pictureOf } from "./words.js";
 
 // The first view needs none of it.
 const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };
@@ -21,7 +21,7 @@ export function slipOf({ user, group = "", link, code, qrCode, expiresAt }) {
   const { host, pathname: path } = new URL(link);
   return copy("newcomers-slip", {
     ...{ host, path, link, code, group, username: user.username, picture: pictureOf(qrCode) },
-    name: `${user.firstName} ${user.lastName}`,
+    name: nameOf(user),
     day: date(Date.now()),
     until: moment(expiresAt),
     signIn: new URL("account", link).pathname,

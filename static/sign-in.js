@@ -1,6 +1,7 @@
 // What visitors see: sign in, and the ways back in.
 
 import { loadModule } from "./api.js";
+import { decoded } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 const signIn = byId("sign-in");
@@ -9,7 +10,7 @@ const signIn = byId("sign-in");
 function showSignIn(section, _, name) {
   if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
   const { email, password } = section.querySelector("form").elements;
-  if (name) email.value = new URLSearchParams(`name=${name}`).get("name"); // bad escapes stay
+  if (name) email.value = decoded(name);
   return email.value ? password : email;
 }
 

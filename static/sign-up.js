@@ -1,7 +1,7 @@
 // What needs the service's options: sign up, addresses that may, and the names of providers.
 
 import { call } from "./api.js";
-import { fill, language } from "./words.js";
+import { decoded, fill, language } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 let options = null;
@@ -20,8 +20,7 @@ async function signUp() {
 
 // Names the provider at which a session may go on.
 async function signedOut(section, _, issuer) {
-  const found = new URLSearchParams(`name=${issuer}`).get("name"); // bad escapes stay
-  fill(section, { left: (await providerOf(found)) ?? "" });
+  fill(section, { left: (await providerOf(decoded(issuer))) ?? "" });
 }
 
 // An address can be right, and its domain is none of those that are accepted.

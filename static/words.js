@@ -6,6 +6,15 @@ const lines = document.getElementById("texts").content.textContent.trim().split(
 const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
 const plurals = new Intl.PluralRules(language);
 
+/** Decode a part of a URL; with bad escapes it stays as it is. */
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 export const has = (key) => texts.has(key);
 
 /**
@@ -36,6 +45,9 @@ export const date = (value, timeZone) => written(value, { dateStyle: "long", tim
 /** Write a time of the API as date and time: 20 November 2026 at 09:31. */
 export const moment = (value, timeZone) =>
   written(value, { dateStyle: "long", timeStyle: "short", timeZone });
+
+/** Return what a person is called. */
+export const nameOf = ({ firstName, lastName }) => `${firstName} ${lastName}`;
 
 /** Return what is shown of an e-mail address: none under `.invalid`, which no mail reaches. */
 export function addressOf({ email, emailVerified }) {

@@ -381,6 +381,12 @@ def test_what_is_kept_and_who_sees_it_is_made_from_the_settings(app, visit, visi
         for value in changed.values():
             if value and value not in ("private", "profile", "groups"):
                 assert str(value) in page
+    # Without groups, teachers see everybody's learning; the setting says whose accounts.
+    learning = [
+        re.search(r"<h2>.*?<h2>.*?<p>(.*?)</p>", shown(instructor_rights=rights), re.S)[1]
+        for rights in ("records", "students", "groups")
+    ]
+    assert learning[0] == learning[1] != learning[2]
     assert f'lang="{language}"' in usual
     assert " 90 " in usual
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers import NEW_PASSWORD, bearer, rows, success
+from helpers import NEW_PASSWORD, bearer, rows, soon, success
 from playwright.sync_api import expect
 
 from models import Group, Membership, User
@@ -294,19 +294,24 @@ def test_people_are_put_into_a_group_and_what_failed_is_named(people, school, ap
 def test_an_act_can_be_stopped_and_goes_on_after_a_lost_answer(people, app):
     page, held = people, []
     page.route("**/api/users/*", lambda route: held.append(route))
+
+    def next_held():
+        soon(lambda: page.evaluate("true") and held)  # which handles what has come
+        return held.pop()
+
     page.get_by_label("All on this page").check()
     dialog, go = begin(page, "Deactivate")
     expect(dialog).to_contain_text("nobody can sign in")
     go.click()
     expect(dialog.get_by_role("status")).to_have_text("0 of 4")  # Gone is out already
-    held.pop().abort()
+    next_held().abort()
     expect(dialog.get_by_role("alert")).to_contain_text("did not respond")
     go.click()
     expect(dialog.get_by_role("alert")).to_be_empty()
-    held.pop().continue_()
+    next_held().continue_()
     expect(dialog.get_by_role("status")).to_have_text("1 of 4")
     dialog.get_by_role("button", name="Cancel").click()
-    held.pop().continue_()
+    next_held().continue_()
     expect(page.locator("#people-chosen")).to_have_text("Done: 2 of 4.")
     expect(page.locator("#people-list tbody input:checked")).to_have_count(5)
     assert len([user for user in rows(app, User) if not user.is_active]) == 2 + 1  # and Gone
@@ -393,15 +398,30 @@ def test_the_office_reads_who_changed_what_and_saves_it(people, school, client, 
     expect(first).to_have_text([re.compile(r"\d\d:\d\d"), *said], use_inner_text=True)
     page.get_by_label("What").select_option("Added to the group …")
     expect(page.locator("#activity tbody tr")).to_have_count(1)
-    page.get_by_label("What").select_option("All")
+    with page.expect_response("**/api/activity?limit=*"):
+        page.get_by_label("What").select_option("All")
     page.get_by_label("Whose account").fill("mia@example.org")
-    page.get_by_label("Whose account").press("Enter")
+    with page.expect_response("**/api/activity?userId=*"):
+        page.get_by_label("Whose account").press("Enter")
     expect(page.locator("#activity tbody tr")).to_have_count(1)
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     head, line = table_in(saved.value)
     assert head == ["When", "Name", "Username", "What", "By"]
     assert line[1:] == said
+
+    def many(route):
+        url = route.request.url.replace("after=more&", "")
+        answer = route.fetch(url=url).json()
+        answer["data"] = {"events": answer["data"]["events"] * 100, "next": "more"}
+        route.fulfill(json=answer)
+
+    page.route("**/api/activity?*", many)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    assert len(table_in(saved.value)) == 1 + 2000
+    expect(page.locator("#activity [role=alert]")).to_contain_text("only the latest 2,000 events")
+    page.unroute("**/api/activity?*")
     page.get_by_label("Whose account").fill("somebody")
     page.get_by_label("Whose account").press("Enter")
     field = page.get_by_label("Whose account")
@@ -461,6 +481,18 @@ def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):
     page.route("**/api/users?*", many)
     page.get_by_role("button", name="Save as CSV").click()
     expect(page.locator("#people-form [role=alert]")).to_contain_text("These are too many people")
+
+
+def test_who_cannot_sign_in_is_listed_and_saved(people):
+    page, names = people, people.locator("#people-list tbody a")
+    page.get_by_label("Status").select_option("Cannot sign in")
+    expect(names).to_have_text(["Gone Last", "Mia Okoro"])
+    page.locator("#people-search").fill("Okoro, Mia")
+    expect(names).to_have_text(["Mia Okoro"])
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    _, *lines = table_in(saved.value)
+    assert [line[2] for line in lines] == ["mia"]
 
 
 @pytest.mark.parametrize("sign", "=+-@\uff1d\uff0b\uff0d\uff20")

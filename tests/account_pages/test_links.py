@@ -204,6 +204,8 @@ def test_a_wrong_code_is_named_at_its_field_and_keeps_what_was_typed(
     password.fill("short")
     expect(code).to_have_value(right)  # as on the sheet
     password.press("Enter")
+    expect(password).to_have_attribute("aria-invalid", "true")
+    expect(password).to_have_accessible_description(re.compile("Use 8 or more characters"))
     expect(password).to_be_focused()
     expect(code).not_to_have_attribute("aria-invalid", "true")
     password.fill(NEW_PASSWORD)
@@ -259,8 +261,8 @@ def test_a_page_without_a_token_waits_for_the_link(page, base_url, open_link, fr
 
 FAILURES = [
     (error(429, "too_many_requests"), "Too many attempts."),
-    (error(400, "brand_new"), "Something went wrong on our side."),
     ({"status": 502, "body": "<h1>Bad gateway</h1>"}, "temporarily unavailable."),
+    (error(400, "brand_new"), "Something went wrong on our side."),
     ({"status": 200, "body": "null"}, "temporarily unavailable."),
     (None, "The service did not respond."),
 ]

@@ -2,7 +2,7 @@
 
 import authenticator
 import pytest
-from helpers import NEW_PASSWORD, PASSWORD, success
+from helpers import NEW_PASSWORD, PASSWORD, soon, success
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -132,8 +132,9 @@ def test_a_device_of_others_is_signed_out_after_a_quarter_of_an_hour(
     for _ in range(3):  # what is used stays, and typing is use
         page.clock.fast_forward(10 * MINUTE)
         page.locator("#profile-form [name=firstName]").press("x")
+        used = page.evaluate(USED)
         # What one tab stores, the other one may read some milliseconds later.
-        other.wait_for_function(f"used => {USED} === used", arg=page.evaluate(USED))
+        soon(lambda used=used: other.evaluate(USED) == used)
     expect(page.locator("#sign-out")).to_be_visible()
     if how == "wake":
         page.clock.fast_forward(16 * MINUTE)  # the timers run
