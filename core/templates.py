@@ -21,7 +21,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
 from core.locales import ranges, standard_language
-from core.look import BLUE, Look
+from core.look import BLUE, look_of
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
@@ -86,7 +86,7 @@ class Templates:
 
     def __init__(self, folder: Path | None, default: str, color: str = BLUE) -> None:
         self._default = default
-        self.look = Look(color)
+        self.look = look_of(color)
         self._sources = read(SHIPPED)
         own = read(folder) if folder else {}
         self._sources |= {name: self._ours_before(name) + text for name, text in own.items()}
