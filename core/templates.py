@@ -166,7 +166,8 @@ class Templates:
         }
         shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
         if url := _url_of(facts.contact):
-            link = Markup('<a href="{}">{}</a>').format(url, contact := known["contact"])
+            contact = known["contact"]
+            link = Markup('<a href="{}">{}</a>').format(url, contact)
             asking = {key: text for key, text in words.items() if contact in str(text)}
             for key, text in asking.items():
                 words[key] = escape(text).replace(escape(contact), link)
