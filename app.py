@@ -121,6 +121,7 @@ def create_app(
     app.register_blueprint(avatars.bp, url_prefix="/avatars")
     for blueprint in (certificates.bp, health.bp, jwks.bp, metrics.bp, site.bp):
         app.register_blueprint(blueprint)
+    api.init_app(app)
     openapi.init_app(app)
 
     # 5. Commands

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
-from core.scopes import Scope
+from core.scopes import KEY, Scope
 from extensions import settings
 from models import UserRow
 
@@ -34,10 +34,6 @@ class Caller:
     @property
     def session_id(self) -> str:
         return str(self.claims["sid"])
-
-
-# Begins the id of a service key, in logs and in events.
-KEY = "key:"
 
 
 def of_key(row: Any) -> Caller:

@@ -13,6 +13,7 @@ from core import clock, ids, locales, passwords
 from core.addresses import WHITE_SPACE, login_name, normalise_email
 from core.reasons import REQUIRED, Reason
 from core.roles import Role
+from core.scopes import KEY
 
 TIME: dict[str, object] = {"format": "date-time", "examples": ["2026-11-20T09:31:00Z"]}
 # Beyond what an e-mail address or a password can be: an impossible one is simply a wrong one.
@@ -279,7 +280,7 @@ class ActorId(Uuid):
     def converted(self, text: str) -> str | None:
         if text == "machine":
             return text
-        key = "key:" if text.startswith("key:") else ""
+        key = KEY if text.startswith(KEY) else ""
         found = super().converted(text.removeprefix(key))
         return found and key + found
 

@@ -8,7 +8,6 @@ from flask import Blueprint
 import errors
 import schemas
 from core import clock
-from core.hindrances import LASTING
 from core.roles import BUT_ADMINS, NOBODY, Role
 from core.scopes import Scope
 from database import transaction
@@ -67,7 +66,7 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
 def _shown(user: UserRow) -> dict[str, object]:
     """Return an account as the caller may see it: teachers without its `externalId`."""
     shown = user._asdict() | ({"external_id": None} if caller().member else {})
-    return {**shown, "hindrances": [why for why in login.hindrances(user) if why in LASTING]}
+    return {**shown, "hindrances": login.lasting(user)}
 
 
 @admin(
@@ -175,10 +174,10 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     with transaction():
         mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
+        row = users.lock_within(user.id)  # as lists show it: a row and no object
         if deliver == "link":
             events.tell("access_link_made", user.id, deliver="link")
             limits.unlock(user)
-        row = users.lock_within(user.id)
     made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
     return {"user": _shown(row), **made}
 

@@ -6,6 +6,7 @@ that the browser asks for, or in that of `?language=`; the docs are in English.
 blueprints/certificates.py has one more page.
 """
 
+import mimetypes
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -39,7 +40,6 @@ _DOCS_POLICY = _POLICY.replace(*_PICTURES)
 # An operator's drawing may hold scripts, which run where the file itself is opened.
 _DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
-_STATIC = Path(__file__).parents[1] / "static"
 _CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 
 # The package's own blueprint is not used: its page has an inline script.
@@ -58,8 +58,9 @@ PAGES = {
     "docs": _DOCS_POLICY,
 }
 _OF_LINKS = ("reset_password", "verify_email")
+_OF_ACCOUNTS = ("account", "admin")
 # The settings that "What is kept, and who sees it" is made from.
-_OF_PRIVACY = "profiles student_rights session_days session_idle_days event_days"
+_OF_PRIVACY = ("profiles", "student_rights", "session_days", "session_idle_days", "event_days")
 
 
 # With strict slashes, the router would redirect an empty path to the host in the client's header.
@@ -74,10 +75,11 @@ def home() -> BaseResponse:
 
 def show(name: str) -> Response:
     """Show a page that contains no user data."""
-    is_account = PAGES[name] == QR_POLICY
-    if (name == "docs" and not settings.docs) or (is_account and not settings.account_pages):
+    if name in _OF_ACCOUNTS and not settings.account_pages:
         raise errors.NotFound
     if name == "docs":
+        if not settings.docs:
+            raise errors.NotFound
         return page(name, PAGES[name], "en", swagger_version=_swagger.version)
     # The scripts ask for the language of the user; the pages to which this one leads keep it.
     wanted = standard_language(request.args.get("language", "")) or ""
@@ -109,7 +111,7 @@ def page(
         passkeys=settings.has_passkeys,
         min_length=settings.password_min_length,
         deletion_days=KEPT.days,
-        **{name: getattr(settings, name) for name in _OF_PRIVACY.split()},
+        **{name: getattr(settings, name) for name in _OF_PRIVACY},
         no_picture=profiles.avatar_url(None).rpartition("/")[2],
         root=root,
         query=query,
@@ -156,7 +158,7 @@ def own_look(name: str) -> Response:
 @bp.get("/<any('client.js', 'client-passkeys.js', 'client.d.ts'):name>")
 def client_file(name: str) -> BaseResponse:
     """Return the client for front ends of any origin, the part for passkeys, or their types."""
-    text = (_STATIC / name).read_bytes()
+    text = (look.FOLDER / name).read_bytes()
     response = Response(text, mimetype=_CLIENT[Path(name).suffix])
     response.cache_control.public, response.cache_control.max_age = True, 300
     response.headers["Access-Control-Allow-Origin"] = "*"
@@ -170,12 +172,13 @@ def client_file(name: str) -> BaseResponse:
 @bp.get("/static/<version>/<name>")
 def static_file(name: str, version: str) -> Response:
     """Return a style sheet, script or icon; cached for a year under the version of this code."""
-    response = send_from_directory(look.FOLDER, name)
     if text := templates.look.painted.get(name):
-        response = Response(text, mimetype=response.mimetype)
+        response = Response(text, mimetype=mimetypes.guess_type(name)[0])
         response.cache_control.no_cache = True
         response.add_etag()
         response.make_conditional(request)
+    else:
+        response = send_from_directory(look.FOLDER, name)
     # During an upgrade, a process of the other release has other files under this URL.
     if version == templates.look.version:
         _keep(response)

@@ -74,6 +74,9 @@ def _postgres(url: URL) -> URL:
     try:
         arguments = dialect().create_connect_args(url)[1]
         dialect.import_dbapi().conninfo.make_conninfo(**arguments)
+        for host in str(arguments.get("host", "")).lower().split(","):
+            if host and not host.startswith("/"):  # the folder of a socket
+                _check_host(host)
     except Exception:  # the driver's own message may repeat the password
         raise ValueError("has a part or an option that Postgres does not know") from None
     if url.port is not None and not 1 <= url.port <= 65535:
@@ -98,13 +101,16 @@ def secrets(raw: str) -> tuple[str, ...]:
     return tuple(secret(part.strip()) for part in raw.split(",") if part.strip())
 
 
-def _split_url(raw: str, *schemes: str) -> SplitResult:
-    parts = urlsplit(raw)
-    host = parts.hostname or ""
+def _check_host(host: str) -> None:
     if ":" in host:
         IPv6Address(host)
     elif not re.fullmatch(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", host):
         raise ValueError("no host")
+
+
+def _split_url(raw: str, *schemes: str) -> SplitResult:
+    parts = urlsplit(raw)
+    _check_host(parts.hostname or "")
     if parts.scheme not in schemes or parts.port == 0 or parts.netloc.endswith(":"):
         raise ValueError("another scheme, or no port")
     return parts

@@ -4,8 +4,11 @@ Our own blue stands in the style sheet and the icon; where another colour is set
 of the blue, and what is made of it that of the other shades.
 """
 
+import functools
 import hashlib
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent.parent / "static"
 BLUE, WHITE, BLACK = "#3451b2", "#ffffff", "#000000"
@@ -46,16 +49,21 @@ def shades(color: str) -> dict[str, str]:
     return light | {"#a3b8ff": tint, "#c4d1ff": mix(tint, WHITE, 40), "#131b3a": _DARKEST}
 
 
-class Look:
-    """The colour, and the static files in it; `version` changes with any of them."""
+class Look(NamedTuple):
+    """The static files that a colour changes; `version` changes with any file that is served."""
 
-    def __init__(self, color: str = BLUE) -> None:
-        self.color = color
-        self.painted: dict[str, str] = {}
-        for name in _PAINTED if color != BLUE else ():
-            text = (FOLDER / name).read_text()
-            for ours, theirs in shades(color).items():
-                text = text.replace(ours, theirs)
-            self.painted[name] = text
-        files = [path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.is_file()]
-        self.version = hashlib.sha256(b"\0".join([color.encode(), *files])).hexdigest()[:12]
+    painted: dict[str, str]
+    version: str
+
+
+@functools.cache
+def look_of(color: str) -> Look:
+    found = shades(color) if color != BLUE else {}
+    files = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.is_file()}
+    painted = {
+        # All at once: a shade that was painted may be another one of ours.
+        name: re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
+        for name in (_PAINTED if found else ())
+    }
+    served = files | {name: text.encode() for name, text in painted.items()}
+    return Look(painted, hashlib.sha256(b"\0".join(served.values())).hexdigest()[:12])

@@ -5,6 +5,8 @@ import secrets
 from enum import StrEnum
 
 KEY_PREFIX = "acsk_"
+# Begins the id of a service key, in logs and in events.
+KEY = "key:"
 
 
 class Scope(StrEnum):

@@ -21,7 +21,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
 from core.locales import ranges, standard_language
-from core.look import BLUE, Look
+from core.look import BLUE, look_of
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
@@ -85,7 +85,7 @@ class Templates:
 
     def __init__(self, folder: Path | None, default: str, color: str = BLUE) -> None:
         self._default = default
-        self.look = Look(color)
+        self.look = look_of(color)
         self._sources = read(SHIPPED)
         own = read(folder) if folder else {}
         self._sources |= {name: self._ours_before(name) + text for name, text in own.items()}
@@ -165,7 +165,8 @@ class Templates:
         }
         shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
         if url := _url_of(facts.contact):
-            link = Markup('<a href="{}">{}</a>').format(url, contact := known["contact"])
+            contact = known["contact"]
+            link = Markup('<a href="{}">{}</a>').format(url, contact)
             asking = {key: text for key, text in words.items() if contact in str(text)}
             for key, text in asking.items():
                 words[key] = escape(text).replace(escape(contact), link)

@@ -47,7 +47,7 @@ def person(user):
 
 classes, terms = read("classes"), read("academicSessions", default={})
 ends = [
-    terms[term]["endDate"]
+    terms[term]["endDate"] or "9999"
     for group in classes.values()
     for term in terms_of(group) & terms.keys()
     if terms[term]["startDate"] <= TODAY

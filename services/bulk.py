@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from marshmallow import Schema
-from sqlalchemy import Dialect, Select, and_, func, select, true, tuple_, type_coerce
+from sqlalchemy import Dialect, Select, func, select, tuple_, type_coerce
 
 import errors
 import schemas
@@ -25,11 +25,10 @@ from models import (
     Membership,
     User,
 )
-from services import groups, users
+from services import groups
 
 # Records that are read at once for a file.
 BATCH = 5000
-_TEXTS = ("name", "course_name", "group_name", "credential_url")
 # An external id may be any text; one in the form of the other ids stays good for joins.
 _ID = re.compile("[A-Za-z0-9._~-]*")
 _NO_PLACE = Reason("invalid", "Send the `next` of the page before.")
@@ -86,7 +85,7 @@ def page(
     With `group_id`, only of users who are in this group now. Raises InvalidRequest for an `after`
     that is none, and NotFound for an unknown group.
     """
-    place = after.split("/") if after else None  # no id holds one
+    place = None if after is None else after.split("/")  # no id holds one
     if place and len(place) != len(kind.key):
         raise errors.InvalidRequest(fields={"after": [_NO_PLACE]})
     if group_id:
@@ -95,7 +94,7 @@ def page(
         rows = connection.execute(_query(kind, reach, limit, place, group_id)).all()
     is_last = len(rows) < limit
     end = None if is_last else "/".join(rows[-1]._mapping[name] for name in kind.key)
-    return Page([tuple(row)[:-1] for row in rows if row.is_shown], end)
+    return Page([tuple(row) for row in rows], end)
 
 
 def _query(
@@ -110,6 +109,8 @@ def _query(
         cut = cut.where(table.c.user_id.in_(groups.members(group_id)))
         if kind.model is Membership:
             cut = cut.where(table.c.group_id == group_id)
+    if hidden := EVERYBODY.roles - reach.roles:  # here, so that `next` names none of them either
+        cut = cut.where(table.c.user_id.not_in(select(User.id).where(User.role.in_(hidden))))
     # Cut before it is joined: else both databases would begin with the users, and sort.
     rows = cut.subquery()
     values: dict[str, Any] = {
@@ -118,8 +119,7 @@ def _query(
     }
     values |= {"external_id": func.coalesce(User.external_id, ""), "group_name": Group.name}
     wanted = [values[name].label(name) for name in kind.shape().fields]
-    is_shown = and_(true(), *users.reached(reach)).label("is_shown")
-    found = select(*wanted, is_shown).join(User, User.id == rows.c.user_id)
+    found = select(*wanted).join(User, User.id == rows.c.user_id)
     if "group_name" in kind.shape().fields:
         found = found.join(Group, Group.id == rows.c.group_id)
     return found.order_by(*(rows.c[name] for name in kind.key))
@@ -137,14 +137,15 @@ def as_csv(kind: Kind, records: Sequence[Values]) -> str:
 
 
 def _cells(name: str, values: Sequence[Any]) -> Iterator[Any]:
-    if name == "external_id":
+    if name.endswith("id"):
         return (each if _ID.fullmatch(each) else csv_files.guarded(each) for each in values)
-    return map(csv_files.guarded, values) if name in _TEXTS else iter(values)
+    return (csv_files.guarded(each) if isinstance(each, str) else each for each in values)
 
 
 def everything(kind: Kind) -> Iterator[list[Values]]:
     """Yield all records, in pages; between two of them no connection is held."""
-    after: str | None = ""
-    while after is not None:
-        records, after = page(kind, EVERYBODY, limit=BATCH, after=after)
-        yield records
+    found = page(kind, EVERYBODY, limit=BATCH)
+    yield found.records
+    while found.next is not None:
+        found = page(kind, EVERYBODY, limit=BATCH, after=found.next)
+        yield found.records

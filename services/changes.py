@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Select, cast, null, select, tuple_, union_all, update
 
 import errors
-from core import clock
+from core import clock, ids
 from core.reasons import Reason
 from core.roles import Reach
 from database import insert_into, last, reading
@@ -67,7 +67,7 @@ def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
     Of a change, `account` is the row of an account within `reach` as it is now, or None after its
     deletion. Raises InvalidRequest for a text that is no cursor, and CursorExpired.
     """
-    number, row_id = (0, str(UUID(int=0))) if cursor is None else _read(cursor)
+    number, row_id = (0, ids.NIL) if cursor is None else _read(cursor)
     with reading() as connection:
         newest = connection.scalar(select(LastChange.number)) or 0
         if number > newest:

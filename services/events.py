@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import func, insert, select
 
-from callers import KEY
 from core import audit, clock, ids
+from core.scopes import KEY
 from database import afterwards, reading
 from extensions import components, db
 from models import Event, User

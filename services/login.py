@@ -75,8 +75,16 @@ def check_password(name: str, raw_password: str) -> Way:
     return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
 
-def hindrances(user: User | UserRow) -> list[Hindrance]:
+def hindrances(user: UserRow) -> list[Hindrance]:
     """Return why nobody can log in to this account, whatever limits have counted."""
+    found, stored = lasting(user), user.password_hash
+    if passwords.is_usable(stored) and not passwords.is_known(stored):
+        found.append(Hindrance.UNKNOWN_HASH)
+    return found
+
+
+def lasting(user: UserRow) -> list[Hindrance]:
+    """Return those of the `hindrances` that lists show: an account's columns tell them."""
     has_password = passwords.is_usable(user.password_hash)
     issuer = (user.identity or "").partition(" ")[0]
     # Nobody can prove an address that has no mailbox.
@@ -85,7 +93,6 @@ def hindrances(user: User | UserRow) -> list[Hindrance]:
         Hindrance.INACTIVE: not user.is_active,
         Hindrance.UNVERIFIED: settings.require_verified_email and unproven,
         Hindrance.NO_PASSWORD: not (has_password or issuer in _issuers()),
-        Hindrance.UNKNOWN_HASH: has_password and not passwords.is_known(user.password_hash),
     }
     return [hindrance for hindrance, holds in rules.items() if holds]
 
@@ -95,9 +102,7 @@ def _issuers() -> list[str]:
 
 
 def is_hindered() -> ColumnElement[bool]:
-    """Return the condition for accounts with one of the `hindrances`, but for unknown hashes: their
-    form is known to Python only.
-    """
+    """Return the condition for accounts with a hindrance that is `lasting`."""
     identity = func.coalesce(User.identity, "")
     # Not LIKE, for which SQLite takes capital letters for small ones.
     provided = [func.substr(identity, 1, len(each) + 1) == f"{each} " for each in _issuers()]

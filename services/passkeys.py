@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 import errors
 from callers import Caller
@@ -70,7 +70,7 @@ def request_options() -> dict[str, object]:
     """Return what a browser needs for a login; the passkey names the account. Raises NotFound."""
     if not settings.has_passkeys:
         raise errors.NotFound("Nobody signs in with a passkey here.")
-    return {"rpId": settings.passkey_host, **_options(_LOGIN)}
+    return {"rpId": settings.passkey_host, "userVerification": "required", **_options(_LOGIN)}
 
 
 def state(user: UserRow) -> dict[str, object]:
@@ -83,9 +83,9 @@ def state(user: UserRow) -> dict[str, object]:
 
 
 def _creation_options(user: UserRow, own: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    options, kind = _options(_NEW, _handle(user.id)), "public-key"
+    kind = "public-key"
     return {
-        **options,
+        **_options(_NEW, _handle(user.id)),
         "rp": {"id": settings.passkey_host, "name": settings.site},
         "user": {
             "id": encode(_handle(user.id)),
@@ -98,7 +98,7 @@ def _creation_options(user: UserRow, own: Sequence[Mapping[str, Any]]) -> dict[s
         "authenticatorSelection": {
             "residentKey": "required",
             "requireResidentKey": True,
-            "userVerification": options.pop("userVerification"),
+            "userVerification": "required",
         },
         "attestation": "none",
     }
@@ -114,7 +114,6 @@ def _options(purpose: str, whose: bytes = b"") -> dict[str, object]:
     return {
         "challenge": encode(signed.sign(purpose, said, end=end).encode()),
         "timeout": LIFE // timedelta(milliseconds=1),
-        "userVerification": "required",
     }
 
 
@@ -185,7 +184,7 @@ def add(user: UserRow, made: Made, name: str) -> dict[str, Any]:
     """
     if not signed.use_up(made.challenge_id):
         raise errors.InvalidToken(_OVER)
-    if count(user.id) >= MOST:
+    if (db.session.scalar(_how_many(user.id)) or 0) >= MOST:
         raise errors.TooManyPasskeys
     values = {**made.key._asdict(), "name": name or made.key.name, "user_id": user.id}
     with unique(errors.PasskeyTaken, Passkey.credential_id):
@@ -213,12 +212,13 @@ def remove(caller: Caller, passkey_id: str) -> None:
 
 
 def count(user_id: str) -> int:
-    """Return how many passkeys an account has, as the open transaction sees it, if there is one."""
-    query = select(func.count()).select_from(_KEYS).where(_KEYS.c.user_id == user_id)
-    if db.session().in_transaction():
-        return db.session.scalar(query) or 0
+    """Return how many passkeys an account has."""
     with reading() as connection:
-        return connection.scalar(query) or 0
+        return connection.scalar(_how_many(user_id)) or 0
+
+
+def _how_many(user_id: str) -> Select[int]:
+    return select(func.count()).select_from(_KEYS).where(_KEYS.c.user_id == user_id)
 
 
 def list_all(user_id: str) -> list[dict[str, Any]]:

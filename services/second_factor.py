@@ -156,7 +156,8 @@ def reset(user_id: str, reach: Reach = EVERYBODY) -> None:
     """
     user = users.lock_within(user_id, reach)
     sessions.end_all(user_id)
-    if not accounts.drop_passkeys(user_id) and user.second_factor_at is None:
+    had_passkeys = accounts.drop_passkeys(user_id)
+    if not had_passkeys and user.second_factor_at is None:
         raise errors.NotFound(_NO_FACTOR)
     drop(user_id)
     tell(user, "second_factor_reset", "reset")

@@ -34,7 +34,7 @@ def create(name: str, allowed: Iterable[Scope], *, expires_at: datetime | None) 
     taken = errors.InvalidRequest(fields={"name": [reason]})
     with unique(lambda: taken, ServiceKey.name):
         db.session.flush()
-    events.tell("service_key_created", f"key:{row.id}")
+    events.tell("service_key_created", f"{scopes.KEY}{row.id}")
     return key
 
 
@@ -72,4 +72,4 @@ def revoke(this: ColumnElement[bool]) -> None:
     revoked = change_one(delete(ServiceKey).where(this).returning(ServiceKey.id))
     if revoked is None:
         raise errors.NotFound("There is no such service key.")
-    events.tell("service_key_revoked", f"key:{revoked.id}")
+    events.tell("service_key_revoked", f"{scopes.KEY}{revoked.id}")

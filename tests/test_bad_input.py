@@ -205,8 +205,9 @@ def test_unknown_path_is_a_404_in_json(client):
 @every_endpoint
 @on_one_database
 def test_other_method_is_a_405_that_names_the_right_ones(endpoint, client):
-    served = {other.method for other in API if other.path == endpoint.path} | {"OPTIONS"}
-    if "GET" in served:
+    same = [other for other in API if other.path == endpoint.path]
+    served = {other.method for other in same} | {"OPTIONS"}
+    if any(each.method == "GET" and not each.operation.writes for each in same):
         served.add("HEAD")
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "FOO"} - served:
         response = client.open(endpoint.path, method=method, data=b"[" * 100)
@@ -229,7 +230,8 @@ def test_head_is_get_without_a_body(client, auth):
 def test_head_is_refused_where_get_changes_something(app, client, auth):
     before = rows(app, Event)
     response = client.head("/api/users/export", headers=auth.headers)
-    assert (response.status_code, response.headers["Allow"]) == (405, "GET, OPTIONS")
+    assert response.status_code == 405
+    assert {*response.headers["Allow"].split(", ")} == {"GET", "OPTIONS"}
     assert rows(app, Event) == before
 
 

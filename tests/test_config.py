@@ -92,6 +92,9 @@ def test_a_password_that_would_be_taken_for_a_host_is_refused(password):
         "postgresql+psycopg2://db.example.org/accounts",
         *("postgresql://db.example.org:port/accounts", "postgresql://db.example.org:0/accounts"),
         "postgresql://db.example.org:65536/accounts",
+        *("postgresql://user@:x/", "postgresql://[]/accounts", "postgresql://a b/accounts"),
+        *(f"postgresql://{'a' * 64}/accounts", "postgresql://db..example.org/accounts"),
+        *("postgresql:///accounts?host=db..example.org", "postgresql://[::x]/accounts"),
         "postgresql://user:%00@db.example.org/accounts",
         *("postgresql://db.example.org/accounts?pgbouncer=true", "sqlite://", "sqlite:///:memory:"),
         *("sqlite:///file:accounts", "sqlite:///accounts.db?mode=memory&uri=true"),
@@ -100,6 +103,15 @@ def test_a_password_that_would_be_taken_for_a_host_is_refused(password):
 )
 def test_other_databases_are_refused(url):
     assert "DATABASE_URL" in refusal(**{**PRODUCTION, "DATABASE_URL": url})
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["/accounts", "/accounts?host=/run/a b", "[::1]/accounts", "DB,db_2.example.org./accounts"],
+)
+def test_postgres_may_be_at_a_socket_an_ip_and_several_hosts(place):
+    found = load({**PRODUCTION, "DATABASE_URL": f"postgresql://{place}"}).database_url
+    assert found.database == "accounts"
 
 
 def test_a_sqlite_file_may_be_named():

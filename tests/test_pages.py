@@ -9,7 +9,7 @@ import pytest
 from helpers import DeclaredClient
 
 from config import ROOT
-from core.look import BLUE, FOLDER, Look, contrast, shades
+from core.look import BLUE, FOLDER, contrast, look_of, shades
 from core.templates import Templates, problems
 from extensions import components
 
@@ -322,7 +322,7 @@ def test_what_is_static_is_kept_for_a_year_under_its_version(visitor):
         assert answer.cache_control.no_cache is None
     old = visitor.get(f"/static/0123456789ab/{addresses[0].rpartition('/')[2]}")
     assert (old.status_code, old.cache_control.max_age) == (200, None)
-    assert Look().version != Look("#aa2222").version
+    assert look_of(BLUE).version != look_of("#aa2222").version
     for path in (
         "/static/0123456789ab/nothing.js",
         f"/{addresses[0]}/..%2fapp.py",
@@ -347,9 +347,10 @@ def test_pages_and_mails_are_in_the_colour_of_the_school(app, visitor):
     assert color not in visitor.get(address.replace("icon.svg", "shell.js")).text
 
 
-@pytest.mark.parametrize(
-    "color", ["#3451b2", "#000000", "#a11d4c", "#0b6e2e", "#0000ff", "#6a5500"]
-)
+COLORS = ["#3451b2", "#000000", "#a11d4c", "#0b6e2e", "#0000ff", "#6a5500", "#273f93"]
+
+
+@pytest.mark.parametrize("color", COLORS)
 def test_a_colour_is_readable_in_the_light_and_in_the_dark(color):
     made = shades(color)
     assert contrast(color, "#ffffff") >= 5.3
@@ -359,6 +360,15 @@ def test_a_colour_is_readable_in_the_light_and_in_the_dark(color):
         assert contrast(made["#c4d1ff"], ground) >= 4.5
     assert contrast(made["#a3b8ff"], made["#131b3a"]) >= 4.5
     assert all(shade in (FOLDER / "pages.css").read_text() for shade in made)
+
+
+@pytest.mark.parametrize("color", [each for each in COLORS if each != BLUE])
+def test_each_shade_of_ours_is_painted_once(color):
+    made, pair = shades(color), r"(--[\w-]+): var\(--light, (#\w+)\) var\(--dark, (#\w+)\)"
+    ours = re.findall(pair, (FOLDER / "pages.css").read_text())
+    painted = re.findall(pair, look_of(color).painted["pages.css"])
+    assert painted == [tuple(made.get(each, each) for each in found) for found in ours]
+    assert ("--accent", color, made["#a3b8ff"]) in painted
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Flask, Response, request
 from marshmallow import Schema, ValidationError
-from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.routing import BaseConverter
 
 from core.roles import Role
@@ -91,8 +90,6 @@ class Operation:
 
         @functools.wraps(view)
         def handle(**arguments: Any) -> Response:
-            if self.writes and request.method == "HEAD":
-                raise MethodNotAllowed(["GET", "OPTIONS"])
             if self.role:
                 bearer.require(self.least_role, self.scopes)
             if self.refresh_cookie:
@@ -127,6 +124,15 @@ class Operation:
 
 
 endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, response=…)`
+
+
+def init_app(app: Flask) -> None:
+    """Take HEAD, which the router adds to each GET, from those that change something."""
+    for rule in app.url_map.iter_rules():
+        operation: Operation | None
+        operation = getattr(app.view_functions[rule.endpoint], "operation", None)
+        if operation and operation.writes and rule.methods:
+            rule.methods.discard("HEAD")
 
 
 @functools.cache

@@ -8,11 +8,11 @@ from flask_jwt_extended import JWTManager, decode_token
 
 import callers
 import errors
-from callers import KEY, Caller
+from callers import Caller
 from core import audit, clock
 from core.audit import Actor
 from core.roles import Role
-from core.scopes import KEY_PREFIX, Scope
+from core.scopes import KEY, KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
 from web import client

@@ -26,10 +26,7 @@ DEFAULTS = {
 }
 HSTS = "max-age=31536000"
 # The API is also available without its prefix; only `/api` is documented.
-WITHOUT_PREFIX = (
-    *("/auth/", "/users/", "/groups/"),
-    *("/activity/", "/learning/", "/service-keys/"),
-)
+WITHOUT_PREFIX = ("/auth/", "/users/", "/groups/", "/activity/", "/learning/", "/service-keys/")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-ID, X-Refresh-Cookie",

@@ -284,3 +284,6 @@ def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_pa
     terms = tmp_path / "academicSessions.csv"
     terms.write_text(terms.read_text().replace("2999-07-31", "2025-07-31"))
     assert convert() == made
+    # A term without an end is not over.
+    terms.write_text(terms.read_text().replace("2025-07-31", ""))
+    assert convert() == made
