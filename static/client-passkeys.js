@@ -26,7 +26,7 @@ async function ask(how, options) {
   }
 }
 
-export function createPasskeys({ call, send, logIn }) {
+export function createPasskeys({ call, send, logIn, whose }) {
   let made = null; // a new passkey that waits for the right password
   const load = () => call("GET", "auth/passkeys");
 
@@ -39,6 +39,7 @@ export function createPasskeys({ call, send, logIn }) {
   }
 
   async function make() {
+    const about = { of: whose(), at: Date.now() };
     const { publicKey } = await load();
     if (!publicKey) throw new Problem("too_many_passkeys");
     const decoded = (each) => ({ ...each, id: decode(each.id) });
@@ -46,10 +47,10 @@ export function createPasskeys({ call, send, logIn }) {
     const options = { ...publicKey, challenge: decode(challenge), user: decoded(user) };
     options.excludeCredentials = own.map(decoded);
     const credential = await ask("create", { publicKey: options });
-    return { credential: toJson(credential, "attestationObject"), at: Date.now() };
+    return { credential: toJson(credential, "attestationObject"), ...about };
   }
   async function add(body) {
-    if (!made || Date.now() > made.at + FRESH) made = await make();
+    if (made?.of !== whose() || Date.now() > made.at + FRESH) made = await make();
     const { credential } = made;
     const forget = ({ code } = {}) => AGAIN.test(code) || (made = null);
     const adding = call("POST", "auth/passkeys", { ...body, credential });
