@@ -19,13 +19,12 @@ import orjson
 from cryptography.exceptions import InvalidSignature
 
 if TYPE_CHECKING:
-    from fido2.cose import CoseKey
     from fido2.webauthn import AuthenticatorData
 
 ES256, RS256 = -7, -257  # COSE algorithms; Windows without a new enough TPM has the second only
-# Bytes of a credential's id; bits of an RSA modulus and the most of its exponent, beyond which
-# OpenSSL refuses a key, but only when it is used.
-ID_LENGTHS, RSA_BITS, EXPONENT_BITS = range(16, 1024), range(2048, 4097), 64
+# Bytes of a credential's id; bits of an RSA modulus and the most bytes of its exponent, beyond
+# which OpenSSL refuses a key, but only when it is used.
+ID_LENGTHS, RSA_BITS, EXPONENT_LENGTH = range(16, 1024), range(2048, 4097), 8
 # Who keeps passkeys, by AAGUID, as github.com/passkeydeveloper/passkey-authenticator-aaguids names
 # them.
 MAKERS = {
@@ -90,10 +89,13 @@ class RelyingParty(NamedTuple):
 
     def read_new(self, sent: Mapping[str, Any]) -> NewPasskey:
         """Return a passkey that was made for us. Raises PasskeyInvalid."""
-        from fido2.webauthn import AttestationObject  # noqa: PLC0415
+        from fido2 import cbor  # noqa: PLC0415
+        from fido2.webauthn import AuthenticatorData  # noqa: PLC0415
 
         with _reading("attestation"):
-            made = AttestationObject(part(sent, "attestationObject")).auth_data
+            said: Any = cbor.decode(part(sent, "attestationObject"))
+            # The library would take a number for a length, and fill gigabytes with zeros.
+            made = AuthenticatorData(b"" + said["authData"])
             self._check("webauthn.create", sent, made)
             found = made.credential_data
             if found is None or len(found.credential_id) not in ID_LENGTHS:
@@ -136,20 +138,19 @@ class RelyingParty(NamedTuple):
         return hashlib.sha256(client_data).digest()
 
 
-def _usable(sent: "CoseKey") -> bytes:
+def _usable(number: Any) -> bytes:
     """Return a key that verifies signatures, without what else was sent with it."""
     from fido2 import cbor, cose  # noqa: PLC0415
 
-    number: dict[int, Any] = sent
     key: Any  # its methods have no types
     if number[3] == ES256:
         x, y = number[-2], number[-3]
         is_good = (number[1], number[-1], len(x), len(y)) == (2, 1, 32, 32)
         key = cose.ES256({1: 2, 3: ES256, -1: 1, -2: x, -3: y})
     else:
-        modulus, exponent = number[-1], number[-2]
-        is_good = (number[1], number[3]) == (3, RS256) and _bits(modulus) in RSA_BITS
-        is_good = is_good and _bits(exponent) <= EXPONENT_BITS
+        modulus, exponent = (number[name].lstrip(b"\0") for name in (-1, -2))
+        is_good = (number[1], number[3]) == (3, RS256) and len(exponent) <= EXPONENT_LENGTH
+        is_good = is_good and int.from_bytes(modulus, "big").bit_length() in RSA_BITS
         key = cose.RS256({1: 3, 3: RS256, -1: modulus, -2: exponent})
     if not is_good:
         raise PasskeyInvalid("algorithm")
@@ -157,10 +158,6 @@ def _usable(sent: "CoseKey") -> bytes:
     with suppress(InvalidSignature):
         key.verify(b"", b"")
     return cbor.encode(key)
-
-
-def _bits(number: bytes) -> int:
-    return int.from_bytes(number, "big").bit_length()
 
 
 @contextmanager

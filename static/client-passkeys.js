@@ -40,7 +40,7 @@ export async function create(publicKey) {
   return toJson(await ask("create", { publicKey: options }), "attestationObject");
 }
 
-export function createPasskeys({ call, send, logIn }) {
+export function createPasskeys({ call, send, logIn, whose }) {
   let made = null; // a new passkey that waits for the right password
   const load = () => call("GET", "auth/passkeys");
 
@@ -53,12 +53,13 @@ export function createPasskeys({ call, send, logIn }) {
   }
 
   async function make() {
-    const at = Date.now(); // before the challenge, since the device takes its time
+    // The time is that before the challenge, since the device takes its own.
+    const about = { of: whose(), at: Date.now() };
     const { publicKey } = await load();
-    return { credential: await create(publicKey), at };
+    return { credential: await create(publicKey), ...about };
   }
   async function add(body) {
-    if (!made || Date.now() > made.at + FRESH) made = await make();
+    if (made?.of !== whose() || Date.now() > made.at + FRESH) made = await make();
     const { credential } = made;
     const forget = (answer) => isAgain(answer) || (made = null);
     const adding = call("POST", "auth/passkeys", { ...body, credential });

@@ -312,7 +312,7 @@ export function createClient({ url, storage = "cookie" }) {
   let loading = null;
   const load = () =>
     (loading ??= import("./client-passkeys.js").then(
-      ({ createPasskeys }) => createPasskeys({ call, send, logIn }),
+      ({ createPasskeys }) => createPasskeys({ call, send, logIn, whose: () => owner }),
       () => Promise.reject(((loading = null), new Problem("no_response"))),
     ));
   const later = (what) => async (...given) => (await load())[what](...given);

@@ -299,27 +299,32 @@ def elsewhere(make_app):
             yield [url, service]
 
 
-def test_front_end_elsewhere_makes_a_passkey_and_signs_in(
-    elsewhere, page, make_user, device, origins
-):
-    user = make_user()
-    origins += elsewhere
-    device.idle(False)
+def test_front_end_elsewhere_makes_a_passkey_and_signs_in(elsewhere, browser, make_user):
+    users = [make_user(name).email for name in ("anna", "berta", "carla")]
+    context = browser.new_context()
+    page = context.new_page()
+    Device(page).idle(False)
     page.goto(elsewhere[0])
     page.evaluate(
-        """([url, email, password]) => {
+        """([url, [anna, berta, carla], password]) => {
           async function act() {
             const { createClient } = await import(`${url}/client.js`);
             const client = createClient({ url, storage: "memory" });
-            await client.signIn({ email, password });
+            await client.signIn({ email: anna, password });
             await client.passkeys.add({ password });
             await client.signOut();
-            return (await client.passkeys.signIn()).username;
+            const { username } = await client.passkeys.signIn();
+            await client.signIn({ email: berta, password });
+            const { code } = await client.passkeys.add({ password: "wrong" }).catch((e) => e);
+            await client.signIn({ email: carla, password });
+            const { lastUsedAt } = await client.passkeys.add({ password }); // not berta's
+            return `${username} ${code} ${lastUsedAt}`;
           }
           const tell = (text) => (document.title = text);
           document.querySelector("button").onclick = () => act().then(tell, tell);
         }""",
-        [elsewhere[1], user.email, PASSWORD],
+        [elsewhere[1], users, PASSWORD],
     )
     page.get_by_role("button").click()
-    expect(page).to_have_title(user.username)
+    expect(page).to_have_title("anna wrong_password null")
+    context.close()

@@ -4,6 +4,7 @@ import copy
 import itertools
 import random
 import time
+import tracemalloc
 
 import pytest
 from cryptography.hazmat.primitives import hashes
@@ -164,6 +165,9 @@ def test_only_the_numbers_of_a_key_are_kept(device):
     key = public(ES256, ec_key(ec.SECP256R1()))
     made = HERE.read_new(device.create(OPTIONS, public={**key, 99: b"x" * 9000}))
     assert cbor.decode(made.public_key) == key
+    key = public(RS256, rsa.generate_private_key(65537, 2048))
+    padded = {**key, -1: bytes(9000) + key[-1], -2: bytes(9000) + key[-2]}
+    assert cbor.decode(HERE.read_new(device.create(OPTIONS, public=padded)).public_key) == key
 
 
 @pytest.mark.parametrize("bits", [2048, 4096])
@@ -205,6 +209,20 @@ def test_large_and_deep_cbor_is_refused_at_once(device, item):
         with pytest.raises(PasskeyInvalid):
             HERE.read_new(made)
         assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("wrong", [0, 100_000_000, "x" * 37, [0] * 37, {}])
+def test_authenticator_data_are_bytes(device, wrong):
+    made = device.create(OPTIONS)
+    HERE.read_new(made)
+    wrong = {"fmt": "none", "attStmt": {}, "authData": wrong}
+    made["response"]["attestationObject"] = encode(cbor.encode(wrong))
+    tracemalloc.start()
+    with pytest.raises(PasskeyInvalid, match="attestation"):
+        HERE.read_new(made)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000  # a number is no length
 
 
 def mutated(rng, raw):
