@@ -67,24 +67,7 @@ def create_app(
         settings = replace(settings, secret_key=embedded.secret_key(folder))
 
     # 2. Components
-    parts = app.extensions["accounts"] = Components(
-        settings=settings,
-        tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
-        hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
-        avatars=Avatars(waiting=PICTURES_WAITING),
-        templates=Templates(settings.templates_dir, settings.default_language, settings.site_color),
-        providers={
-            each.name: Provider(
-                *(each.issuer, each.client_id, each.client_secret, each.prompt),
-                f"{settings.public_url}/api/auth/providers/{each.name}/callback",
-            )
-            for each in settings.oidc_providers
-        },
-        load_user=sessions.load_user,
-        load_key=keys.load,
-        error_page=site.error_page,
-        actor=bearer.actor,
-    )
+    app.extensions["accounts"] = parts = make_components(settings)
     database.init_app(app, settings.database_url or embedded.database_url(folder))
 
     # 3. The web layer
@@ -131,3 +114,25 @@ def create_app(
     if settings.embedded:
         embedded.bring_up_schema(app, folder)
     return app
+
+
+def make_components(settings: config.Settings) -> Components:
+    """Return what an application with these settings holds besides the database."""
+    return Components(
+        settings=settings,
+        tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
+        hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
+        avatars=Avatars(waiting=PICTURES_WAITING),
+        templates=Templates(settings.templates_dir, settings.default_language, settings.site_color),
+        providers={
+            each.name: Provider(
+                *(each.issuer, each.client_id, each.client_secret, each.prompt),
+                f"{settings.public_url}/api/auth/providers/{each.name}/callback",
+            )
+            for each in settings.oidc_providers
+        },
+        load_user=sessions.load_user,
+        load_key=keys.load,
+        error_page=site.error_page,
+        actor=bearer.actor,
+    )

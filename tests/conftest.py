@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from sqlalchemy import URL, make_url, select
 
 import config
 import database
-from app import create_app
+from app import create_app, make_components
 from config import Settings
 from core import openid
 from core.passwords import Hasher
@@ -42,10 +43,20 @@ SLOW = (
 )
 
 
+def is_slow(path):
+    return path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out what is not run: only to read it takes seconds."""
+    is_left_out = config.option.markexpr == "not slow" and config.args_source.name != "ARGS"
+    return True if is_left_out and collection_path.is_file() and is_slow(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
+        if is_slow(item.path):
             item.add_marker("slow")
 
 
@@ -137,6 +148,8 @@ def _default_apps():
         _dispose(app)
 
 
+_TABLES = db.metadata.sorted_tables
+SPARE = 16
 _ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WORD = rf"'(provider|passkey|role|deliver)': '[a-z]{{1,20}}'|'group': '{_ID}'"
 _EVENT = re.compile(rf"[a-z_]+ (machine|(key:)?{_ID})? [0-9a-f.:]*(/64)? {{({_WORD})?}}")
@@ -149,9 +162,7 @@ def app(database_url, _default_apps):
         database_url, create_app(_settings(database_url=database_url))
     )
     logs.configure(components(app).settings)
-    with app.app_context(), transaction() as session:
-        for table in reversed(db.metadata.sorted_tables):
-            session.execute(table.delete())
+    _empty(app)
     held = vars(components(app))
     before = dict(held)
     yield app
@@ -162,18 +173,46 @@ def app(database_url, _default_apps):
             assert _EVENT.fullmatch(said), "the history holds ids, words and client IPs"
 
 
+def _empty(app):
+    """Delete all rows: by the driver in one go, since this comes before each test."""
+    rows = ";".join(f"DELETE FROM {table.name}" for table in reversed(_TABLES))
+    with app.app_context(), closing(db.engine.raw_connection()) as pooled:
+        if db.engine.dialect.name == "sqlite":
+            pooled.driver_connection.executescript(f"BEGIN;{rows};COMMIT")
+        else:
+            pooled.driver_connection.execute(rows)
+
+
+@pytest.fixture(scope="session")
+def _spare_apps():
+    """Applications of earlier tests, by their settings."""
+    return {}
+
+
 @pytest.fixture
-def make_app(app, database_url):
-    """Make applications with settings of the test's own, on the same database."""
+def make_app(app, database_url, _spare_apps):
+    """Make applications with settings of the test's own, on the same database.
+
+    The next test with these settings gets the same one, unless it must be `new`.
+    """
     made = []
 
-    def make(**settings):
-        made.append(create_app(_settings(**{"database_url": database_url, **settings})))
-        return made[-1]
+    def make(*, new=False, **changes):
+        settings = _settings(**{"database_url": database_url, **changes})
+        key = None if new or settings.oidc_providers else str(vars(settings))
+        other = _spare_apps.pop(key, None) or create_app(settings)
+        logs.configure(settings)
+        made.append((key, other, dict(vars(components(other)))))
+        return other
 
     yield make
-    for other in made:
+    for key, other, held in made:
         _dispose(other)
+        vars(components(other)).update(held)
+        if key:
+            _spare_apps[key] = other
+    for key in list(_spare_apps)[:-SPARE]:
+        del _spare_apps[key]
 
 
 def _settings(**changes):
@@ -280,7 +319,7 @@ def provider():
 
 
 @pytest.fixture
-def connect(app, make_app, database_url, provider):
+def connect(app, database_url, provider):
     """Connect the usual application with `provider`, by settings as in an environment."""
     usual = {
         **{"SECRET_KEY": SECRET, "BCRYPT_ROUNDS": "4", "PUBLIC_URL": "https://school.test"},
@@ -291,7 +330,9 @@ def connect(app, make_app, database_url, provider):
 
     def connect(**environ):
         settings = {**vars(config.load({**usual, **environ})), "database_url": database_url}
-        vars(components(app)).update(vars(components(make_app(**settings))))
+        parts = make_components(_settings(**settings))
+        logs.configure(parts.settings)
+        vars(components(app)).update(vars(parts))
 
     connect()
     return connect
@@ -443,7 +484,7 @@ def failing_app(make_app):
         def fail():
             raise RuntimeError("a secret detail\n2026-11-20T09:31:00Z INFO accounts.security login")
 
-        app = make_app(**settings)
+        app = make_app(new=True, **settings)
         app.add_url_rule("/api/fails", view_func=fail)
         return app
 

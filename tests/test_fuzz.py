@@ -70,9 +70,7 @@ def check(document, make_user):
 
 
 def operation_of(document, endpoint):
-    operations = [result.ok() for result in document.get_all_operations()]
-    by_id = {operation.definition.raw["operationId"]: operation for operation in operations}
-    return by_id[camel_case(endpoint.name.rpartition(".")[2])]
+    return document.find_operation_by_id(camel_case(endpoint.name.rpartition(".")[2]))
 
 
 # These ask for the current password, a code or a picture.

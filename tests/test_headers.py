@@ -223,7 +223,7 @@ def address_of(make_app):
     """Return the client IP that a view sees; the connection's is 192.0.2.1."""
 
     def address_of(trusted_proxies, forwarded, connection="192.0.2.1"):
-        app = make_app(trusted_proxies=trusted_proxies)
+        app = make_app(new=True, trusted_proxies=trusted_proxies)
         app.add_url_rule("/address", view_func=client.ip_address)
         headers = {"Forwarded": "for=203.0.113.99", "X-Real-IP": "203.0.113.98"}
         headers |= {} if forwarded is None else {"X-Forwarded-For": forwarded}
@@ -269,7 +269,7 @@ def test_what_is_no_address_is_an_unknown_one(address_of):
 
 
 def test_a_proxy_that_nobody_has_set_is_a_warning_once(make_app):
-    client, log = make_app(trusted_proxies=0).test_client(), Log()
+    client, log = make_app(new=True, trusted_proxies=0).test_client(), Log()
     client.get("/healthz")
     assert "WARNING" not in log.text()
     for forwarded in ("198.51.100.7", "198.51.100.8"):

@@ -216,7 +216,7 @@ def test_unexpected_error_is_told_to_the_log_and_to_nobody_else(failing_app):
 
 @both_formats
 def test_row_that_the_database_refuses_is_not_logged(make_app, log_format):
-    app = make_app(log_format=log_format)
+    app = make_app(new=True, log_format=log_format)
     secrets = {"email": "secret-address@example.org", "password_hash": "secret-hash"}
 
     def insert():
