@@ -362,6 +362,32 @@ def test_a_process_with_more_connections_lets_the_others_be_first(running):
         assert False not in accepts
 
 
+def test_a_process_that_stepped_back_waits_for_more_as_before(running, monkeypatch):
+    with running() as service, connected(service, 3):
+        shown, own = worker._CONNECTIONS, service.worker.age
+        soon(lambda: shown[own] == 4)
+        (listener,) = service.worker.sockets
+        original, taken, looks = service.worker.set_accept_enabled, [], []
+
+        def by_another_process(enabled):
+            original(enabled)
+            if not (enabled or taken):
+                taken.append(listener.accept())
+
+        def look(timeout, select=service.worker.poller.select):
+            looks.append(timeout)
+            return select(timeout)
+
+        monkeypatch.setattr(service.worker, "set_accept_enabled", by_another_process)
+        monkeypatch.setattr(service.worker.poller, "select", look)
+        shown[own + 1] = 1
+        with connected(service, 1):
+            soon(lambda: taken)
+            looks.clear()
+            soon(lambda: worker.TICK in looks)
+        taken[0][0].close()
+
+
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
     caught = []

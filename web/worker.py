@@ -222,6 +222,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         with self._as_main_thread:
             if self._steps_back and self.alive:
                 self.set_accept_enabled(True)
+            self._steps_back = False
             registered = self.poller.get_map()
             for key, _ in events:
                 if registered.get(key.fd) is key:  # the main thread has not closed it meanwhile
