@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from contextlib import ExitStack, contextmanager, suppress
+from errno import EMFILE
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from types import SimpleNamespace
@@ -386,6 +387,33 @@ def test_a_process_that_stepped_back_waits_for_more_as_before(running, monkeypat
             looks.clear()
             soon(lambda: worker.TICK in looks)
         taken[0][0].close()
+
+
+def test_a_full_process_leaves_connections_to_wait(running):
+    with running(worker_connections=30) as service:
+        with connected(service, 40) as crowd:
+            soon(lambda: service.worker.nr_conns >= 30 and not service.worker._accepting)
+            assert service.worker.nr_conns == 30
+            for connection in crowd[:30]:
+                connection.close()
+            crowd[-1].sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert crowd[-1].recv(12) == b"HTTP/1.1 200"
+        assert ask(service, "/fine") == (200, b"fine")
+
+
+def test_a_connection_for_which_no_file_is_free_waits(running, monkeypatch):
+    original, faults = worker.ThreadWorker.accept, [OSError(EMFILE, "Too many open files")]
+
+    def accept(*arguments):
+        if faults:
+            raise faults.pop()
+        original(*arguments)
+
+    with running() as service:
+        monkeypatch.setattr(worker.ThreadWorker, "accept", accept)
+        assert ask(service, "/fine") == (200, b"fine")
+        assert not faults
+        assert service.thread.is_alive()
 
 
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):

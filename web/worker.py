@@ -239,11 +239,15 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         elif now > self._crowded_at + 20 * GRACE:  # or the other process is stopped, or too busy
             self._crowded_at = now
         self._steps_back = now < self._crowded_at + GRACE
-        if self._steps_back:
+        if self._steps_back or self.nr_conns >= self.worker_connections:
             self.set_accept_enabled(False)
-        else:
+            return
+        try:
             super().accept(listener)
-            self._show_connections()
+        except OSError as error:  # such as no file that is free
+            self.log.error("A connection cannot be accepted: %s", error)
+            self.set_accept_enabled(False)  # until the main thread's next look
+        self._show_connections()
 
     def enqueue_req(self, conn: Any) -> None:
         """Answer soon; a new connection first waits for its first byte, without a thread."""
