@@ -416,6 +416,31 @@ def test_a_connection_for_which_no_file_is_free_waits(running, monkeypatch):
         assert service.thread.is_alive()
 
 
+def test_a_client_that_never_stops_asking_lets_others_in_between(running):
+    served = []
+
+    class Counting(Views):
+        def first(self, _environ):
+            self.beside = socket.create_connection(service.address, PATIENCE)
+            self.beside.sendall(b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n")
+            return b""
+
+        def again(self, _environ):
+            served.append("again")
+            return b""
+
+        def other(self, _environ):
+            served.append("other")
+            return b""
+
+    line = "GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
+    with running(Counting()) as service, connected(service, 1) as (client,):
+        client.sendall((line % "first" + line % "again" * 20).encode())
+        soon(lambda: len(served) == 21)
+        service.views.beside.close()
+    assert served.index("other") < 5
+
+
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
     caught = []

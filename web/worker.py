@@ -213,6 +213,8 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         outcome = _outcome(bool(self.handle(conn)))
         with self._as_main_thread:
             self.finish_request(conn, outcome)
+            if self._ready and self._ready[-1] is conn:  # pipelined: others may have come meanwhile
+                super().wait_for_and_dispatch_events(0)
 
     def _watch(self) -> None:
         self._is_watched = True
