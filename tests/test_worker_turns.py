@@ -441,6 +441,22 @@ def test_a_client_that_never_stops_asking_lets_others_in_between(running):
     assert served.index("other") < 5
 
 
+def test_who_asked_while_all_threads_wait_is_answered_later(running, monkeypatch):
+    monkeypatch.setattr(worker, "SILENCE", 1)
+    with running(threads=2) as service, connected(service, 1) as (client,):
+        soon(lambda: len(service.worker.pending_conns) == 1)
+        waiting = [threading.Thread(target=ask, args=(service, "/waits_long")) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+            assert service.views.waits.acquire(timeout=PATIENCE)
+        client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+        soon(lambda: not service.worker.pending_conns)
+        service.views.over.set()
+        assert client.recv(12) == b"HTTP/1.1 200"
+        for thread in waiting:
+            thread.join(PATIENCE)
+
+
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
     caught = []

@@ -172,6 +172,9 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
             self._as_main_thread.acquire()
         if self._fault:
             raise self._fault
+        super().wait_for_and_dispatch_events(0)  # gunicorn closes next what was silent for too long
+        if self._ready:
+            self.method_queue.defer(lambda: None)  # ends the wait of a thread that watches
 
     def _call_thread(self) -> None:
         """Let another thread work. If all of them wait, the first that is done goes on."""
