@@ -457,6 +457,19 @@ def test_who_asked_while_all_threads_wait_is_answered_later(running, monkeypatch
             thread.join(PATIENCE)
 
 
+def test_no_thread_of_the_system_is_free(running, monkeypatch):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with running() as service:
+        service.views.over.set()
+        assert ask(service, "/fine") == (200, b"fine")
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", start)
+            assert ask(service, "/waits_long") == (200, b"fine")
+        assert service.thread.is_alive()
+
+
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
     caught = []

@@ -183,9 +183,11 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         if self._idle:
             self._idle.pop().release()
         elif self._started < self.cfg.threads:
+            try:  # gunicorn's pool would take several times as long to call one
+                threading.Thread(target=self._work, daemon=True).start()
+            except RuntimeError:  # the system has none left
+                return
             self._started += 1
-            # gunicorn's pool would take several times as long to call one.
-            threading.Thread(target=self._work, daemon=True).start()
         else:
             return
         self._is_called = True
