@@ -470,6 +470,23 @@ def test_no_thread_of_the_system_is_free(running, monkeypatch):
         assert service.thread.is_alive()
 
 
+def test_a_process_that_ends_is_not_left_new_connections(running):
+    with running() as service, connected(service, 1):
+        shown, own = worker._CONNECTIONS, service.worker.age
+        soon(lambda: shown[own] == 2)
+        service.worker.alive = False
+        soon(lambda: shown[own] == 0)
+        assert service.thread.is_alive()
+
+
+def test_a_worker_that_the_list_lacks_accepts(running, monkeypatch):
+    with running() as service:
+        monkeypatch.setattr(service.worker, "_show_connections", lambda: None)
+        worker.forget(service.worker)  # the end of another one with its place
+        assert ask(service, "/fine") == (200, b"fine")
+        assert service.thread.is_alive()
+
+
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
     caught = []

@@ -236,12 +236,12 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
                     key.data(key.fileobj)
 
     def _show_connections(self) -> None:
-        _CONNECTIONS[self.age % len(_CONNECTIONS)] = self.nr_conns + 1
+        _CONNECTIONS[self.age % len(_CONNECTIONS)] = (self.nr_conns + 1) * self.alive
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection, unless a process that has fewer does so soon."""
         now = time.monotonic()
-        if self.nr_conns <= min(filter(None, _CONNECTIONS)):
+        if self.nr_conns <= min(filter(None, _CONNECTIONS), default=self.nr_conns):
             self._crowded_at = 0.0
         elif now > self._crowded_at + 20 * GRACE:  # or the other process is stopped, or too busy
             self._crowded_at = now
