@@ -58,8 +58,7 @@ class ClientSocket(socket.socket):
     patience: float = 0  # seconds that one call waits
 
     def __init__(self, accepted: socket.socket) -> None:
-        of = accepted.family, accepted.type, accepted.proto
-        super().__init__(*of, accepted.detach())
+        super().__init__(fileno=accepted.detach())
         super().settimeout(0)
         self._kept = b""
 
@@ -279,8 +278,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         if not is_unread:
             with suppress(OSError):  # what is left unread would end the connection with an error
                 conn.sock.shutdown(socket.SHUT_WR)
-                conn.sock.setblocking(False)
-                conn.sock.recv(65536)
+                socket.socket.recv(conn.sock, 65536)
         return conn.close(graceful=is_unread)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
