@@ -18,7 +18,8 @@ export class Problem extends Error {
     Object.assign(this, { name: "Problem", code });
   }
 }
-const isOver = ({ status }) => status === 401;
+// Not by the status: a proxy of the front end may refuse with 401 too.
+const isOver = ({ code }) => code.startsWith("token_");
 const over = () => new Problem("token_revoked", { status: 401 });
 
 /** Return bytes as base64url. */
@@ -30,8 +31,10 @@ export function createClient({ url, storage = "cookie" }) {
   const here = globalThis.location; // there is none on a server that renders pages
   const base = new URL(String(url).replace(/\/*$/, "/"), here?.href);
   const [usesCookie, isLocal] = [storage === "cookie", storage === "local"];
-  // All applications of an origin share its storage and locks.
-  const name = `accounts ${base.origin === here?.origin ? base.pathname : base}`;
+  // All applications of an origin share its storage and locks. A text of one storage would be none
+  // for a front end that changes to the other.
+  const place = base.origin === here?.origin ? base.pathname : base;
+  const name = `accounts ${place}${isLocal ? " local" : ""}`;
   const listeners = new Set();
   let user = null;
   let owner = null; // the id of whose page this is, until somebody signs out
@@ -55,18 +58,17 @@ export function createClient({ url, storage = "cookie" }) {
   // What the tabs share: {user, id, how}, and with "local" the tokens. `id` is another one after each
   // login. With "cookie", `user` is only its id, and `how` is how the cookie is kept.
   let box = null;
-  let own = null; // in place of the storage, where there is none
-  let known = null; // what was last seen or stored
+  let known = null; // what was last seen or stored; without storage, this is all there is
   try {
-    if (here && storage !== "memory") box = localStorage;
+    if (here && (usesCookie || isLocal)) box = localStorage;
   } catch {
     // Blocked: a reload signs out.
   }
-  const read = () => (box ? box.getItem(name) : own);
+  const read = () => (box ? box.getItem(name) : known);
   const stored = () => (read() === OVER ? null : read());
   const parse = (text) => JSON.parse(text) ?? {};
   function write(text) {
-    known = own = text;
+    known = text;
     try {
       if (text) box?.setItem(name, text);
       else box?.removeItem(name);
@@ -211,25 +213,19 @@ export function createClient({ url, storage = "cookie" }) {
       follow();
       if (isReplaced || (mine && user?.id !== mine)) throw over();
     };
-    const attempt = async () => {
-      const token = access?.token;
-      const data = await send(method, path, body, { token });
+    const attempt = async (refused) => {
+      check();
+      if (mine && (!isFresh() || access === refused)) await renew();
+      check();
+      const used = access;
+      const data = await send(method, path, body, { token: used?.token }).catch((problem) => {
+        if (refused || !used || !isOver(problem)) throw problem;
+        return attempt(used);
+      });
       check();
       return data;
     };
-    check();
-    if (mine && !isFresh()) await renew();
-    check();
-    const used = access;
-    try {
-      return await attempt();
-    } catch (problem) {
-      if (!used || !isOver(problem) || !problem.code.startsWith("token_")) throw problem;
-      check();
-      if (used === access) await renew();
-      check();
-      return attempt();
-    }
+    return attempt();
   }
 
   let resuming = null;
@@ -320,24 +316,20 @@ export function createClient({ url, storage = "cookie" }) {
     signIn: later("signIn"), list: later("list"), add: later("add"), remove: later("remove"),
   };
 
-  if (here && box) {
-    addEventListener("storage", ({ key }) => {
-      if (key !== name && key !== null) return;
-      follow();
-      if (!user && !isReplaced && stored()) resume().catch(() => {});
-    });
+  function look() {
+    follow();
+    if (!user && !isReplaced && stored()) resume().catch(() => {});
   }
-  // A page that comes back by the back button may be another user's by now.
-  if (here) addEventListener("pageshow", ({ persisted }) => persisted && follow());
+  if (here) {
+    addEventListener("storage", ({ key }) => [name, null].includes(key) && look());
+    // A page that comes back by the back button has missed what other tabs stored.
+    addEventListener("pageshow", ({ persisted }) => persisted && look());
+  }
 
   return {
     call, signUp, signIn, signOut, resume, signInWith, arrived, passkeys,
-    get user() {
-      return user;
-    },
-    get ownDevice() {
-      return usesCookie && parse(stored()).how === "1";
-    },
+    get user() { return user; },
+    get ownDevice() { return usesCookie && parse(stored()).how === "1"; },
     onChange(callback) {
       listeners.add(callback);
       return () => listeners.delete(callback);

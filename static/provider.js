@@ -75,8 +75,13 @@ function drop(word) {
 export async function comeBack(who) {
   if (isHeld) return; // "Try again", after something else
   me = who;
-  const asked = JSON.parse(sessionStorage.getItem(ASKED));
-  sessionStorage.removeItem(ASKED);
+  let asked = null;
+  try {
+    asked = JSON.parse(sessionStorage.getItem(ASKED));
+    sessionStorage.removeItem(ASKED);
+  } catch {
+    // Blocked: then nobody has left from here.
+  }
   const user = userId();
   if (user && asked?.user !== user) {
     drop(); // nobody has asked to link this account

@@ -21,6 +21,8 @@ for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets
 
 // What sections get. links.js and provider.js clear `brought`.
 const me = { profile: null, settings: null, reload, go, brought };
+// A page that leads to no provider has nothing to do with the code of one.
+if (brought?.has("provider") && !document.querySelector(".providers")) me.brought = null;
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
 

@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 from contextlib import ExitStack, contextmanager, suppress
+from errno import EMFILE
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from types import SimpleNamespace
@@ -360,6 +361,130 @@ def test_a_process_with_more_connections_lets_the_others_be_first(running):
         accepts.clear()
         assert ask(service, "/fine") == (200, b"fine")
         assert False not in accepts
+
+
+def test_a_process_that_stepped_back_waits_for_more_as_before(running, monkeypatch):
+    with running() as service, connected(service, 3):
+        shown, own = worker._CONNECTIONS, service.worker.age
+        soon(lambda: shown[own] == 4)
+        (listener,) = service.worker.sockets
+        original, taken, looks = service.worker.set_accept_enabled, [], []
+
+        def by_another_process(enabled):
+            original(enabled)
+            if not (enabled or taken):
+                taken.append(listener.accept())
+
+        def look(timeout, select=service.worker.poller.select):
+            looks.append(timeout)
+            return select(timeout)
+
+        monkeypatch.setattr(service.worker, "set_accept_enabled", by_another_process)
+        monkeypatch.setattr(service.worker.poller, "select", look)
+        shown[own + 1] = 1
+        with connected(service, 1):
+            soon(lambda: taken)
+            looks.clear()
+            soon(lambda: worker.TICK in looks)
+        taken[0][0].close()
+
+
+def test_a_full_process_leaves_connections_to_wait(running):
+    with running(worker_connections=30) as service:
+        with connected(service, 40) as crowd:
+            soon(lambda: service.worker.nr_conns >= 30 and not service.worker._accepting)
+            assert service.worker.nr_conns == 30
+            for connection in crowd[:30]:
+                connection.close()
+            crowd[-1].sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert crowd[-1].recv(12) == b"HTTP/1.1 200"
+        assert ask(service, "/fine") == (200, b"fine")
+
+
+def test_a_connection_for_which_no_file_is_free_waits(running, monkeypatch):
+    original, faults = worker.ThreadWorker.accept, [OSError(EMFILE, "Too many open files")]
+
+    def accept(*arguments):
+        if faults:
+            raise faults.pop()
+        original(*arguments)
+
+    with running() as service:
+        monkeypatch.setattr(worker.ThreadWorker, "accept", accept)
+        assert ask(service, "/fine") == (200, b"fine")
+        assert not faults
+        assert service.thread.is_alive()
+
+
+def test_a_client_that_never_stops_asking_lets_others_in_between(running):
+    served = []
+
+    class Counting(Views):
+        def first(self, _environ):
+            self.beside = socket.create_connection(service.address, PATIENCE)
+            self.beside.sendall(b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n")
+            return b""
+
+        def again(self, _environ):
+            served.append("again")
+            return b""
+
+        def other(self, _environ):
+            served.append("other")
+            return b""
+
+    line = "GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
+    with running(Counting()) as service, connected(service, 1) as (client,):
+        client.sendall((line % "first" + line % "again" * 20).encode())
+        soon(lambda: len(served) == 21)
+        service.views.beside.close()
+    assert served.index("other") < 5
+
+
+def test_who_asked_while_all_threads_wait_is_answered_later(running, monkeypatch):
+    monkeypatch.setattr(worker, "SILENCE", 1)
+    with running(threads=2) as service, connected(service, 1) as (client,):
+        soon(lambda: len(service.worker.pending_conns) == 1)
+        waiting = [threading.Thread(target=ask, args=(service, "/waits_long")) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+            assert service.views.waits.acquire(timeout=PATIENCE)
+        client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+        soon(lambda: not service.worker.pending_conns)
+        service.views.over.set()
+        assert client.recv(12) == b"HTTP/1.1 200"
+        for thread in waiting:
+            thread.join(PATIENCE)
+
+
+def test_no_thread_of_the_system_is_free(running, monkeypatch):
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with running() as service:
+        service.views.over.set()
+        assert ask(service, "/fine") == (200, b"fine")
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", start)
+            assert ask(service, "/waits_long") == (200, b"fine")
+        assert service.thread.is_alive()
+
+
+def test_a_process_that_ends_is_not_left_new_connections(running):
+    with running() as service, connected(service, 1):
+        shown, own = worker._CONNECTIONS, service.worker.age
+        soon(lambda: shown[own] == 2)
+        service.worker.alive = False
+        soon(lambda: shown[own] == 0)
+        assert service.thread.is_alive()
+
+
+def test_a_worker_that_the_list_lacks_accepts(running, monkeypatch):
+    with running() as service:
+        monkeypatch.setattr(service.worker, "_show_connections", lambda: None)
+        worker.forget(service.worker)  # the end of another one with its place
+        assert ask(service, "/fine") == (200, b"fine")
+        assert service.thread.is_alive()
 
 
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):

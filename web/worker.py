@@ -58,8 +58,7 @@ class ClientSocket(socket.socket):
     patience: float = 0  # seconds that one call waits
 
     def __init__(self, accepted: socket.socket) -> None:
-        of = accepted.family, accepted.type, accepted.proto
-        super().__init__(*of, accepted.detach())
+        super().__init__(fileno=accepted.detach())
         super().settimeout(0)
         self._kept = b""
 
@@ -172,6 +171,9 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
             self._as_main_thread.acquire()
         if self._fault:
             raise self._fault
+        super().wait_for_and_dispatch_events(0)  # gunicorn closes next what was silent for too long
+        if self._ready:
+            self.method_queue.defer(lambda: None)  # ends the wait of a thread that watches
 
     def _call_thread(self) -> None:
         """Let another thread work. If all of them wait, the first that is done goes on."""
@@ -180,9 +182,11 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         if self._idle:
             self._idle.pop().release()
         elif self._started < self.cfg.threads:
+            try:  # gunicorn's pool would take several times as long to call one
+                threading.Thread(target=self._work, daemon=True).start()
+            except RuntimeError:  # the system has none left
+                return
             self._started += 1
-            # gunicorn's pool would take several times as long to call one.
-            threading.Thread(target=self._work, daemon=True).start()
         else:
             return
         self._is_called = True
@@ -213,6 +217,8 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         outcome = _outcome(bool(self.handle(conn)))
         with self._as_main_thread:
             self.finish_request(conn, outcome)
+            if self._ready and self._ready[-1] is conn:  # pipelined: others may have come meanwhile
+                super().wait_for_and_dispatch_events(0)
 
     def _watch(self) -> None:
         self._is_watched = True
@@ -222,27 +228,32 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         with self._as_main_thread:
             if self._steps_back and self.alive:
                 self.set_accept_enabled(True)
+            self._steps_back = False
             registered = self.poller.get_map()
             for key, _ in events:
                 if registered.get(key.fd) is key:  # the main thread has not closed it meanwhile
                     key.data(key.fileobj)
 
     def _show_connections(self) -> None:
-        _CONNECTIONS[self.age % len(_CONNECTIONS)] = self.nr_conns + 1
+        _CONNECTIONS[self.age % len(_CONNECTIONS)] = (self.nr_conns + 1) * self.alive
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection, unless a process that has fewer does so soon."""
         now = time.monotonic()
-        if self.nr_conns <= min(filter(None, _CONNECTIONS)):
+        if self.nr_conns <= min(filter(None, _CONNECTIONS), default=self.nr_conns):
             self._crowded_at = 0.0
         elif now > self._crowded_at + 20 * GRACE:  # or the other process is stopped, or too busy
             self._crowded_at = now
         self._steps_back = now < self._crowded_at + GRACE
-        if self._steps_back:
+        if self._steps_back or self.nr_conns >= self.worker_connections:
             self.set_accept_enabled(False)
-        else:
+            return
+        try:
             super().accept(listener)
-            self._show_connections()
+        except OSError as error:  # such as no file that is free
+            self.log.error("A connection cannot be accepted: %s", error)
+            self.set_accept_enabled(False)  # until the main thread's next look
+        self._show_connections()
 
     def enqueue_req(self, conn: Any) -> None:
         """Answer soon; a new connection first waits for its first byte, without a thread."""
@@ -267,8 +278,7 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         if not is_unread:
             with suppress(OSError):  # what is left unread would end the connection with an error
                 conn.sock.shutdown(socket.SHUT_WR)
-                conn.sock.setblocking(False)
-                conn.sock.recv(65536)
+                socket.socket.recv(conn.sock, 65536)
         return conn.close(graceful=is_unread)
 
     def handle_request(self, req: Any, conn: Any) -> Any:

@@ -10,6 +10,7 @@ from core import clock
 pytestmark = pytest.mark.browser
 
 SIZES = {"A4": (595, 842), "Letter": (612, 792)}  # points
+WIDE = ("W" * 45, "W" * 44, "W" * 90)
 LONG = ("W" * 64, "W" * 64, "Weihnachtswerkstattwunder " * 7 + "W" * 18)
 
 
@@ -37,7 +38,9 @@ STATES = {
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-@pytest.mark.parametrize("names", [("Ada", "Lovelace", "Python"), LONG], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "names", [("Ada", "Lovelace", "Python"), WIDE, LONG], ids=["short", "wide", "long"]
+)
 @pytest.mark.parametrize("state", STATES)
 def test_a_certificate_is_one_white_page_with_everything_on_it(
     browser, base_url, shared, language, names, state

@@ -160,6 +160,16 @@ def test_a_code_that_nobody_asked_for_here_is_dropped(page, go, base_url, make_u
 BOTH = f"Sign in and link School login ({PUPIL})"
 
 
+def test_a_link_with_a_code_shows_the_sign_in_where_storage_is_blocked(page, base_url):
+    page.add_init_script(
+        """for (const name of ["localStorage", "sessionStorage"])
+             Object.defineProperty(window, name, { get() { throw new Error("blocked"); } });"""
+    )
+    page.goto(f"{base_url}/account#provider=school&code=forged")
+    expect_alert(page, "did not begin here")
+    assert page.url == f"{base_url}/account"
+
+
 @pytest.mark.parametrize(
     ("registration", "said"),
     [("open", "There is an account with the address"), ("closed", "is not linked to an account")],

@@ -24,6 +24,17 @@ def expect_signed_out(page):
     expect(page.locator("#sign-out")).to_be_hidden()
 
 
+@pytest.mark.parametrize("is_in", [False, True], ids=["out", "in"])
+def test_the_code_of_a_provider_is_dropped_where_there_is_none(page, signed_in, base_url, is_in):
+    if is_in:
+        signed_in()
+    page.goto(f"{base_url}/account?#provider=school&code=forged")
+    if is_in:
+        expect(page.locator("header .who")).to_be_visible()
+    else:
+        expect_signed_out(page)
+
+
 def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign_in):
     user = make_user()
     sign_in(page, user, password="wrong")

@@ -204,6 +204,33 @@ def test_without_storage_a_tab_is_alone(world, make_user, storage, before):
     assert tab.verify() == "token_missing"
 
 
+@pytest.mark.parametrize(("storage", "later"), [("cookie", "local"), ("local", "cookie")])
+def test_a_front_end_may_change_its_storage(world, make_user, storage, later):
+    ada = make_user("ada")
+    world.open(storage).sign_in(ada)
+    tab = world.open(later)
+    assert tab.do("client.resume()") == "nothing"
+    assert tab.sign_in(ada) == "ada"
+    tab.reload()
+    assert tab.do("client.resume()") == "ada"
+
+
+def test_an_unknown_storage_stores_nothing(world, make_user):
+    tab = world.open("sessionStorage")
+    assert tab.sign_in(make_user("ada")) == "ada"
+    assert tab.page.evaluate("localStorage.length") == 0
+
+
+@both
+def test_a_page_that_comes_back_is_signed_in_as_the_others_are(world, make_user, storage):
+    deaf = "addEventListener('storage', (event) => event.stopImmediatePropagation());"
+    tab, other = world.open(storage, before=deaf), world.open(storage)
+    other.sign_in(make_user("ada"))
+    assert tab.page.evaluate("client.user") is None
+    tab.page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    tab.is_user("ada")
+
+
 @both
 @pytest.mark.parametrize("by", [-HOUR, HOUR], ids=["slow", "fast"])
 def test_a_clock_that_is_wrong_changes_nothing(world, make_user, storage, by):
@@ -241,9 +268,9 @@ def test_a_network_that_is_gone_ends_nothing(world, make_user, storage):
     assert tab.verify() == "ada"
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [401, 429, 503])
 @both
-def test_a_busy_service_ends_nothing(world, make_user, storage, status):
+def test_a_busy_service_and_a_proxy_end_nothing(world, make_user, storage, status):
     tab = world.open(storage)
     tab.sign_in(make_user("ada"))
     tab.later()
@@ -421,7 +448,7 @@ def test_a_lock_that_another_tab_never_frees_holds_nobody_for_long(world, make_u
         before="AbortSignal.timeout = (time) => { const end = "
         "new AbortController(); setTimeout(() => end.abort(), time / 50); return end.signal; };",
     )
-    name = f"accounts {world.url}/"
+    name = f"accounts {world.url}/ local"
     tab.page.evaluate(
         "(name) => { navigator.locks.request(name, () => new Promise(() => {})); }", name
     )
