@@ -20,7 +20,7 @@ _thread = threading.local()
 
 
 class Turns:
-    """A fair lock: whoever asks first is next. `idle` is called when nobody wants the turn."""
+    """A lock that threads get in the order of asking; it calls `idle` when none wants it."""
 
     def __init__(self, idle: Callable[[], object]) -> None:
         self._idle = idle
