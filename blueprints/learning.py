@@ -27,11 +27,13 @@ copies = functools.partial(
     or_csv=True,
     errors=(NotFound,),
 )
+_CSV_TYPE = f"{CSV}; charset=utf-8"
 _TOO_MANY = Reason("too_large", f"The largest number is {schemas.MOST_RECORDS}, but for CSV.")
 
 
 def _page(name: str, query: dict[str, Any]) -> Response | dict[str, object]:
-    as_csv = request.accept_mimetypes.best_match((JSON, CSV)) == CSV
+    accepted = request.accept_mimetypes
+    as_csv = max(accepted[CSV], accepted[_CSV_TYPE]) > accepted[JSON]
     if not as_csv and query["limit"] > schemas.MOST_RECORDS:
         raise InvalidRequest(fields={"limit": [_TOO_MANY]})
     kind = bulk.KINDS[name]
@@ -39,7 +41,7 @@ def _page(name: str, query: dict[str, Any]) -> Response | dict[str, object]:
     if not as_csv:
         return found._asdict()
     text = bulk.head(kind) + bulk.as_csv(kind, found.records)
-    response = Response(text, content_type=f"{CSV}; charset=utf-8")
+    response = Response(text, content_type=_CSV_TYPE)
     if found.next:
         more = urlencode({**request.args, "after": found.next})
         response.headers["Link"] = f'<{settings.public_url}/api/learning/{name}?{more}>; rel="next"'

@@ -46,9 +46,15 @@ def list_passkeys() -> dict[str, object]:
     return passkeys.state(caller().user)
 
 
+def _may_add() -> None:
+    if not passkeys.are_for(caller().user.granted_role):
+        raise errors.Forbidden("Your account can have no passkeys here.")
+
+
 @student(
     "POST",
     "",
+    check=_may_add,
     body=schemas.NewPasskey,
     response=schemas.PasskeyRecord,
     status=201,
@@ -69,8 +75,6 @@ def add_passkey(body: dict[str, Any]) -> dict[str, Any]:
     password or code, send the same `credential` again.
     """
     me = caller()
-    if not passkeys.are_for(me.user.granted_role):
-        raise errors.Forbidden("Your account can have no passkeys here.")
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     made = passkeys.read_new(me.user, body["credential"])
     with second_factor.allowed(me, proof), right_guess():

@@ -187,6 +187,16 @@ def test_csv_has_the_same_records_with_texts_that_are_no_formulas(client, get, p
             assert line[name] == ("'" if formula else "") + text, name
 
 
+CSV_FIRST = ["text/csv; charset=UTF-8", "text/*", "text/csv;q=0.9, application/json;q=0.1"]
+
+
+@on_one_database
+@pytest.mark.parametrize("accept", CSV_FIRST)
+def test_csv_can_be_asked_for_in_each_form(client, make_key, accept):
+    headers = {**bearer(make_key("learning:read")), "Accept": accept}
+    assert client.get("/api/learning/lessons", headers=headers).mimetype == "text/csv"
+
+
 @on_one_database
 @pytest.mark.parametrize("accept", ["*/*", "application/json, text/csv", "image/png", "text/*;q=0"])
 def test_who_does_not_ask_for_csv_gets_json(client, make_key, accept):

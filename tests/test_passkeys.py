@@ -419,6 +419,7 @@ def test_where_there_are_none_stored_ones_can_still_be_removed(
     refused(send(off, assertion))
     refused(send(off, device.get({"challenge": encode(b"of nobody")})))
     failure(send_new(off, auth, made), 403, "forbidden")
+    failure(off.post(URL, json=[], headers=auth.headers), 403, "forbidden")  # whatever it says
     assert begin(off, auth) is None
     assert success(client.get("/api/auth/options"))["passkeys"] is True
     success(send(client, assertion))

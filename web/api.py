@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -65,6 +65,8 @@ class Operation:
     role: Role | None = None
     # Whether instructors may call it too, about students, where INSTRUCTOR_RIGHTS says so.
     for_teachers: bool = False
+    # Called before the body is read: raises what refuses this caller whatever it says.
+    check: Callable[[], None] | None = None
     # The scope with which a service key may call it; None when no key may. And one beside it.
     scope: Scope | None = None
     other_scope: Scope | None = None
@@ -92,6 +94,8 @@ class Operation:
         def handle(**arguments: Any) -> Response:
             if self.role:
                 bearer.require(self.least_role, self.scopes)
+            if self.check:
+                self.check()
             if self.refresh_cookie:
                 refresh_cookie.check()
             # `<uuid:…>` takes either case and makes objects; views get text in lower case.
