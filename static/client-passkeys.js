@@ -8,10 +8,11 @@ const AGAIN = [
   ...["no_response", "unavailable"],
 ];
 /** Whether the same passkey is sent again, and the device does not make a second one. */
-export const isAgain = ({ code } = {}) => AGAIN.includes(code);
+export const isAgain = ({ code }) => AGAIN.includes(code);
 // By hand: older browsers have no functions for this, and those of some password managers fail.
 export const decode = (text) =>
   Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+const decoded = (each) => ({ ...each, id: decode(each.id) });
 export const toJson = ({ rawId, response }, ...names) => {
   const parts = ["clientDataJSON", ...names].map((each) => [each, encode(response[each])]);
   return { id: encode(rawId), response: Object.fromEntries(parts) };
@@ -30,16 +31,6 @@ async function ask(how, options) {
   }
 }
 
-/** Make a passkey; return the `credential` of a body. Throws Problem. */
-export async function create(publicKey) {
-  if (!publicKey) throw new Problem("too_many_passkeys");
-  const decoded = (each) => ({ ...each, id: decode(each.id) });
-  const { challenge, user, excludeCredentials: own = [] } = publicKey;
-  const options = { ...publicKey, challenge: decode(challenge), user: decoded(user) };
-  options.excludeCredentials = own.map(decoded);
-  return toJson(await ask("create", { publicKey: options }), "attestationObject");
-}
-
 export function createPasskeys({ call, send, logIn, whose }) {
   let made = null; // a new passkey that waits for the right password
   const load = () => call("GET", "auth/passkeys");
@@ -56,14 +47,19 @@ export function createPasskeys({ call, send, logIn, whose }) {
     // The time is that before the challenge, since the device takes its own.
     const about = { of: whose(), at: Date.now() };
     const { publicKey } = await load();
-    return { credential: await create(publicKey), ...about };
+    if (!publicKey) throw new Problem("too_many_passkeys");
+    const { challenge, user, excludeCredentials: own } = publicKey;
+    const options = { ...publicKey, challenge: decode(challenge), user: decoded(user) };
+    options.excludeCredentials = own.map(decoded);
+    const found = await ask("create", { publicKey: options });
+    return { credential: toJson(found, "attestationObject"), ...about };
   }
   async function add(body) {
-    if (made?.of !== whose() || Date.now() > made.at + FRESH) made = await make();
-    const { credential } = made;
-    const forget = (answer) => isAgain(answer) || (made = null);
+    const waits = made?.of === whose() && Date.now() < made.at + FRESH;
+    const { credential } = (made = waits ? made : await make());
     const adding = call("POST", "auth/passkeys", { ...body, credential });
-    adding.then(forget, forget);
+    const forget = () => (made = null);
+    adding.then(forget, (problem) => isAgain(problem) || forget());
     return adding;
   }
 

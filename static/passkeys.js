@@ -1,7 +1,7 @@
 // Passkeys: the button and the proposals of the sign-in, and the card in Security.
 
-import { Problem, call } from "./api.js";
-import { FRESH, create, decode, isAgain, toJson } from "./client-passkeys.js";
+import { Problem, call, client } from "./api.js";
+import { FRESH, decode, isAgain, toJson } from "./client-passkeys.js";
 import { emit, setBusy, showProblem } from "./forms.js";
 import { copy, fill, say, when } from "./words.js";
 
@@ -12,12 +12,10 @@ const add = document.getElementById("passkey-add");
 let asked = null; // {publicKey, at}: for a login
 let waiting = null; // ends the call of the browser's that waits
 let isOpen = false; // whether its dialog is
-let offered = null; // {publicKey, at}: for a new passkey
-let made = null; // a new passkey that waits for the right password
-const isFresh = (options) => options && Date.now() < options.at + FRESH;
+const isFresh = () => asked && Date.now() < asked.at + FRESH;
 
 async function ask() {
-  if (isFresh(asked)) return;
+  if (isFresh()) return;
   asked = { ...(await call("POST", "auth/passkeys/options")), at: Date.now() };
 }
 
@@ -62,7 +60,7 @@ export async function offer() {
     if (problem instanceof Problem) showRefusal(problem); // else nobody has chosen one
   }
 }
-const renew = () => button && !isFresh(asked) && offer();
+const renew = () => button && !isFresh() && offer();
 setInterval(renew, 30_000);
 document.addEventListener("visibilitychange", renew);
 
@@ -102,7 +100,6 @@ export function show({ publicKey, passkeys }) {
   card.hidden = !mayAdd && !passkeys.length;
   fill(card, { mayAdd });
   document.getElementById("passkeys").replaceChildren(...passkeys.map(rowOf));
-  offered = { publicKey, at: Date.now() };
   if (!mayAdd) return;
   // All of them: browsers drop what is not in this list.
   const allAcceptedCredentialIds = passkeys.map(({ credentialId }) => credentialId);
@@ -111,30 +108,13 @@ export function show({ publicKey, passkeys }) {
 }
 const load = () => call("GET", "auth/passkeys").then(show);
 
-async function make() {
-  setBusy(add, true);
-  try {
-    if (!isFresh(offered)) await load();
-    waiting?.abort();
-    made = await create(offered.publicKey);
-  } catch (problem) {
-    if (problem.code === "passkey_failed") problem.key = "error_passkey_unused";
-    showProblem(add, problem);
-  }
-  setBusy(add, false);
-  if (made) add.requestSubmit();
-}
-
-add?.addEventListener("prepare", (event) => {
-  if (made) return (event.detail.body.credential = made);
-  event.preventDefault();
-  make();
+add?.addEventListener("prepare", ({ detail }) => {
+  waiting?.abort();
+  detail.send = client.passkeys.add;
 });
-add?.addEventListener("done", () => (made = null));
-add?.addEventListener("reset", () => (made = null)); // it may be another user's turn
 add?.addEventListener("failed", ({ detail: problem }) => {
-  if (isAgain(problem)) return;
-  made = null;
-  if (problem.code === "invalid_token") problem.key = "error_passkey_unused";
-  load().catch(() => {});
+  const isUnused = ["invalid_token", "passkey_failed"].includes(problem.code);
+  if (isUnused) problem.key = "error_passkey_unused";
+  // So that the browser forgets one that it made for nothing.
+  if (!isAgain(problem)) load().catch(() => {});
 });
