@@ -24,7 +24,7 @@ from models import Course, DeniedSession, Lesson, User, UserSession
 PASSWORD = "Tr4vel-Mug-Blue-42"
 # Fewer users have more sessions, or the refresh tokens would not last for all rounds.
 SESSIONS = 10_000
-# The users who have learning records, or all if there are fewer.
+# The users who have learning records.
 LEARNERS = 1000
 LESSONS = 30
 # Refresh tokens in use at once: each is replaced by its successor, after all others.
@@ -37,15 +37,24 @@ class Data:
     """A filled database, and what the service may be sent on it."""
 
     def __init__(
-        self, url: sa.URL, users: int, *, cost: int = 4, spent: int = 0, tokens: int = 1000
+        self,
+        url: sa.URL,
+        users: int,
+        *,
+        cost: int = 4,
+        spent: int = 0,
+        tokens: int = 1000,
+        learners: int = LEARNERS,
     ) -> None:
         """Add users with open sessions, whose password is hashed at `cost`.
 
         Beside them, add `spent` sessions that nobody uses again, and as many rows of the denylist
-        that have not expired. `tokens` different access tokens are sent in turn.
+        that have not expired. `tokens` different access tokens are sent in turn. The first
+        `learners` have learning records.
         """
         self.url = url
         self.users = users
+        self._learners = min(users, learners)
         self._codec = TokenCodec([SECRET])
         self._now = datetime.now(UTC).replace(microsecond=0)
         sessions = max(users, SESSIONS)
@@ -58,7 +67,7 @@ class Data:
         reads = [self.access_token(session) for session in self._reading]
         some = [email(someone.randrange(users)) for _ in range(1000)]
         logins = [json.dumps({"email": address, "password": PASSWORD}) for address in some]
-        progress = [self.access_token(session) for session in range(min(users, LEARNERS))]
+        progress = [self.access_token(session) for session in range(self._learners)]
         self._lines = {"verify": reads, "profile": reads, "progress": progress, "login": logins}
 
     def store_hash(self, users: range, password_hash: str) -> None:
@@ -132,14 +141,13 @@ class Data:
         course = {"user_id": _row_id(USER, n), "id": "course", "name": "A", "lessons": LESSONS}
         lesson = {"user_id": _row_id(USER, n // LESSONS), "course_id": "course"}
         lesson |= {"id": _digits(n % LESSONS, 3), "completed_at": self._now, "minutes": 30}
-        learners = min(self.users, LEARNERS)
         with engine.begin() as connection:
             _insert(connection, User, self.users, user)
             _insert(connection, UserSession, sessions, session(SESSION, self._now))
             _insert(connection, UserSession, spent, session(SPENT, tomorrow - timedelta(days=20)))
             _insert(connection, DeniedSession, spent, denied)
-            _insert(connection, Course, learners, course)
-            _insert(connection, Lesson, learners * LESSONS, lesson)
+            _insert(connection, Course, self._learners, course)
+            _insert(connection, Lesson, self._learners * LESSONS, lesson)
         engine.dispose()
         if engine.name == "postgresql":
             # Postgres does this by itself some time after so many new rows.

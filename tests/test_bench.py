@@ -18,6 +18,7 @@ FEW = ["--logins", "2", "--mails", "2", "--cost", "4", "--pause", "0"]
         ("bench", [*SMALL, "--measures", "refresh"], "| refresh | this service, quiet |"),
         ("bench.plans", ["--users", "1000"], "SEARCH users USING INDEX"),
         ("bench.sizes", ["--users", "100", "--calls", "9"], "| WAL of a refresh | "),
+        pytest.param("bench.copies", ["--users", "40"], "its memory", marks=pytest.mark.slow),
         ("bench.cost", ["--calls", "8", "--rounds", "1"], "no log line: "),
         pytest.param("bench.threads", ["--rounds", "1"], "÷ thin, 64", marks=pytest.mark.slow),
         ("bench.timing", FEW, "right after it"),
