@@ -25,8 +25,12 @@ let asked = 0; // an answer that comes after a newer question is dropped
 // Returns the id of the one person whom a text names, or what stands for no person.
 async function idOf(name, text) {
   if (!text || text === "machine" || text.startsWith("key:")) return text;
-  const { users } = await call("GET", "users", { anyOf: text.replaceAll(",", " ") });
-  if (users.length === 1) return users[0].id;
+  for (const fitting of [{ anyOf: text.replaceAll(",", " ") }, { search: text }]) {
+    const { users } = await call("GET", "users", { ...fitting, perPage: 2 });
+    if (users.length === 1) return users[0].id;
+  }
+  body.replaceChildren(); // of another question
+  fill(section, { next: false, none: false });
   throw new Problem("invalid_request", { reasons: { [name]: ["nobody"] } });
 }
 

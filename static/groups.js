@@ -3,7 +3,7 @@
 
 import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
-import { DAY, add, addDay, day, doneText, iso, today } from "./learning.js";
+import { DAY, add, addDay, day, doneText, iso, lineOf, today } from "./learning.js";
 import { labelOf, loadAll, newId, saveTable } from "./lists.js";
 import { copy, fill, language, nameOf, say } from "./words.js";
 
@@ -23,21 +23,24 @@ const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 const studentsOf = (id) => ({ groupId: id, role: "student", isActive: true });
 
-// Returns how many students a group has, and how many learned nothing last week and in this one.
-async function sumUp({ id }) {
+const listed = (students) => new Intl.ListFormat(language).format(students.map(nameOf));
+
+// Returns how many students a group has, and who learned nothing last week and in this one.
+async function sumUp({ id, name }) {
   const now = Date.parse(today());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - WEEK), to: iso(now + DAY) };
-  const [{ total }, { days }] = await Promise.all([
-    call("GET", "users", { ...studentsOf(id), perPage: 1 }),
+  const [students, { days }] = await Promise.all([
+    loadAll({ ...studentsOf(id), sort: "name" }, MOST),
     call("GET", `groups/${id}/days`, bounds),
   ]);
-  const idle = (isMeant) => total - new Set(days.filter(isMeant).map(({ userId }) => userId)).size;
-  return {
-    students: total,
-    idleBefore: idle(({ date }) => date < monday),
-    idle: idle(({ date }) => date >= monday),
+  const idle = (isMeant) => {
+    const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));
+    return students.filter((student) => !learned.has(student.id));
   };
+  const weeks = [idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
+  const [idleBefore, idleNow] = weeks.map(({ length }) => length);
+  return { name, weeks, students: students.length, idleBefore, idle: idleNow };
 }
 
 async function showList(groups) {
@@ -47,6 +50,12 @@ async function showList(groups) {
   const item = ({ id, name, members: count }, at) =>
     copy("groups-item", { name, href: `#groups/${id}`, count, isTeacher, ...sums[at] });
   list.querySelector("tbody").replaceChildren(...groups.map(item));
+  for (const [at, details] of list.querySelectorAll("details").entries()) {
+    const some = sums.filter(({ weeks }) => weeks[at].length);
+    details.hidden = !some.length;
+    const lines = some.map(({ name, weeks }) => lineOf(name, listed(weeks[at])));
+    details.querySelector("ul").replaceChildren(...lines);
+  }
 }
 
 async function loadWeek({ id, name }, named) {
@@ -88,8 +97,7 @@ function showWeek() {
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
   const idle = students.filter(({ lessons }) => !lessons);
-  const names = new Intl.ListFormat(language).format(idle.map(nameOf));
-  const counts = { count: idle.length, all: students.length, names };
+  const counts = { count: idle.length, all: students.length, names: listed(idle) };
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7), anyIdle: idle.length > 0 },
     idle: students.length ? say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts) : "",

@@ -1,6 +1,6 @@
 // A computer that many use: who comes next is not taken for whoever was there before.
 
-import { USED, isUnused, logOut, stored, userId } from "./api.js";
+import { USED, call, client, isUnused, logOut, stored, userId } from "./api.js";
 import { decoded, fill, nameOf, say } from "./words.js";
 
 // Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
@@ -28,6 +28,15 @@ setInterval(watch, 15_000);
 addEventListener("storage", ({ key, newValue }) => {
   if (key === "theme") document.documentElement.dataset.theme = newValue ?? "system";
 });
+
+/** Lead who manages others and has no courses to /admin, but not from a section that the URL names. */
+export async function leadOn() {
+  const way = document.querySelector(`header a[href^=admin][data-roles~=${client.user.role}]`);
+  if (!way || (location.hash && !location.hash.startsWith("#sign-in"))) return false;
+  const { totalCourses } = await call("GET", "users/progress");
+  if (!totalCourses) location.assign(way.href);
+  return !totalCourses;
+}
 
 /**
  * Ask whether who is signed in makes way for somebody else, whose name is percent-encoded or empty;

@@ -143,7 +143,9 @@ const begin = trying(async () => {
 
 onChange(
   trying(async (hasBegun) => {
-    if (hasBegun) await Promise.all([reload(), loadModule("shared")]);
+    const { leadOn } = hasBegun ? await loadModule("shared") : {};
+    if (await leadOn?.()) return;
+    if (hasBegun) await reload();
     await route({ keep: true });
     document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");

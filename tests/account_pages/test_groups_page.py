@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from helpers import NEW_PASSWORD, bearer, rows, soon, success
@@ -74,6 +75,8 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     # Students, and how many learned nothing last week and in this one.
     expect(page.locator("#groups-list tbody td:visible")).to_have_text(["7b", "2", "1", "1"])
     expect(page.get_by_role("button", name="Create the group")).to_be_hidden()
+    page.get_by_text("Nothing yet this week").last.click()
+    expect(page.locator("#groups-list li:visible")).to_have_text(['7b Ben =Young "B"'])
     page.get_by_role("link", name="7b").click()
     expect(page.get_by_role("heading", name="7b")).to_be_focused()
     lines = page.locator("#groups-week tbody tr")
@@ -103,7 +106,14 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     assert table[2] == ["Okoro", "Mia", "mia", "90", *["0"] * 6, "1", "90"]
     assert table[1][0] == '\'=Young "B"'
     page.emulate_media(media="print")
-    expect(page.locator("header, #groups button:visible, #groups .button:visible")).to_be_hidden()
+    left_out = page.locator("header, #groups .actions, #groups-idle")
+    expect(left_out.filter(visible=True)).to_have_count(0)
+    expect(page.locator("#groups-week th button")).to_have_text(["Name", "Lessons", "Minutes"])
+    for heading in page.locator("#groups-week th button").all():
+        expect(heading).to_be_visible()
+    # The table begins on the first page, and each page has its headings.
+    expect(page.locator("#groups-week")).to_have_css("break-inside", "auto")
+    expect(page.locator("#groups-week th").first).to_have_css("position", "static")
     page.emulate_media(media="screen")
     for way, minutes in (("Previous week", "300"), ("Next week", "90")):
         page.get_by_role("link", name=way).click()
@@ -139,6 +149,22 @@ def test_an_admin_reads_nothing_of_own_groups(page, sign_in, make_user, school):
     nobody = page.locator("#people-list .empty")
     expect(nobody).to_be_visible()
     expect(nobody.get_by_text("own groups")).to_be_hidden()
+
+
+def test_who_manages_others_and_learns_nothing_comes_to_admin(
+    page, sign_in, make_user, school, deliver
+):
+    deliver(school.ben, 1, 20)
+    for user, at, comes in (
+        (school.kim, "account", "/admin"),
+        (school.kim, "account#settings", "/account"),
+        (school.ben, "account", "/account"),
+    ):
+        sign_in(page, user, at)
+        expect(page.locator("#sign-out")).to_be_visible()
+        assert urlsplit(page.url).path == comes
+        page.locator("#sign-out").click()
+        expect(page.locator("#sign-in")).to_be_visible()
 
 
 def test_a_teacher_in_no_group_reads_whom_to_ask(page, sign_in, make_user, make_group, school):
@@ -396,6 +422,8 @@ def test_the_office_reads_who_changed_what_and_saves_it(people, school, client, 
     first = page.locator("#activity tbody tr").first.get_by_role("cell")
     said = ["Mia Okoro", "mia", "Added to the group 8c", "First Last"]
     expect(first).to_have_text([re.compile(r"\d\d:\d\d"), *said], use_inner_text=True)
+    kinds = page.get_by_label("What").locator("option").all_inner_texts()
+    assert kinds == ["All", *sorted(set(kinds) - {"All"})]
     page.get_by_label("What").select_option("Added to the group …")
     expect(page.locator("#activity tbody tr")).to_have_count(1)
     with page.expect_response("**/api/activity?limit=*"):
@@ -426,6 +454,10 @@ def test_the_office_reads_who_changed_what_and_saves_it(people, school, client, 
     page.get_by_label("Whose account").press("Enter")
     field = page.get_by_label("Whose account")
     expect(field).to_have_accessible_description(re.compile("fits nobody, or several people"))
+    expect(page.locator("#activity tbody tr")).to_have_count(0)  # those of the question before
+    field.fill("okoro")
+    field.press("Enter")
+    expect(page.locator("#activity tbody tr")).to_have_count(1)
 
 
 def test_a_teacher_prints_slips_also_for_those_with_a_password(page, sign_in, school, client):
