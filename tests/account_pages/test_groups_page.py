@@ -280,7 +280,7 @@ def test_people_are_put_into_a_group_and_what_failed_is_named(people, school, ap
     page.reload()
     expect(page.locator("#people-list tbody tr")).to_have_count(3)
     page.get_by_label("All on this page").check()
-    dialog, go = begin(page, "Remove from a group")
+    dialog, go = begin(page, "Take out of a group")
     left = dialog.get_by_label("Out of the group")
     expect(left.locator("option")).to_have_text(["", "7b (2)", "8c (3)"])  # only theirs
     expect(left).to_have_value(school.other)
@@ -379,7 +379,7 @@ def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
     page.get_by_role("button", name="Change the role").click()
     expect(page.get_by_role("dialog")).to_contain_text("the person leaves all groups: 7b, 8c")
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Remove from 7b").click()
+    page.get_by_role("button", name="Take out of 7b").click()
     expect(chips).to_have_text(["8c"])
     assert [row.group_id for row in rows(app, Membership, user_id=school.mia.id)] == [school.other]
     with page.expect_download() as saved:
