@@ -86,7 +86,8 @@ class WrongPassword(ApiError):
     Ask again; the session stays open.
     """
 
-    status, code, message = 400, "wrong_password", "This is not your current password."
+    status, code = 400, "wrong_password"
+    message = "This is not your current password. Try again."
     wrong_guess = True
 
 
@@ -110,7 +111,7 @@ class InvalidToken(ApiError):
 
 
 class WrongAccessCode(InvalidToken):
-    message = "The account or the code is wrong, or the code is not valid any more."
+    message = "The account or the code is wrong, or the code is no longer valid. Ask for a new one."
     wrong_guess = True
 
 
@@ -126,7 +127,8 @@ class WrongCode(ApiError):
     code after 30 seconds.
     """
 
-    status, code, message = 400, "wrong_code", "This code is wrong, or it was used before."
+    status, code = 400, "wrong_code"
+    message = "This code is wrong, or it was used before. Try another one."
     wrong_guess = True
 
 
@@ -148,7 +150,7 @@ class InvalidCredentials(ApiError):
     """
 
     status, code = 401, "invalid_credentials"
-    message = "The e-mail address, the username or the password is wrong."
+    message = "The e-mail address, the username or the password is wrong. Check them."
     wrong_guess = True
 
 
@@ -329,7 +331,7 @@ class ExternalIdTaken(ApiError):
     """
 
     status, code = 409, "external_id_taken"
-    message = "Another account has this `externalId`."
+    message = "Another account has this `externalId`. Use another one."
 
 
 class LastAdmin(ApiError):
@@ -368,7 +370,8 @@ class PasskeyTaken(ApiError):
     Make another one.
     """
 
-    status, code, message = 409, "passkey_taken", "An account has this passkey already."
+    status, code = 409, "passkey_taken"
+    message = "An account has this passkey already. Make another one."
 
 
 class CursorExpired(ApiError):

@@ -104,7 +104,7 @@ def test_wrong_codes_and_accounts_get_the_same_answer(make_user, pupil, choose, 
     make_user()
     response = choose(account, code or pupil.code)
     failure(response, 400, "invalid_token")
-    message = "The account or the code is wrong, or the code is not valid any more."
+    message = "The account or the code is wrong, or the code is no longer valid. Ask for a new one."
     assert response.get_json()["message"] == message
 
 

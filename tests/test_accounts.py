@@ -113,7 +113,7 @@ def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, pas
     assert failure(response, 401, "invalid_credentials") == {}
     assert (
         response.get_json()["message"]
-        == "The e-mail address, the username or the password is wrong."
+        == "The e-mail address, the username or the password is wrong. Check them."
     )
     assert "WWW-Authenticate" not in response.headers
 

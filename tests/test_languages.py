@@ -134,7 +134,7 @@ def test_mails_to_an_address_without_an_account_are_in_the_language_of_their_use
         "Ihr Passwort wurde geändert",
         "Ihr Passwort wurde geändert",
         "Ihr Benutzername wurde geändert",
-        "Link zu Ihrem Konto erstellt",
+        "Neuer Zugang zu Ihrem Konto erstellt",
         "Ihre E-Mail-Adresse wurde geändert",
     ]
     body = {"newEmail": "next@example.org", "password": PASSWORD}

@@ -373,7 +373,7 @@ def test_a_move_is_taken_back_but_for_whom_somebody_has_changed_since(
     path = f"/api/groups/{school.other}/members/{school.ben.id}"
     success(client.delete(path, headers=admin.headers))
     page.get_by_role("button", name="Undo").click()
-    expect(news).to_have_text("Taken back: 1 of 2.")
+    expect(news).to_have_text("Undone: 1 of 2.")
     expect(page.locator("#people-failures li")).to_contain_text("changed this since")
     assert of(school.group) == before - {school.ben.id}
     assert of(school.other) == {school.ann.id}
@@ -388,7 +388,7 @@ def test_who_was_deactivated_by_mistake_is_active_again_by_one_click(people, app
     expect(news).to_have_text("Done: 4 of 4.")
     assert len([user for user in rows(app, User) if user.is_active]) == 1
     page.get_by_role("button", name="Undo").click()
-    expect(news).to_contain_text("Taken back: 4 of 4. Their devices stay signed out")
+    expect(news).to_contain_text("Undone: 4 of 4. Their devices stay signed out")
     # But not who was so before.
     assert [user.username for user in rows(app, User) if not user.is_active] == ["gone"]
 
@@ -468,7 +468,7 @@ def test_a_teacher_prints_slips_also_for_those_with_a_password(page, sign_in, sc
     acts = ["Select from a list", "Clear the selection", "Slips with codes"]
     expect(page.locator("#people-acts button:visible")).to_have_text(acts)
     dialog, go = begin(page, "Slips with codes")
-    expect(dialog).to_contain_text("2 selected · 1 already have a way to sign in")
+    expect(dialog).to_contain_text("2 selected · Able to sign in already: 1")
     go.click()
     expect(page.get_by_role("heading", name="Codes to hand over")).to_be_focused()
     expect(page.locator(".slip")).to_have_count(2)
@@ -500,7 +500,7 @@ def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):
         page.get_by_role("button", name="Save as CSV").click()
     assert saved.value.suggested_filename == "People-7b.csv"
     head, *lines = table_in(saved.value)
-    assert head[4:] == ["External number (such as a school id)", "Role", "Status", "Last sign-in"]
+    assert head[4:] == ["External number (such as a school ID)", "Role", "Status", "Last sign-in"]
     assert ["Okoro", "Mia", "mia", "mia@example.org", "", "Student", "No password", ""] in lines
     assert sorted(line[6] for line in lines) == ["Active", "Active", "Deactivated", "No password"]
     assert len(lines) == 4
@@ -626,7 +626,7 @@ def test_an_admin_sets_the_number_of_another_system(people, school, make_user, a
     people.get_by_role("link", name="Mia Okoro").click()
     person = people.locator("#person")
     person.get_by_role("button", name="Edit details").click()
-    field = people.get_by_label("External number (such as a school id)")
+    field = people.get_by_label("External number (such as a school ID)")
     field.fill("S-1")
     field.press("Enter")
     expect(field).to_have_accessible_description(re.compile("Another account has this number."))

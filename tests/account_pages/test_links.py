@@ -176,7 +176,7 @@ def test_no_text_of_an_answer_is_shown(page, open_link, api):
     page.locator("#link-newPassword").fill(NEW_PASSWORD)
     api.instead.append(error(400, "weak_password", reasons={"newPassword": [hostile]}))
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("#link-newPassword-error")).to_have_text("This is not valid.")
+    expect(page.locator("#link-newPassword-error")).to_have_text("This is not valid. Check it.")
     assert page.locator("img").count() == 1
 
 

@@ -57,10 +57,10 @@ def test_a_class_is_corrected_made_and_gets_a_sheet_of_codes(newcomers, app, cli
     expect(lines.nth(5)).to_contain_text("elise.muller-strasse")
     expect(lines.locator(".error:not(:empty)")).to_have_text(
         [
-            "Username: This is in the list twice.",
+            "Username: This is in the list twice. Change or remove one.",
             "First name: Fill in this field.",
-            "E-mail address: This is not a valid e-mail address.",
-            "Username: This is in the list twice.",
+            "E-mail address: This is not a valid e-mail address. Check it.",
+            "Username: This is in the list twice. Change or remove one.",
         ]
     )
     # The cursor is on the first wrong line, which a screen reader is told about.
@@ -249,7 +249,7 @@ def test_a_list_that_broke_off_goes_on_where_it_was(newcomers, app, make_user):
     expect(field).to_have_value("Mia;Lee;taken;\nMia;Lee;mia.lee2;")
     expect(field).to_be_focused()
     expect(page.locator("#lines .error").nth(0)).to_have_text(
-        "Username: Somebody has this name already."
+        "Username: Somebody has this username already. Choose another one."
     )
     correct(page, "taken", "cid")
     page.get_by_role("button", name="Check the list").click()
@@ -277,7 +277,7 @@ def test_a_strangers_account_is_not_taken_for_one_of_the_list(newcomers, app, ma
     expect(page.locator("#make [role=alert]")).to_contain_text("did not respond")
     page.get_by_role("button", name="Create one account").click()
     expect(page.locator("#lines .error").first).to_have_text(
-        "Username: Somebody has this name already."
+        "Username: Somebody has this username already. Choose another one."
     )
     expect(page.locator(".slip")).to_have_count(0)
 

@@ -147,7 +147,7 @@ def test_a_large_photo_is_made_smaller_and_a_large_file_of_another_kind_is_refus
     assert len(large["buffer"]) > 2**20
     form.get_by_label("New picture").set_input_files({**large, "buffer": bytes(2 * 2**20)})
     form.get_by_role("button", name="Save the picture").click()
-    expect(form.get_by_role("alert")).to_contain_text("This is too large.")
+    expect(form.get_by_role("alert")).to_contain_text("The file is too large.")
     form.get_by_label("New picture").set_input_files(large)
     expect(page.locator("canvas")).to_be_visible()
     form.get_by_role("button", name="Save the picture").click()

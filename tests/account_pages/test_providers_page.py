@@ -86,7 +86,7 @@ def test_somebody_signs_up_and_out_and_in_again_by_keyboard(page, go, school, ba
     assert cookie["expires"] == -1
     page.locator("#sign-out").click()
     note = page.locator("#signed-out .note")
-    expect(note).to_have_text(re.compile("Sign out there too: School login$"))
+    expect(note).to_have_text(re.compile("where you may still be signed in: School login$"))
     page.locator("#signed-out a").click()
     page.get_by_label("This is my own device").focus()
     for key in ("Space", "Tab", "Tab", "Enter"):  # past the button of the form
@@ -286,7 +286,8 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     expect(page.locator("#security-link")).to_contain_text("enter the password of pupil")
     expect(page.locator("#security-link [name=password]")).to_be_focused()
     enter_password(page, "#security-link", "wrong")
-    expect(page.locator("#security-link [role=alert]")).to_have_text("The password is wrong.")
+    alert = page.locator("#security-link [role=alert]")
+    expect(alert).to_have_text("The password is wrong. Enter it again.")
     enter_password(page, "#security-link")
     expect(page.get_by_role("heading", name="Sicherheit")).to_be_visible()
     ways = page.locator("#security-ways li").filter(visible=True)
@@ -333,7 +334,7 @@ def test_without_https_the_button_says_what_is_missing(page, base_url):
     page.add_init_script("Object.defineProperty(crypto, 'subtle', {value: undefined})")
     page.goto(f"{base_url}/account")
     page.get_by_role("button", name="Continue with School login").click()
-    expect_alert(page, "it needs https")
+    expect_alert(page, "Open the page with https")
 
 
 @pytest.mark.parametrize(

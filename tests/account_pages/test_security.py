@@ -66,7 +66,7 @@ def set_up(it):
 
 def keep(it):
     card = it.card("Second factor")
-    card.get_by_label("I have kept these codes").check()
+    card.get_by_label("I have saved these codes").check()
     card.get_by_role("button", name="Done").click()
     expect(card).to_contain_text("You have 10 recovery codes left.")
 
@@ -245,7 +245,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
         New_password="another good one",
     )
     expect(card.get_by_role("listitem")).to_contain_text(
-        ["Password changed", "created by the office or a teacher", "Sign-in from a new IP address"]
+        ["Password changed", "created by an admin or a teacher", "Sign-in from a new IP address"]
     )
     expect(card).to_contain_text("127.0.0.1")
     expect(card).not_to_contain_text("192.0.2.77")

@@ -48,7 +48,7 @@ def test_an_address_is_confirmed_before_the_first_sign_in(
     address.fill("a..b@example.org")
     form.get_by_role("button", name="Create my account").click()
     expect(address).to_have_accessible_description(
-        f"{accepted} This is not a valid e-mail address."
+        f"{accepted} This is not a valid e-mail address. Check it."
     )
     expect(form.get_by_label("Password", exact=True)).to_have_value(PASSWORD)
     form.get_by_label("E-mail address").fill("ada@example.org")
@@ -123,7 +123,7 @@ def test_nobody_is_led_to_a_closed_registration(page, base_url, change_settings)
             expect(page.get_by_text("Forgot your password?").first).to_be_visible()
             expect(page.get_by_role("link", name="Create an account")).to_have_count(count)
     page.goto(f"{base_url}/account#sign-up")
-    expect(page.get_by_text("Accounts are made for people here")).to_be_visible()
+    expect(page.get_by_text("You cannot create an account yourself here")).to_be_visible()
     expect(page.locator("#sign-up form")).to_be_hidden()
 
 

@@ -74,7 +74,7 @@ def test_a_newcomer_from_sign_up_to_deletion(page, service, mail_server):
     codes = page.locator("#security-codes li")
     expect(codes).to_have_count(10)
     recovery_code = codes.first.inner_text()
-    page.locator("#security-kept").get_by_label("I have kept these codes").check()
+    page.locator("#security-kept").get_by_label("I have saved these codes").check()
     page.locator("#security-kept button").click()
     page.locator("#sign-out").click()
     sign_in(page, "ada")

@@ -117,7 +117,7 @@ def test_second_try_has_the_code_of_the_second_factor(page, service):
     sign_in(page, user)
     expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
     sign_in(page, user, secondFactor="000000")
-    expect(said(page)).to_have_text("Dieser Code ist falsch oder verbraucht.")
+    expect(said(page)).to_have_text("Dieser Code ist falsch oder schon benutzt.")
     sign_in(page, user, secondFactor=code)
     expect(said(page)).to_have_text("Hallo, protected!")
 
@@ -155,7 +155,7 @@ def test_second_factor_is_asked_for_after_a_provider(page, service, school):
 
 def test_front_end_tells_why_nobody_has_come(page, front_end):
     visit(page, "cancel")
-    expect(said(page)).to_have_text("Sie haben abgelehnt.")
+    expect(said(page)).to_have_text("Sie haben abgebrochen.")
     page.goto("about:blank")
     page.goto(f"{front_end}/front-end.html#provider=school&code=x&verifier={'x' * 43}")
     expect(said(page)).to_have_text("Bitte beginnen Sie noch einmal.")
