@@ -594,7 +594,8 @@ class CopiedCourse(CourseRecord, Copied):
 
 
 class CopiedLesson(LessonRecord, Copied):
-    pass
+    class Meta(ResponseBody.Meta):
+        fields = ("user_id", "external_id", "course_id", "id", "name", "completed_at", "minutes")
 
 
 class CopiedAchievement(AchievementRecord, Copied):
@@ -607,6 +608,9 @@ class CopiedCertificate(CertificateRecord, Copied):
 
 
 class CopiedMembership(Copied):
+    class Meta(ResponseBody.Meta):
+        fields = ("group_id", "group_name", "user_id", "external_id")
+
     group_id = ma.String()
     group_name = ma.String()
 

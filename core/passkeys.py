@@ -76,9 +76,9 @@ def part(sent: Mapping[str, Any], name: str) -> bytes:
 
 
 def challenge_in(sent: Mapping[str, Any]) -> str:
-    """Return the challenge that was signed, as a text of ours. Raises PasskeyInvalid."""
+    """Return the challenge that was signed, as a text, ours or not. Raises PasskeyInvalid."""
     with _reading("client_data"):
-        return decode(orjson.loads(part(sent, "clientDataJSON"))["challenge"]).decode("ascii")
+        return decode(orjson.loads(part(sent, "clientDataJSON"))["challenge"]).decode("latin-1")
 
 
 class RelyingParty(NamedTuple):

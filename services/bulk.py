@@ -11,6 +11,7 @@ from sqlalchemy import Dialect, Select, func, select, tuple_, type_coerce
 import errors
 import schemas
 from core import csv_files
+from core.ids import is_row_id
 from core.reasons import Reason
 from core.roles import EVERYBODY, Reach
 from database import reading
@@ -85,9 +86,7 @@ def page(
     With `group_id`, only of users who are in this group now. Raises InvalidRequest for an `after`
     that is none, and NotFound for an unknown group.
     """
-    place = None if after is None else after.split("/")  # no id holds one
-    if place and len(place) != len(kind.key):
-        raise errors.InvalidRequest(fields={"after": [_NO_PLACE]})
+    place = None if after is None else _place(kind, after)
     if group_id:
         groups.require(group_id)
     with reading() as connection:
@@ -95,6 +94,17 @@ def page(
     is_last = len(rows) < limit
     end = None if is_last else "/".join(rows[-1]._mapping[name] for name in kind.key)
     return Page([tuple(row) for row in rows], end)
+
+
+def _place(kind: Kind, after: str) -> list[str]:
+    place = after.split("/")  # no id holds one
+    is_id = {"user_id": is_row_id, "group_id": is_row_id}
+    known = (
+        is_id.get(name, _ID.fullmatch)(each) for name, each in zip(kind.key, place, strict=False)
+    )
+    if len(place) != len(kind.key) or "" in place or not all(known):
+        raise errors.InvalidRequest(fields={"after": [_NO_PLACE]})
+    return place
 
 
 def _query(

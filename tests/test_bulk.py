@@ -19,6 +19,15 @@ from services import bulk
 
 AT = utcnow().replace(microsecond=0)
 KINDS = [*bulk.KINDS]
+NO_PLACES = [
+    f"{UNKNOWN_ID}/a",
+    f"{UNKNOWN_ID}/a/b/c",
+    "//",
+    f"{UNKNOWN_ID}//b",
+    f"{UNKNOWN_ID}/a/",
+    f"{UNKNOWN_ID}/a/é",
+    "A/b/c",
+]
 CSV = {"Accept": "text/csv"}
 
 
@@ -144,7 +153,7 @@ def test_a_group_has_the_records_of_its_members(app, get, deliver, make_user, ki
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        *[({"after": text}, "after") for text in ("", "x", "a/b", "a/b/c/d", "/" * 300)],
+        *[({"after": text}, "after") for text in ("", "x", "a/b/c", "/" * 300, *NO_PLACES)],
         *[({"limit": text}, "limit") for text in ("0", "1001", "x")],
         ({"groupId": "x"}, "groupId"),
         ({"page": "2"}, "page"),

@@ -140,8 +140,9 @@ def configure(settings: Settings) -> None:
     # A second application in the same process replaces the handler.
     root.handlers = [old for old in root.handlers if old.get_name() != "accounts"] + [handler]
     root.setLevel(settings.log_level)
-    # werkzeug would log the query of each request, and Pillow the metadata of a picture.
-    for name in ("werkzeug", "PIL", "alembic.runtime.plugins"):
+    # werkzeug would log the query of each request, Pillow the metadata of a picture, and our pool,
+    # which SQLAlchemy names by its module, each time that it is emptied.
+    for name in ("werkzeug", "PIL", "alembic.runtime.plugins", "database"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
