@@ -211,7 +211,7 @@ make.addEventListener("submit", async (event) => {
   lastFirst.checked = false;
   const first = list.value.split("\n").length - open.length + 1; // after the headings, if any
   for (const [index, line] of open.entries()) line.number = index + first;
-  if (groups.size) listGroups(options.elements.groupId);
+  if (groups.size) attempt(make, () => listGroups(options.elements.groupId));
   const made = all - lines.length;
   const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
   const end = sheet.hasCodes() ? sheet.heading : heading;

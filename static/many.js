@@ -4,10 +4,10 @@
 import { Problem, call, userId } from "./api.js";
 import { explain, setBusy, showProblem } from "./forms.js";
 import { hasWayIn, loadAll } from "./lists.js";
-import { chosen, offScreen, reload } from "./people.js";
+import { chosen, countText, reload } from "./people.js";
 import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
-import { begin, change, done, keep, takeBack } from "./undo.js";
+import { begin, change, done, takeBack } from "./undo.js";
 import { copy, fill, nameOf, say } from "./words.js";
 
 const AT_ONCE = 6; // calls for the groups of those chosen: what a browser sends at once
@@ -111,19 +111,13 @@ export async function ask(opener) {
   begin();
   groups = new Map();
   if (!sheet.hasCodes()) slips = new Set();
-  people = [...chosen.values()].filter(isFor[act] ?? (() => true));
-  if (act === "undo") people = done.map(({ user }) => user);
-  left = new Set(act === "undo" ? done : people);
+  people = [...(act === "undo" ? done.keys() : chosen.values())].filter(isFor[act] ?? (() => true));
+  left = new Set(people);
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
-  const away = people.filter(({ id }) => offScreen(id)).length;
-  const known = people.filter(hasWayIn).length;
-  const sentences = [
-    say("say_people_chosen", { count: people.length }),
-    away ? say("say_people_away", { count: away }) : "",
-    act === "slip" && known ? say("say_people_known", { count: known }) : "",
-  ];
-  const [text, whom] = [opener.textContent, sentences.filter(Boolean).join(" · ")];
   const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
+  const known = isSlip && people.filter(hasWayIn).length;
+  const text = opener.textContent;
+  const whom = countText(people, known && say("say_people_known", { count: known }));
   groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
   fromId.disabled = true; // until it is listed
   groupId.disabled = !isTo;
@@ -139,27 +133,25 @@ export async function ask(opener) {
 
 // Runs something for each that is left, in the open dialog; says then what has become of all.
 function runAll(work, text) {
-  const failed = [];
-  const refused = (item, problem) => {
+  const failed = new Map();
+  const refused = (user, problem) => {
     if (problem.code === "not_found" && act !== "undo") {
       left = new Set(people); // the group is gone, and nobody is in it any more
       throw problem;
     }
-    const name = nameOf(item.user ?? item);
-    failed.push(copy("learning-line", { name, facts: explain(problem) }));
-    item.isRefused = true;
+    failed.set(user, copy("learning-line", { name: nameOf(user), facts: explain(problem) }));
   };
   const over = runHere([...left], work, { refused, all: people.length });
   const finish = async () => {
     setBusy(byId("people-form"), true); // a call may be on its way
     await over;
-    if (act === "undo") keep([...left].filter(({ isRefused }) => !isRefused));
+    if (act === "undo") for (const user of failed.keys()) done.delete(user);
     await reload();
     const news = byId("people-chosen");
     const all = people.length;
     news.textContent = text({ done: all - left.size, all });
-    undo.hidden = !done.length;
-    byId("people-failures").replaceChildren(...failed);
+    undo.hidden = !done.size;
+    byId("people-failures").replaceChildren(...failed.values());
     (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
   };
   dialog.onclose = () => (ending = finish());
@@ -176,10 +168,10 @@ form.addEventListener("submit", (event) => {
 });
 
 function goBack() {
-  const isLost = done.some(({ steps: [{ back: [, , body] }] }) => body?.isActive);
-  const work = async (entry) => {
-    if (!(await takeBack(entry))) people = people.filter((user) => user !== entry.user);
-    left.delete(entry);
+  const isLost = [...done.values()].some(([{ back: [, , body] }]) => body?.isActive);
+  const work = async (user) => {
+    if (!(await takeBack(user))) people = people.filter((each) => each !== user);
+    left.delete(user);
   };
   runAll(work, (counts) => {
     const text = say("say_people_undone", counts);

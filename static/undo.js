@@ -5,7 +5,7 @@ import { isRefusal } from "./run.js";
 
 // What a history says of these acts, and of what somebody else does to the same.
 const CHANGES = /^(group_|role_|account_(de)?activated)/;
-export let done = []; // {user, steps}, steps latest first: {there, back, after}
+export const done = new Map(); // by the users: the steps {there, back, after}, latest first
 let isNew = true; // this act has changed nothing yet
 let before = null; // the id of the latest event of all, from before this act
 
@@ -15,17 +15,12 @@ export function begin() {
   before = null;
 }
 
-/** Keep only these of what was `done`. */
-export const keep = (entries) => (done = entries);
-
 // A step without `after` has changed something; else an event with a later id says whether it has.
 function note(user, step) {
-  if (isNew) done = [];
+  if (isNew) done.clear();
   isNew = false;
-  const entry = done.find((each) => each.user === user) ?? { user, steps: [] };
-  if (!entry.steps.length) done.push(entry);
-  const others = entry.steps.filter(({ there }) => there[1] !== step.there[1]);
-  entry.steps = [step, ...others];
+  const others = (done.get(user) ?? []).filter(({ there }) => there[1] !== step.there[1]);
+  done.set(user, [step, ...others]);
 }
 
 /** Send a call, `there`, which the call `back` takes back. Throws Problem. */
@@ -54,11 +49,11 @@ function isOf({ type, byId, details }, [method, path, body]) {
  * Take back what was done to somebody; return whether there was anything: a call whose answer was
  * lost may have changed nothing. Throws Problem if somebody has changed the same since.
  */
-export async function takeBack({ user, steps }) {
+export async function takeBack(user) {
   const { events } = await call("GET", `users/${user.id}/activity`, { limit: 100 });
   const isDone = ({ there, after }) =>
     after === undefined || events.some((event) => event.id > after && isOf(event, there));
-  const real = steps.filter(isDone);
+  const real = done.get(user).filter(isDone);
   const last = events.find(({ type }) => CHANGES.test(type));
   // Of a try that broke off, the latest event may be of what took back a part.
   const isOurs = real.some(({ there, back }) => last && (isOf(last, there) || isOf(last, back)));
@@ -67,5 +62,6 @@ export async function takeBack({ user, steps }) {
     await call(method, path, body);
     if (body) Object.assign(user, body);
   }
+  done.delete(user);
   return real.length > 0;
 }
