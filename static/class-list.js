@@ -60,9 +60,9 @@ async function findGroups(people) {
 }
 
 // Says of each group how many go into it.
-function groupText(open) {
+function groupText() {
   const names = new Map();
-  for (const { group } of open) {
+  for (const { group } of lines) {
     const { name, isNew } = groups.get(group) ?? {};
     const text = isNew ? say("say_newcomers_new_group", { name }) : name;
     if (text) names.set(text, (names.get(text) ?? 0) + 1);
@@ -87,7 +87,7 @@ function showLines(news = "", leftOut = "") {
   const texts = facts
     .filter(([, list]) => list.length)
     .map(([fact, { length }]) => say(`say_newcomers_${fact}`, { count: length }));
-  byId("lines-summary").textContent = [news, ...texts, groupText(open), leftOut].join(" ");
+  byId("lines-summary").textContent = [news, ...texts, groupText(), leftOut].join(" ");
   preview.querySelector("tbody").replaceChildren(...open.map(rowOf));
   const table = preview.querySelector("table");
   table.hidden = !open.length;
@@ -106,7 +106,7 @@ paste.addEventListener("submit", async (event) => {
   if (making) return;
   const { people, leftOut, code } = parse(list.value, labels, lastFirst.checked);
   if (code) return showProblem(paste, new Problem(code));
-  if (!(await attempt(paste, () => findGroups(people)))) return;
+  if (!(await attempt(paste, () => findGroups(sent ? [sent.line, ...people] : people)))) return;
   const isTwice = ({ group }) => groups.get(group)?.isTwice;
   for (const { reasons } of people.filter(isTwice)) reasons.group = ["twice_there"];
   const found = people.map((person) => ({ ...person, mistake: mistakeOf(person.reasons) }));
@@ -184,7 +184,9 @@ export async function holderOf({ reasons }, body) {
 }
 
 async function refused(line, problem) {
-  // Where the account is there and the group is not, the next lines would fare no better.
+  // Where the account is there and the group is not, the next lines would fare no better. The
+  // preview says then that the group is a new one.
+  if (problem.code === "not_found") await findGroups(lines);
   if (![400, 409].includes(problem.status)) throw problem;
   const { username } = problem.reasons;
   const isBare = username && !line.email; // the address is made of the name
@@ -209,7 +211,7 @@ make.addEventListener("submit", async (event) => {
   lastFirst.checked = false;
   const first = list.value.split("\n").length - open.length + 1; // after the headings, if any
   for (const [index, line] of open.entries()) line.number = index + first;
-  if (groups.size) listGroups(options.elements.groupId);
+  if (groups.size) attempt(make, () => listGroups(options.elements.groupId));
   const made = all - lines.length;
   const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
   const end = sheet.hasCodes() ? sheet.heading : heading;
@@ -223,7 +225,7 @@ addEventListener("beforeunload", (event) => {
 // The frame empties all forms before another user's turn.
 paste.addEventListener("reset", () => {
   making?.abort();
-  sent = null;
+  making = sent = null;
   lines = [];
   preview.hidden = true;
 });

@@ -1,12 +1,13 @@
-// An act for those chosen in the list of people, one after the other, and how it is taken back.
-// Closing the dialog stops it. What has changed stands in `done`, until the page is left.
+// An act for those chosen in the list of people, one after the other; undo.js takes it back.
+// Closing the dialog stops it.
 
 import { Problem, call, userId } from "./api.js";
 import { explain, setBusy, showProblem } from "./forms.js";
 import { hasWayIn, loadAll } from "./lists.js";
-import { chosen, offScreen, reload } from "./people.js";
+import { chosen, countText, reload } from "./people.js";
 import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
+import { begin, change, done, takeBack } from "./undo.js";
 import { copy, fill, nameOf, say } from "./words.js";
 
 const AT_ONCE = 6; // calls for the groups of those chosen: what a browser sends at once
@@ -18,13 +19,11 @@ const filter = byId("people-groupId");
 const { fromId, groupId } = form.elements;
 const undo = byId("people-undo");
 const pasting = byId("people-pick");
-// What a history says of these acts, and of what somebody else does to the same.
-const CHANGES = /^(group_|role_|account_(de)?activated)/;
 let act = "";
 let people = []; // those whom it is for
 let left = new Set(); // those of them for whom it is not done
 let groups = new Map(); // of people who leave one, by their ids
-let done = []; // {user, back}: what takes back what an act has changed, latest first
+let ending = null; // what a dialog that was closed still waits for
 let slips = new Set(); // who has a slip in the sheet
 
 const member = (method, group, { id }) => [method, `groups/${group}/members/${id}`];
@@ -59,36 +58,8 @@ async function doFor(user) {
     sheet.add({ ...made, user, group: filter.value && filter.selectedOptions[0].text });
     slips.add(user.id);
   }
-  for (const [[method, path, body], back] of ACTS[act]?.(user) ?? []) {
-    const { changed } = await call(method, path, body);
-    // An account does not say whether it was changed; what the list has shown does.
-    if (!(changed ?? user.isActive !== body?.isActive)) continue;
-    const known = done.find((each) => each.user === user);
-    if (known) known.back.unshift(back);
-    else done.push({ user, back: [back] });
-    if (body) Object.assign(user, body);
-  }
+  for (const [there, back] of ACTS[act]?.(user) ?? []) await change(user, there, back);
   left.delete(user);
-}
-
-// Returns whether an event is that of the call which this one takes back.
-function isOurs({ type, byId, details }, [method, path, body]) {
-  const told = { DELETE: "group_joined", PUT: "group_left" }[method];
-  const state = body?.isActive ? "account_deactivated" : "account_activated";
-  return byId === userId() && type === (told ?? state) && path.includes(details.group ?? "");
-}
-
-// Takes back what was done to somebody, unless somebody has changed the same since.
-async function takeBack(entry) {
-  const { user, back } = entry;
-  const { events } = await call("GET", `users/${user.id}/activity`, { limit: 100 });
-  const last = events.find(({ type }) => CHANGES.test(type));
-  if (!last || !isOurs(last, back[0])) throw new Problem("changed_since", { status: 409 });
-  for (const [method, path, body] of back) {
-    await call(method, path, body);
-    if (body) Object.assign(user, body);
-  }
-  left.delete(entry);
 }
 
 const isFor = {
@@ -100,80 +71,90 @@ const isFor = {
   deactivate: ({ isActive }) => isActive,
 };
 
+const isListed = () => !["leave", "move"].includes(act) || !fromId.disabled;
+
+// Runs something for each of these in the open dialog, whose end stops it.
+function runHere(items, work, more) {
+  const stop = new AbortController();
+  dialog.addEventListener("close", () => stop.abort(), { once: true });
+  return run(form, items, work, { signal: stop.signal, ...more });
+}
+
 // Lists the groups of those chosen, of which they can be taken out.
 async function listFrom() {
-  groups = new Map();
-  const [waiting, names] = [[...people], new Map()];
-  const next = async () => {
-    for (let user = waiting.pop(); user; user = waiting.pop()) {
-      const found = await call("GET", `users/${user.id}/account`);
-      groups.set(user.id, found.groups);
-      for (const { id, name } of found.groups) names.set(id, name);
-    }
+  const open = people.filter(({ id }) => !groups.has(id));
+  const load = async ({ id }) => {
+    const found = await call("GET", `users/${id}/account`).catch((problem) => {
+      if (problem.code !== "user_not_found") throw problem; // of this one, the act will say so
+    });
+    groups.set(id, found?.groups ?? []);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, next));
-  const isIn = (id) => (own) => own.some((each) => each.id === id);
-  const count = (id) => [...groups.values()].filter(isIn(id)).length;
+  const isOver = await runHere(open, load, { all: people.length, atOnce: AT_ONCE });
+  if (!isOver || groups.size < people.length) return;
+  const all = [...groups.values()].flat().sort((a, b) => a.name.localeCompare(b.name));
+  const names = new Map(all.map(({ id, name }) => [id, name]));
+  const count = (id) => all.filter((each) => each.id === id).length;
   const option = ([id, name]) =>
     new Option(`${name} (${count(id)})`, id, false, id === filter.value);
   const only = new Option(say("say_people_only_group"), "only");
   fromId.replaceChildren(...(act === "move" ? [only] : [new Option()]), ...[...names].map(option));
   if (act === "leave" && names.size === 1) fromId.selectedIndex = 1;
+  fromId.disabled = false;
 }
 
 /** Ask whether the act of a button of the list is meant. */
 export async function ask(opener) {
   if (opener === pasting) return byId("pick").showModal();
+  await ending;
+  if (dialog.open) return;
   act = opener.value;
+  begin();
+  groups = new Map();
   if (!sheet.hasCodes()) slips = new Set();
-  people = [...chosen.values()].filter(isFor[act] ?? (() => true));
-  if (act === "undo") people = done.map(({ user }) => user);
-  left = new Set(act === "undo" ? done : people);
+  people = [...(act === "undo" ? done.keys() : chosen.values())].filter(isFor[act] ?? (() => true));
+  left = new Set(people);
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
-  const away = people.filter(({ id }) => offScreen(id)).length;
-  const known = people.filter(hasWayIn).length;
-  const sentences = [
-    say("say_people_chosen", { count: people.length }),
-    away ? say("say_people_away", { count: away }) : "",
-    act === "slip" && known ? say("say_people_known", { count: known }) : "",
-  ];
-  const [text, whom] = [opener.textContent, sentences.filter(Boolean).join(" · ")];
   const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
+  const known = isSlip && people.filter(hasWayIn).length;
+  const text = opener.textContent;
+  const whom = countText(people, known && say("say_people_known", { count: known }));
   groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
-  for (const [select, isOn] of [[fromId, isFrom], [groupId, isTo]]) select.disabled = !isOn;
+  fromId.disabled = true; // until it is listed
+  groupId.disabled = !isTo;
   fill(dialog, { text, whom, isSlip, isDeactivation, isFrom, isTo });
   const button = form.querySelector("button");
   Object.assign(button, { textContent: text, disabled: !people.length });
   showProblem(form, null);
   dialog.onclose = null;
   dialog.showModal();
-  if (act === "undo") return goBack();
-  if (!isFrom || !people.length) return;
-  setBusy(form, true, say("say_wait"));
-  await attempt(form, listFrom);
-  setBusy(form, false);
+  if (act === "undo") goBack();
+  else if (!isListed()) ending = listFrom();
 }
 
 // Runs something for each that is left, in the open dialog; says then what has become of all.
-function runAll(all, work, text) {
-  const [stop, failed] = [new AbortController(), []];
-  const refused = (item, problem) => {
-    const name = nameOf(item.user ?? item);
-    failed.push(copy("learning-line", { name, facts: explain(problem) }));
-    item.isRefused = true;
+function runAll(work, text) {
+  const failed = new Map();
+  const refused = (user, problem) => {
+    if (problem.code === "not_found" && act !== "undo") {
+      left = new Set(people); // the group is gone, and nobody is in it any more
+      throw problem;
+    }
+    failed.set(user, copy("learning-line", { name: nameOf(user), facts: explain(problem) }));
   };
-  const over = run(form, [...left], work, { signal: stop.signal, refused, all });
-  dialog.onclose = async () => {
-    stop.abort();
+  const over = runHere([...left], work, { refused, all: people.length });
+  const finish = async () => {
+    setBusy(byId("people-form"), true); // a call may be on its way
     await over;
-    if (act === "undo") done = [...left].filter(({ isRefused }) => !isRefused);
+    if (act === "undo") for (const user of failed.keys()) done.delete(user);
     await reload();
     const news = byId("people-chosen");
-    news.textContent = text(all - left.size);
-    undo.hidden = !done.length;
-    byId("people-failures").replaceChildren(...failed);
+    const all = people.length;
+    news.textContent = text({ done: all - left.size, all });
+    undo.hidden = !done.size;
+    byId("people-failures").replaceChildren(...failed.values());
     (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
   };
+  dialog.onclose = () => (ending = finish());
   over.then((isOver) => isOver && dialog.close());
 }
 
@@ -181,20 +162,26 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (form.ariaBusy === "true") return;
   if (act === "undo") return goBack();
-  const all = people.length;
-  if (left.size === all && act !== "slip") done = [];
+  if (!isListed()) return (ending = listFrom());
   if (act === "slip") sheet.place(byId("people-form"));
-  runAll(all, doFor, (some) => say("say_people_done", { done: some, all }));
+  runAll(doFor, (counts) => say("say_people_done", counts));
 });
 
 function goBack() {
-  const all = done.length;
-  const isLost = done.some(({ back }) => back[0][2]?.isActive);
-  runAll(all, takeBack, (some) => {
-    const text = say("say_people_undone", { done: some, all });
-    return isLost && some ? `${text} ${say("say_people_undone_lost")}` : text;
+  const isLost = [...done.values()].some(([{ back: [, , body] }]) => body?.isActive);
+  const work = async (user) => {
+    if (!(await takeBack(user))) people = people.filter((each) => each !== user);
+    left.delete(user);
+  };
+  runAll(work, (counts) => {
+    const text = say("say_people_undone", counts);
+    return isLost && counts.done ? `${text} ${say("say_people_undone_lost")}` : text;
   });
 }
+
+// The frame empties all forms before another user's turn.
+form.addEventListener("reset", () => (form.ariaBusy = "false"));
+addEventListener("beforeunload", (event) => form.ariaBusy === "true" && event.preventDefault());
 
 // Chooses by a pasted list: a name, number or address in each line.
 const pick = byId("pick").querySelector("form");

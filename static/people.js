@@ -24,18 +24,17 @@ let shown = {}; // the query of the list
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 const boxes = () => [...list.querySelectorAll("tbody input:enabled")];
 
-/** Return whether somebody is not on the page of the list. */
-export const offScreen = (id) => !onPage.has(id);
+/** Say how many these are, and how many of them are not on the page of the list. */
+export function countText(users, more) {
+  const away = users.filter(({ id }) => !onPage.has(id)).length;
+  const text = say("say_people_chosen", { count: users.length });
+  return [text, away && say("say_people_away", { count: away }), more].filter(Boolean).join(" · ");
+}
 
 function showChosen() {
-  const count = chosen.size;
-  const away = [...chosen.keys()].filter(offScreen).length;
-  const texts = [
-    count && say("say_people_chosen", { count }),
-    away && say("say_people_away", { count: away }),
-  ];
-  fill(acts, { some: count > 0, chosen: texts.filter(Boolean).join(" · ") });
-  all.checked = count > 0 && boxes().every((box) => box.checked);
+  const some = chosen.size > 0;
+  fill(acts, { some, chosen: some ? countText([...chosen.values()]) : "" });
+  all.checked = some && boxes().every((box) => box.checked);
 }
 
 function rowOf(user) {

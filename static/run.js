@@ -16,12 +16,16 @@ export async function attempt(form, work) {
   }
 }
 
+/** Whether it is known that a call has changed nothing. */
+export const isRefusal = ({ status }) => [400, 403, 404, 409, 429].includes(status);
+
 /**
  * Do `act` for each of the items until the `signal` stops it; return whether it came to its end. The
  * form says how far it is, and waits where the service asks for that. What is refused goes to
  * `refused(item, problem)`; any other problem ends it. `all` counts what an earlier run has done, too.
+ * With more than one `atOnce`, nothing may be refused.
  */
-export async function run(form, items, act, { signal, refused, all = items.length }) {
+export async function run(form, items, act, { signal, refused, all = items.length, atOnce = 1 }) {
   const [status, rest] = [form.querySelector("[role=status]"), [...items]];
   let done = all - rest.length;
   showProblem(form, null);
@@ -30,10 +34,11 @@ export async function run(form, items, act, { signal, refused, all = items.lengt
     while (rest.length && !signal.aborted) {
       status.textContent = say("say_people_of", { done, all });
       try {
-        await act(rest[0]);
-        done++;
+        await Promise.all(rest.slice(0, atOnce).map(act));
+        done += atOnce;
       } catch (problem) {
         const wait = problem.status === 429 && (problem.retryAfter || 1); // seconds
+        if (wait && signal.aborted) return;
         if (wait) {
           status.textContent = say("say_people_pause", { when: when(wait) });
           await new Promise((over) => {
@@ -42,10 +47,11 @@ export async function run(form, items, act, { signal, refused, all = items.lengt
           });
           continue;
         }
-        if (![400, 403, 404, 409].includes(problem.status)) throw problem;
+        if (problem.code === "not_found") problem.key = "error_group_gone";
+        if (!isRefusal(problem)) throw problem;
         await refused(rest[0], problem);
       }
-      rest.shift();
+      rest.splice(0, atOnce);
     }
   });
   setBusy(form, false);

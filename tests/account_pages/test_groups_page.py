@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
-from helpers import NEW_PASSWORD, bearer, rows, soon, success
+from helpers import NEW_PASSWORD, bearer, rows, success
 from playwright.sync_api import expect
 
 from models import Group, Membership, User
@@ -317,32 +317,6 @@ def test_people_are_put_into_a_group_and_what_failed_is_named(people, school, ap
     assert rows(app, Membership, group_id=school.other) == []
 
 
-def test_an_act_can_be_stopped_and_goes_on_after_a_lost_answer(people, app):
-    page, held = people, []
-    page.route("**/api/users/*", lambda route: held.append(route))
-
-    def next_held():
-        soon(lambda: page.evaluate("true") and held)  # which handles what has come
-        return held.pop()
-
-    page.get_by_label("All on this page").check()
-    dialog, go = begin(page, "Deactivate")
-    expect(dialog).to_contain_text("nobody can sign in")
-    go.click()
-    expect(dialog.get_by_role("status")).to_have_text("0 of 4")  # Gone is out already
-    next_held().abort()
-    expect(dialog.get_by_role("alert")).to_contain_text("did not respond")
-    go.click()
-    expect(dialog.get_by_role("alert")).to_be_empty()
-    next_held().continue_()
-    expect(dialog.get_by_role("status")).to_have_text("1 of 4")
-    dialog.get_by_role("button", name="Cancel").click()
-    next_held().continue_()
-    expect(page.locator("#people-chosen")).to_have_text("Done: 2 of 4.")
-    expect(page.locator("#people-list tbody input:checked")).to_have_count(5)
-    assert len([user for user in rows(app, User) if not user.is_active]) == 2 + 1  # and Gone
-
-
 def test_a_move_is_taken_back_but_for_whom_somebody_has_changed_since(
     people, school, app, client, admin
 ):
@@ -562,7 +536,7 @@ def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url
     ("reply", "said"),
     [
         (None, "did not respond"),
-        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "This no longer exists"),
+        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "The group no longer exists"),
     ],
 )
 def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(

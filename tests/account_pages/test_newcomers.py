@@ -4,8 +4,9 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from helpers import NEW_PASSWORD, failure, rows, success
+from helpers import NEW_PASSWORD, execute, failure, rows, success
 from playwright.sync_api import expect
+from sqlalchemy import delete
 
 from models import Group, Membership, User
 
@@ -170,17 +171,25 @@ def test_each_line_goes_into_the_group_of_its_name(newcomers, make_group, app):
     expect(wrong).to_contain_text("Group: Two groups have this name.")
     page.locator("#paste-list").fill("\n".join(lines))
     page.get_by_role("button", name="Check the list").click()
-    refused = {"status": 404, "json": {"error": {"code": "not_found"}}}
-    page.route("**/members/**", lambda route: route.fulfill(**refused), times=1)
+
+    def delete_old(route):
+        execute(app, delete(Group).where(Group.id == old))
+        route.continue_()
+
+    page.route("**/members/**", delete_old, times=1)
     page.get_by_role("button", name="Create 4 accounts").click()
-    expect(page.locator("#make [role=alert]")).to_contain_text("This no longer exists")
+    expect(page.locator("#make [role=alert]")).to_contain_text("The group no longer exists")
+    for _ in range(2):  # also when the rest is checked anew
+        expect(summary).to_contain_text("Groups: 6B (new): 1, 7a (new): 2.")
+        page.get_by_role("button", name="Check the list").click()
+    page.route("**/api/groups", lambda route: route.abort(), times=1)  # after all is made
     page.get_by_role("button", name="Create 4 accounts").click()
     expect(page.locator(".slip")).to_have_count(4)
-    (new,) = rows(app, Group, name="7a")
+    names = {row.id: row.name for row in rows(app, Group)}
     made = {user.id: user.first_name for user in rows(app, User)}
-    placed = sorted((row.group_id == new.id, made[row.user_id]) for row in rows(app, Membership))
-    assert placed == [(False, "Ann"), (True, "Jo"), (True, "Mia")]
-    assert {row.group_id for row in rows(app, Membership)} == {old, new.id}
+    placed = sorted((names[row.group_id], made[row.user_id]) for row in rows(app, Membership))
+    assert placed == [("6B", "Ann"), ("7a", "Jo"), ("7a", "Mia")]
+    assert sorted(names.values()) == ["6B", "7a", "8c", "8c"]
     page.once("dialog", lambda dialog: dialog.accept())
 
 
