@@ -1,8 +1,8 @@
 // The types of client.js: copy both, and client-passkeys.js, into your project.
 
+type Provider = "provider_blocked" | "denied" | "failed" | "again";
 /** A code of an answer (docs/reference.md), or one of those that no answer has. */
 export type Code = "no_response" | "unavailable" | Provider | "passkey_failed" | (string & {});
-type Provider = "provider_blocked" | "denied" | "failed" | "again";
 
 export interface User {
   id: string;
@@ -29,10 +29,8 @@ export class Problem extends Error {
   readonly email: string;
 }
 
-export interface Device {
-  /** Whether the cookie outlives the browser's window; other storages ignore it. */
-  ownDevice?: boolean;
-}
+/** Whether the cookie outlives the browser's window; other storages ignore it. */
+export type Device = { ownDevice?: boolean };
 export interface Confirmation {
   password: string;
   secondFactor?: string;
@@ -65,6 +63,8 @@ export type Why = "signed_in" | "signed_out" | "ended" | "replaced";
 export interface Client {
   /** Return the `data` of the answer; its type is in the OpenAPI document. Throws Problem. */
   call<T = any>(method: string, path: string, body?: object): Promise<T>;
+  /** Return an access token for your own back end; null without a user. Throws Problem. */
+  token(): Promise<string | null>;
   /** Null: there is an account, and signing in was refused, as before its address is confirmed. */
   signUp(form: SignUp): Promise<User | null>;
   signIn(login: SignIn): Promise<User>;

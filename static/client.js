@@ -228,6 +228,14 @@ export function createClient({ url, storage = "cookie" }) {
     return attempt();
   }
 
+  async function token() {
+    await resuming?.catch(() => {});
+    follow();
+    if (isReplaced) throw over();
+    if (user && !isFresh()) await renew();
+    return access?.token ?? null;
+  }
+
   let resuming = null;
   const resume = () => (resuming ??= begin().finally(() => (resuming = null)));
   async function begin() {
@@ -327,12 +335,13 @@ export function createClient({ url, storage = "cookie" }) {
   }
 
   return {
-    call, signUp, signIn, signOut, resume, signInWith, arrived, passkeys,
+    call, token, signUp, signIn, signOut, resume, signInWith, arrived, passkeys,
     get user() { return user; },
     get ownDevice() { return usesCookie && parse(stored()).how === "1"; },
     onChange(callback) {
-      listeners.add(callback);
-      return () => listeners.delete(callback);
+      const listener = (...said) => callback(...said); // the same one may come twice
+      listeners.add(listener);
+      return () => listeners.delete(listener);
     },
   };
 }

@@ -26,11 +26,12 @@ try {
   }
 }
 const { total } = await client.call<{ total: number }>("GET", "users", { search: "x" });
+const token: string | null = await client.token();
 await client.passkeys.add({ password: "x", name: "y" });
 const came: User | null = await client.arrived({ secondFactor: "1" });
 await client.signInWith("school", { returnTo: "https://app.example.org/", ownDevice: true });
 end();
-console.log(user, total, came, client.user?.role, client.ownDevice);
+console.log(user, total, token, came, client.user?.role, client.ownDevice);
 """
 WRONG = {
     'storage: "session"': USE.replace('storage: "local"', 'storage: "session"'),

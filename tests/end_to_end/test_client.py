@@ -466,6 +466,17 @@ def test_calls_take_queries_uploads_and_bodies(world, make_user):
     assert tab.do("client.call('PUT', 'users/profile', { bio: 'x' }).then(({ bio }) => bio)") == "x"
 
 
+def test_an_own_back_end_gets_a_token_that_is_fresh(world, make_user):
+    tab = world.open("local")
+    assert tab.do("client.token()") == "nothing"
+    tab.sign_in(make_user("ada"))
+    first = tab.do("client.token()")
+    assert tab.do("client.token()") == first
+    tab.page.evaluate("window.late = 3_600_000")
+    assert tab.do("client.token()").count(".") == 2
+    assert tab.do("client.token()") != first
+
+
 def test_a_listener_can_leave_and_its_mistakes_break_nothing(world, make_user):
     tab = world.open("memory")
     tab.page.evaluate("""() => {
