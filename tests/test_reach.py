@@ -67,7 +67,24 @@ def outcome(response):
     return "ok" if code == "not_found" else code  # it has looked for the record
 
 
-@pytest.mark.parametrize("endpoint", ABOUT_A_USER, ids=name_of)
+# A read, a change and an addition; all others ask the databases the same question.
+ON_BOTH = {
+    *("GET /api/users/*", "POST /api/users/*/access-link"),
+    "PUT /api/users/*/courses/*/lessons/*",
+}
+CASES = [
+    pytest.param(database, endpoint, id=f"{database}-{name_of(endpoint)}")
+    for database in ("sqlite", "postgres")
+    for endpoint in ABOUT_A_USER
+    if database == "sqlite" or name_of(endpoint) in ON_BOTH
+]
+
+
+def test_three_cases_are_of_both_databases():
+    assert len(CASES) == len(ABOUT_A_USER) + len(ON_BOTH)
+
+
+@pytest.mark.parametrize(("database_url", "endpoint"), CASES, indirect=["database_url"])
 def test_a_teacher_reaches_students_of_the_own_groups_and_nobody_else(
     app, school, people, log_in, endpoint
 ):

@@ -577,6 +577,7 @@ def test_every_call_that_shows_something_has_a_row():
     assert rows.isdisjoint(OF_NOBODY)
 
 
+@on_one_database
 @pytest.mark.parametrize("order", [("one", "other"), ("other", "one")], ids=" then ".join)
 @pytest.mark.parametrize(
     ("who", "role", "rules"),
