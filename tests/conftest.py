@@ -1,5 +1,6 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
+import gc
 import itertools
 import logging
 import os
@@ -61,6 +62,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if is_slow(item.path):
             item.add_marker("slow")
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what stays to the end: thousands of tests, and the libraries."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 # The file system in memory that Linux has.
