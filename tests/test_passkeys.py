@@ -15,6 +15,7 @@ from helpers import (
     failure,
     forgot,
     login,
+    on_one_database,
     on_postgres,
     race,
     rows,
@@ -78,6 +79,7 @@ def test_passkey_opens_the_account_without_naming_it(app, client, auth, passkey,
     assert row["lastUsedAt"] > row["createdAt"]
 
 
+@on_one_database
 def test_options_for_a_login_ask_no_database(app, client):
     with statements_of(app) as sent:
         ask(client)
@@ -96,6 +98,7 @@ def test_options_for_a_new_passkey_exclude_the_own_ones(client, auth, passkey, d
     assert options["user"]["id"] == encode(UUID(auth.user.id).bytes)
 
 
+@on_one_database
 def test_a_login_answers_as_any_other_and_may_keep_the_token_in_a_cookie(client, passkey, device):
     headers = {"X-Refresh-Cookie": "1"}
     body = {"passkey": device.get(ask(client))}
@@ -263,6 +266,7 @@ def test_new_hash_of_the_same_password_removes_none(app, make_app, auth, passkey
     success(sign_in(client, device))
 
 
+@on_one_database
 def test_unverified_address_is_asked_for_after_the_passkey(make_app, passkey, device):
     client = make_app(require_verified_email=True).test_client()
     failure(sign_in(client, device), 403, "email_unverified")
@@ -276,6 +280,7 @@ def test_nobodys_failed_logins_shut_out_a_passkey(make_app, auth, passkey, devic
     success(sign_in(client, device))
 
 
+@on_one_database
 def test_refused_passkeys_count_as_logins_a_minute_alone(make_app, auth, passkey, device):
     client = make_app(ratelimit_enabled=True, logins_per_minute=12).test_client()
     for _ in range(11):
@@ -304,6 +309,7 @@ def test_refused_login_uses_nothing_up(app, client, auth, passkey, device):
     success(send(client, assertion))
 
 
+@on_one_database
 def test_challenge_ends_after_five_minutes(client, auth, passkey, device, clock):
     early, late = device.get(ask(client)), device.get(ask(client))
     made = Device().create(begin(client, auth))
@@ -314,6 +320,7 @@ def test_challenge_ends_after_five_minutes(client, auth, passkey, device, clock)
     failure(send_new(client, auth, made), 400, "invalid_token")
 
 
+@on_one_database
 def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, log_in, make_user):
     failure(send(client, device.get(begin(client, auth))), 400, "invalid_token")
     options = ask(client) | {"user": {"id": encode(UUID(auth.user.id).bytes)}}
@@ -325,11 +332,13 @@ def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, lo
 @pytest.mark.parametrize(
     ("challenge", "status"), [("", 400), ("x", 401), ("YQ", 400), ("_w", 401), ("é", 401), (1, 401)]
 )
+@on_one_database
 def test_challenge_that_is_not_ours_signs_nobody_in(client, passkey, device, challenge, status):
     code = {400: "invalid_token", 401: "invalid_credentials"}[status]
     failure(send(client, device.get({"challenge": challenge})), status, code)
 
 
+@on_one_database
 def test_challenge_of_a_fallback_key_is_good(make_app, client, passkey, device):
     assertion, other = device.get(ask(client)), "another key, also quite long: 32 bytes"
     rotated = make_app(secret_key=other, secret_key_fallbacks=(SECRET,)).test_client()
@@ -425,6 +434,7 @@ def test_where_there_are_none_stored_ones_can_still_be_removed(
     success(remove(off, auth, passkey))
 
 
+@on_one_database
 def test_staff_only(make_app, make_user, client, auth, passkey, device):
     made, staff = Device().create(begin(client, auth)), make_app(passkeys="staff").test_client()
     refused(sign_in(staff, device))
@@ -435,6 +445,7 @@ def test_staff_only(make_app, make_user, client, auth, passkey, device):
     success(sign_in(staff, theirs))
 
 
+@on_one_database
 def test_passkey_works_with_its_domain_and_on_its_pages_alone(make_app, client, passkey, device):
     here, above = "https://learn.school.test", {"passkey_domain": "school.test"}
     other = make_app(public_url=here).test_client()
