@@ -37,10 +37,12 @@ from cli.users import users
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
 from database import transaction
+from errors import InvalidCredentials
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
 from services.second_factor import LOCK_AT, WARN_AT
+from web.limits import GUESSES, call_within
 
 SEED = bytes(range(totp.SEED))
 HERE = RelyingParty("school.test", ("https://school.test",))
@@ -286,8 +288,11 @@ def app(app):
 
 
 @pytest.fixture
-def make_everything(app, client, make_user, now):
+def make_everything(app, make_user, now):
     """Add a user with a row in each table, who has used two recovery codes."""
+
+    def refuse(body):
+        raise InvalidCredentials
 
     def make(name, factor="confirmed"):
         confirmed_at, later = now if factor == "confirmed" else None, now + timedelta(hours=1)
@@ -327,8 +332,9 @@ def make_everything(app, client, make_user, now):
                 session.merge(group)
                 session.add(models.Membership(**own, group_id=group.id))
         for guess in (user.email, name):
-            body = {"email": guess, "password": "wrong"}
-            client.post("/api/auth/login", json=body, environ_base={"REMOTE_ADDR": "192.0.2.1"})
+            request = app.test_request_context(environ_base={"accounts.ip": "192.0.2.1"})
+            with request, pytest.raises(InvalidCredentials):
+                call_within(GUESSES, refuse, body={"email": guess})
         return user
 
     return make
