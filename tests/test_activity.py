@@ -2,15 +2,7 @@
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    bearer,
-    crowd,
-    execute,
-    failure,
-    on_one_database,
-    rows,
-    success,
-)
+from helpers import bearer, crowd, execute, failure, on_one_database, rows, success
 from sqlalchemy import event, insert, select, text
 
 from core import ids

@@ -79,7 +79,6 @@ def test_passkey_opens_the_account_without_naming_it(app, client, auth, passkey,
     assert row["lastUsedAt"] > row["createdAt"]
 
 
-@on_one_database
 def test_options_for_a_login_ask_no_database(app, client):
     with statements_of(app) as sent:
         ask(client)
@@ -98,7 +97,6 @@ def test_options_for_a_new_passkey_exclude_the_own_ones(client, auth, passkey, d
     assert options["user"]["id"] == encode(UUID(auth.user.id).bytes)
 
 
-@on_one_database
 def test_a_login_answers_as_any_other_and_may_keep_the_token_in_a_cookie(client, passkey, device):
     headers = {"X-Refresh-Cookie": "1"}
     body = {"passkey": device.get(ask(client))}
@@ -266,7 +264,6 @@ def test_new_hash_of_the_same_password_removes_none(app, make_app, auth, passkey
     success(sign_in(client, device))
 
 
-@on_one_database
 def test_unverified_address_is_asked_for_after_the_passkey(make_app, passkey, device):
     client = make_app(require_verified_email=True).test_client()
     failure(sign_in(client, device), 403, "email_unverified")
@@ -309,7 +306,6 @@ def test_refused_login_uses_nothing_up(app, client, auth, passkey, device):
     success(send(client, assertion))
 
 
-@on_one_database
 def test_challenge_ends_after_five_minutes(client, auth, passkey, device, clock):
     early, late = device.get(ask(client)), device.get(ask(client))
     made = Device().create(begin(client, auth))

@@ -54,15 +54,15 @@ class Leak(AssertionError):
 class Watch:
     """Makes calls, remembers the secrets that come along, and looks for them everywhere.
 
-    What was said before a secret was known is looked through again with it.
+    What was said before a secret was known is looked through again with each later call.
     """
 
     def __init__(self, app, outbox):
         self._app, self._outbox = app, outbox
         self._client = app.test_client()
         self._log = Log()
-        self._secrets, self._known = {}, {}
-        self._said, self._searched = [], 0
+        self._secrets = {}
+        self._said = []
         self._tables = MetaData()
         with app.app_context():
             self._tables.reflect(db.engine)  # all that are there, whether or not a model names them
@@ -123,12 +123,8 @@ class Watch:
     def look(self):
         """Look through all that was said and is stored. Raises Leak."""
         self._said.append(("the log", self._log.text()))
-        new = {form: kind for form, kind in self._secrets.items() if form not in self._known}
-        for place, said in self._said[: self._searched]:
-            self._search_for(new, place, said)
-        for place, said in self._said[self._searched :]:
+        for place, said in self._said:
             self.search(place, said)
-        self._known, self._searched = dict(self._secrets), len(self._said)
         with self._app.app_context(), reading() as connection:
             for table in self._tables.sorted_tables:
                 for row in connection.execute(select(table)).mappings():
@@ -144,17 +140,14 @@ class Watch:
 
     def search(self, place, text, at_home=None):
         """Raise Leak if there is a secret in this text that is not at home there."""
-        self._search_for(self._secrets, place, text, at_home)
+        for secret, kind in self._secrets.items():
+            if kind != at_home and secret in text:
+                raise Leak(f"{kind} in {place}: {secret}")
         # Those that nobody has told us of.
         patterns = {"token": A_TOKEN, "link": A_LINK, "hash": A_HASH}
         for kind, pattern in patterns.items():
             if kind != at_home and pattern.search(text):
                 raise Leak(f"{kind} in {place}: {pattern.search(text)[0]}")
-
-    def _search_for(self, secrets, place, text, at_home=None):
-        for secret, kind in secrets.items():
-            if kind != at_home and secret in text:
-                raise Leak(f"{kind} in {place}: {secret}")
 
 
 @pytest.fixture
