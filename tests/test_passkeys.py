@@ -277,7 +277,6 @@ def test_nobodys_failed_logins_shut_out_a_passkey(make_app, auth, passkey, devic
     success(sign_in(client, device))
 
 
-@on_one_database
 def test_refused_passkeys_count_as_logins_a_minute_alone(make_app, auth, passkey, device):
     client = make_app(ratelimit_enabled=True, logins_per_minute=12).test_client()
     for _ in range(11):
@@ -334,7 +333,6 @@ def test_challenge_that_is_not_ours_signs_nobody_in(client, passkey, device, cha
     failure(send(client, device.get({"challenge": challenge})), status, code)
 
 
-@on_one_database
 def test_challenge_of_a_fallback_key_is_good(make_app, client, passkey, device):
     assertion, other = device.get(ask(client)), "another key, also quite long: 32 bytes"
     rotated = make_app(secret_key=other, secret_key_fallbacks=(SECRET,)).test_client()
@@ -430,7 +428,6 @@ def test_where_there_are_none_stored_ones_can_still_be_removed(
     success(remove(off, auth, passkey))
 
 
-@on_one_database
 def test_staff_only(make_app, make_user, client, auth, passkey, device):
     made, staff = Device().create(begin(client, auth)), make_app(passkeys="staff").test_client()
     refused(sign_in(staff, device))

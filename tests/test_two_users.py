@@ -37,7 +37,6 @@ from cli.users import users
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
 from database import transaction
-from errors import InvalidCredentials
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
@@ -291,9 +290,6 @@ def app(app):
 def make_everything(app, make_user, now):
     """Add a user with a row in each table, who has used two recovery codes."""
 
-    def refuse(body):
-        raise InvalidCredentials
-
     def make(name, factor="confirmed"):
         confirmed_at, later = now if factor == "confirmed" else None, now + timedelta(hours=1)
         columns = {"second_factor_at": confirmed_at, "identity": f"https://id.example {name}"}
@@ -332,9 +328,8 @@ def make_everything(app, make_user, now):
                 session.merge(group)
                 session.add(models.Membership(**own, group_id=group.id))
         for guess in (user.email, name):
-            request = app.test_request_context(environ_base={"accounts.ip": "192.0.2.1"})
-            with request, pytest.raises(InvalidCredentials):
-                call_within(GUESSES, refuse, body={"email": guess})
+            with app.test_request_context(environ_base={"accounts.ip": "192.0.2.1"}):
+                call_within(GUESSES, dict, body={"email": guess})
         return user
 
     return make
