@@ -5,6 +5,9 @@ VENV = .venv
 BIN = $(VENV)/bin/python
 PIP = $(BIN) -m pip --disable-pip-version-check -q install
 
+# Where it is set, each process of the tests would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test test-quick test-slow lint format reference bench bench-growth bench-threads bench-timing clean
 
 help:
@@ -35,7 +38,7 @@ test: $(VENV)/dev.stamp
 	@$(MAKE) --no-print-directory -j 2 lint test-quick
 
 test-quick: $(VENV)/dev.stamp
-	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN) -m pytest -n 3 --dist loadfile
 
 test-slow: $(VENV)/dev.stamp
 	$(BIN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'slow and not faults'

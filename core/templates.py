@@ -250,14 +250,18 @@ def _unlike_ours(name: str, own: Mapping[str, str]) -> str | None:
 
 def _failures(templates: Templates, own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Write each e-mail once, since one that fails later is lost; yield the files at fault."""
-    mails = [name for name in read(SHIPPED).items() if name[0].startswith(f"{ENGLISH}/mail/")]
-    units = [timedelta(minutes=minutes) for minutes in _SIZES.values()]  # each has its own words
-    languages = sorted(templates.languages)
-    for language, (name, ours), life in itertools.product(languages, mails, units):
-        kind, sample = Path(name).stem, {**_SAMPLE, "life": life}
-        facts = sample.keys() & meta.find_undeclared_variables(_parse(ours))
+    mails = []
+    for name, ours in read(SHIPPED).items():
+        if name.startswith(f"{ENGLISH}/mail/"):
+            used = meta.find_undeclared_variables(_parse(ours))
+            # Each unit has its own words.
+            for minutes in _SIZES.values() if "life" in used else [1]:
+                sample = {**_SAMPLE, "life": timedelta(minutes=minutes)}
+                facts = {fact: sample[fact] for fact in sample.keys() & used}
+                mails.append((Path(name).stem, facts))
+    for language, (kind, facts) in itertools.product(sorted(templates.languages), mails):
         try:
-            templates.mail(kind, language, site="x", **{fact: sample[fact] for fact in facts})
+            templates.mail(kind, language, site="x", **facts)
         except Exception as error:  # templates can raise anything
             calls = [call.f_code.co_filename for call, _ in traceback.walk_tb(error.__traceback__)]
             tags = (*ranges(language), ENGLISH)

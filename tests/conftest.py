@@ -1,5 +1,6 @@
 """The application on both databases, a client, users, mails and a clock to play with."""
 
+import gc
 import itertools
 import logging
 import os
@@ -9,6 +10,7 @@ import shutil
 import tempfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ import real_service
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
 from flask import Flask
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
+from jinja2 import BytecodeCache
 from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import URL, make_url, select
 
@@ -27,7 +30,7 @@ import config
 import database
 from app import create_app, make_components
 from config import Settings
-from core import openid
+from core import openid, templates
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import components, db
@@ -61,6 +64,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
 
 
+def pytest_collection_finish():
+    """Spare the garbage collector what stays to the end: thousands of tests, and the libraries."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 # The file system in memory that Linux has.
 MEMORY = "/dev/shm"
 # On a busy machine, sixteen racers may wait longer than a second for eight connections.
@@ -71,6 +80,23 @@ expect.set_options(timeout=real_service.PATIENCE * 1000)
 Flask.test_client_class = DeclaredClient
 # The mail server of the tests logs each command, also after the test whose output it would join.
 logging.getLogger("mail.log").setLevel(logging.WARNING)
+
+
+class CompiledTemplates(BytecodeCache):
+    """Compile each text once, not again for each application."""
+
+    _found = {}
+
+    def load_bytecode(self, bucket):
+        bucket.code = self._found.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket):
+        self._found[bucket.key, bucket.checksum] = bucket.code
+
+
+templates.SandboxedEnvironment = partial(
+    templates.SandboxedEnvironment, bytecode_cache=CompiledTemplates()
+)
 
 
 @pytest.fixture(scope="session")

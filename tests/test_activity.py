@@ -2,19 +2,12 @@
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    bearer,
-    crowd,
-    execute,
-    failure,
-    on_one_database,
-    rows,
-    success,
-)
+from helpers import bearer, crowd, execute, failure, on_one_database, rows, success
 from sqlalchemy import event, insert, select, text
 
 from core import ids
 from core.clock import utcnow
+from database import transaction
 from extensions import db
 from models import Event, User
 
@@ -147,7 +140,8 @@ def test_no_page_reads_all_events(app, ask, query):
         people = db.session.scalars(select(User.id)).all()
     row = {"type": "login", "by": "", "ip_address": "", "details": {}, "created_at": utcnow()}
     many = [{**row, "id": ids.new_row_id(), "user_id": each} for _ in range(25) for each in people]
-    execute(app, insert(Event).values(many))
+    with app.app_context(), transaction() as session:
+        session.execute(insert(Event), many)
     statements = []
     keep = lambda *call: statements.append(call[2:4])  # noqa: E731
     with app.app_context():

@@ -174,6 +174,7 @@ def test_csv_takes_larger_pages(get):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@on_one_database
 def test_csv_has_the_same_records_with_texts_that_are_no_formulas(client, get, pupils, kind):
     records = success(get(kind))["records"]
     lines, path, query = [], kind, {"limit": 4}
@@ -249,6 +250,7 @@ def test_no_page_reads_the_whole_table(app, get):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@on_one_database
 def test_command_writes_the_whole_table(app, get, pupils, run, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(bulk, "BATCH", 4)
     file = tmp_path / "records.csv"

@@ -16,10 +16,7 @@ from models import User
 from services import links
 from services.links import Action
 
-CALLS = {
-    Action.CHOOSE_PASSWORD: "reset-password",
-    Action.VERIFY_EMAIL: "verify-email",
-}
+CALLS = {Action.CHOOSE_PASSWORD: "reset-password", Action.VERIFY_EMAIL: "verify-email"}
 
 # What makes the links of an account useless, besides their use and their end.
 CHANGES = {

@@ -6,17 +6,7 @@ import json
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    Log,
-    bearer,
-    execute,
-    failure,
-    picture,
-    picture_form,
-    rows,
-    set_user,
-    success,
-)
+from helpers import Log, bearer, execute, failure, picture, picture_form, rows, set_user, success
 from passkey_device import Device, add
 from PIL import Image
 from sqlalchemy import delete

@@ -17,16 +17,7 @@ from config import Settings
 from core import clock
 from database import MIGRATIONS
 from extensions import Base, db
-from models import (
-    Achievement,
-    Avatar,
-    Certificate,
-    Course,
-    Group,
-    Lesson,
-    Membership,
-    User,
-)
+from models import Achievement, Avatar, Certificate, Course, Group, Lesson, Membership, User
 
 USER = {
     "username": "Student",

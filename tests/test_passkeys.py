@@ -15,6 +15,7 @@ from helpers import (
     failure,
     forgot,
     login,
+    on_one_database,
     on_postgres,
     race,
     rows,
@@ -314,6 +315,7 @@ def test_challenge_ends_after_five_minutes(client, auth, passkey, device, clock)
     failure(send_new(client, auth, made), 400, "invalid_token")
 
 
+@on_one_database
 def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, log_in, make_user):
     failure(send(client, device.get(begin(client, auth))), 400, "invalid_token")
     options = ask(client) | {"user": {"id": encode(UUID(auth.user.id).bytes)}}
@@ -325,6 +327,7 @@ def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, lo
 @pytest.mark.parametrize(
     ("challenge", "status"), [("", 400), ("x", 401), ("YQ", 400), ("_w", 400), ("é", 401), (1, 401)]
 )
+@on_one_database
 def test_challenge_that_is_not_ours_signs_nobody_in(client, passkey, device, challenge, status):
     code = {400: "invalid_token", 401: "invalid_credentials"}[status]
     failure(send(client, device.get({"challenge": challenge})), status, code)
@@ -436,6 +439,7 @@ def test_staff_only(make_app, make_user, client, auth, passkey, device):
     success(sign_in(staff, theirs))
 
 
+@on_one_database
 def test_passkey_works_with_its_domain_and_on_its_pages_alone(make_app, client, passkey, device):
     here, above = "https://learn.school.test", {"passkey_domain": "school.test"}
     other = make_app(public_url=here).test_client()

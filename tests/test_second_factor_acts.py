@@ -11,6 +11,7 @@ from helpers import (
     choose,
     failure,
     forgot,
+    on_one_database,
     race,
     rows,
     set_user,
@@ -83,6 +84,7 @@ def wrong_codes(app):
 
 @pytest.mark.asvs("7.5.1")
 @every_act
+@on_one_database
 def test_act_needs_a_code_after_the_password(app, client, protected, act):
     before = rows(app, User)
     failure(do(client, protected, act, "surprise" * 9), 400, "invalid_request")
@@ -101,6 +103,7 @@ def test_act_needs_a_code_after_the_password(app, client, protected, act):
 
 
 @every_act
+@on_one_database
 def test_recovery_code_does_once_what_a_code_of_the_app_does(client, protected, act):
     code = protected.app.recovery_codes[4]
     success(do(client, protected, "email", code.lower().replace("-", "")))
@@ -110,6 +113,7 @@ def test_recovery_code_does_once_what_a_code_of_the_app_does(client, protected, 
 
 @pytest.mark.asvs("6.5.1", "6.5.2", "6.5.3", "6.5.4")
 @every_act
+@on_one_database
 def test_code_serves_one_act(client, protected, act):
     code = protected.app.code()
     success(do(client, protected, "email", code))

@@ -47,6 +47,7 @@ def rename(client, user, session, code=""):
         *(("instructor", "student", "student"), ("", "admin", "admin")),
     ],
 )
+@on_one_database
 def test_role_takes_effect_with_the_factor(demand, make_user, clock, demanded, role, held):
     client, user = demand(demanded), make_user(role=role)
     session = success(enter(client, user))

@@ -150,7 +150,7 @@ class Watch:
                 raise Leak(f"{kind} in {place}: {pattern.search(text)[0]}")
 
 
-@pytest.fixture(params=["text", "json"])
+@pytest.fixture
 def watch(request, make_app, outbox):
     return Watch(make_app(log_format=request.param, log_level="DEBUG"), outbox)
 
@@ -177,6 +177,9 @@ def log_in(watch, user):
 
 
 @pytest.mark.asvs("16.2.5")
+@pytest.mark.parametrize(
+    ("database_url", "watch"), [("sqlite", "text"), ("postgres", "json")], indirect=True
+)
 def test_a_whole_walk_leaves_no_secret_where_it_does_not_belong(watch, make_user, make_key):
     for password in (NEW_PASSWORD, LAST_PASSWORD, *WRONG_PASSWORDS):
         watch.learn("password", password)

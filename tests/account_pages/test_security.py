@@ -229,10 +229,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
     headers = log_in(head).headers
     path = f"/api/users/{it.user.id}"
     link = client.post(
-        f"{path}/access-link",
-        json={"deliver": "link"},
-        headers=headers,
-        environ_base=elsewhere,
+        f"{path}/access-link", json={"deliver": "link"}, headers=headers, environ_base=elsewhere
     )
     success(link)
     card = it.page.locator("#security-happened")

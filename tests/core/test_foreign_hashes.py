@@ -130,12 +130,7 @@ AT_THE_BOUNDS = [
     plain_bcrypt("04"),
 ]
 # Taken too, and not made here: these are seconds of work.
-SLOW = [
-    pbkdf2(2_000_000),
-    phc(2**17, 8, 1),
-    phc(2**13, 2**7, 16, "argon2d"),
-    plain_bcrypt(14),
-]
+SLOW = [pbkdf2(2_000_000), phc(2**17, 8, 1), phc(2**13, 2**7, 16, "argon2d"), plain_bcrypt(14)]
 ROUNDS = "its PBKDF2 has more than 2,000,000 rounds"
 COST = "its bcrypt is malformed, or has no cost from 4 to 14"
 BEYOND = {

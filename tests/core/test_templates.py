@@ -31,10 +31,7 @@ FACTS = {
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
-PAGES = [
-    *("links", "account", "admin"),
-    *("certificate", "no_certificate"),
-]
+PAGES = [*("links", "account", "admin"), *("certificate", "no_certificate")]
 CERTIFICATE = {
     **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url", "qr"), "x"),
     **dict.fromkeys(("issued_at", "expires_at", "checked_at"), NOON),
@@ -332,11 +329,7 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
             "not, in de/mail/password_changed.txt: link",
         ),
         ("mail.html", "{{ settings.secret_key }}{{ title }}", "not, in mail.html: settings, title"),
-        (
-            "links.html",
-            "{{ holder }}",
-            "uses what ours does not, in links.html: holder",
-        ),
+        ("links.html", "{{ holder }}", "uses what ours does not, in links.html: holder"),
         ("no_certificate.html", "{% if is_limited %}{{ x }}{% endif %}", "no_certificate.html: x"),
         ("account.html", "{% extends 'layout.html' %}", "not, in account.html: layout.html"),
         ("pt/pages.txt", "{{ ''.__class__.__mro__ }}", "in pt/pages.txt: __class__, __mro__"),

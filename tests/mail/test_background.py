@@ -193,10 +193,7 @@ def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_
 # Pruning
 
 
-PRUNED = (
-    *(UserSession, DeniedSession, Counter, PendingEmail, SecondFactor),
-    *(Deletion, Event),
-)
+PRUNED = (*(UserSession, DeniedSession, Counter, PendingEmail, SecondFactor), *(Deletion, Event))
 
 
 def expiring(user_id, owners, now, offset):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 from endpoints import UNKNOWN_ID
 from flask import current_app
-from helpers import connections_held, race, rows, statements_of
+from helpers import connections_held, on_one_database, race, rows, statements_of
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
@@ -69,6 +69,7 @@ def deliver():
 
 @pytest.mark.asvs("1.3.7", "1.3.11")
 @pytest.mark.parametrize("kind", list(MailKind))
+@on_one_database
 def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
     names = {"username": "cheap-pills", "first_name": "Buy", "last_name": "pills.example"}
     queue_wanted(kind, make_user(email=STUDENT, **names))
