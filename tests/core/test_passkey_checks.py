@@ -193,7 +193,7 @@ def test_part_that_cannot_be_read_is_refused(device, public_key, name, broken):
         HERE.check_signature(sent, HANDLE, public_key)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"challenge": "_w"}', "[" * 4000])
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", "[" * 4000])
 def test_challenge_that_cannot_be_read_is_refused(text):
     with pytest.raises(PasskeyInvalid):
         challenge_in({"response": {"clientDataJSON": encode(text.encode())}})
