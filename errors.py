@@ -128,7 +128,7 @@ class WrongCode(ApiError):
     """
 
     status, code = 400, "wrong_code"
-    message = "This code is wrong, or it was used before. Try another one."
+    message = "This code is wrong, or it was used before. Enter the next one."
     wrong_guess = True
 
 
@@ -331,7 +331,7 @@ class ExternalIdTaken(ApiError):
     """
 
     status, code = 409, "external_id_taken"
-    message = "Another account has this `externalId`. Use another one."
+    message = "Another account has this `externalId`. Choose a different one."
 
 
 class LastAdmin(ApiError):

@@ -32,8 +32,7 @@ _TOO_MANY = Reason("too_large", f"The largest number is {schemas.MOST_RECORDS}, 
 
 
 def _page(name: str, query: dict[str, Any]) -> Response | dict[str, object]:
-    accepted = request.accept_mimetypes
-    as_csv = max(accepted[CSV], accepted[_CSV_TYPE]) > accepted[JSON]
+    as_csv = request.accept_mimetypes.best_match((JSON, CSV, _CSV_TYPE)) in (CSV, _CSV_TYPE)
     if not as_csv and query["limit"] > schemas.MOST_RECORDS:
         raise InvalidRequest(fields={"limit": [_TOO_MANY]})
     kind = bulk.KINDS[name]

@@ -28,9 +28,8 @@ async function idOf(name, text) {
   for (const fitting of [{ anyOf: text.replaceAll(",", " ") }, { search: text }]) {
     const { users } = await call("GET", "users", { ...fitting, perPage: 2 });
     if (users.length === 1) return users[0].id;
+    if (users.length) break;
   }
-  body.replaceChildren(); // of another question
-  fill(section, { next: false, none: false });
   throw new Problem("invalid_request", { reasons: { [name]: ["nobody"] } });
 }
 
@@ -65,7 +64,7 @@ async function show(_, me, rest = "") {
   const shown = { type: "", person: "", by: "", ...Object.fromEntries(new URLSearchParams(rest)) };
   fill(form, shown);
   showProblem(form, null);
-  await attempt(form, async () => {
+  const isShown = await attempt(form, async () => {
     // What was looked up before stands in the URL, for a reload.
     const [userId, by] = await Promise.all([
       shown.userId ?? idOf("person", shown.person),
@@ -80,6 +79,9 @@ async function show(_, me, rest = "") {
     body.replaceChildren();
     append(page);
   });
+  if (isShown || mine !== asked) return;
+  body.replaceChildren(); // those of the question before
+  fill(section, { next: false, none: false });
 }
 
 function search() {

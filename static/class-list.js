@@ -186,7 +186,7 @@ export async function holderOf({ reasons }, body) {
 async function refused(line, problem) {
   // Where the account is there and the group is not, the next lines would fare no better. The
   // preview says then that the group is a new one.
-  if (problem.code === "not_found") await findGroups(lines);
+  if (problem.code === "not_found") await findGroups(lines).catch(() => {});
   if (![400, 409].includes(problem.status)) throw problem;
   const { username } = problem.reasons;
   const isBare = username && !line.email; // the address is made of the name

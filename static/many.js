@@ -105,7 +105,7 @@ async function listFrom() {
 /** Ask whether the act of a button of the list is meant. */
 export async function ask(opener) {
   if (opener === pasting) return byId("pick").showModal();
-  await ending;
+  await ending?.catch(() => {});
   if (dialog.open) return;
   act = opener.value;
   begin();
@@ -146,7 +146,7 @@ function runAll(work, text) {
     setBusy(byId("people-form"), true); // a call may be on its way
     await over;
     if (act === "undo") for (const user of failed.keys()) done.delete(user);
-    await reload();
+    await attempt(byId("people-form"), reload);
     const news = byId("people-chosen");
     const all = people.length;
     news.textContent = text({ done: all - left.size, all });

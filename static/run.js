@@ -23,7 +23,7 @@ export const isRefusal = ({ status }) => [400, 403, 404, 409, 429].includes(stat
  * Do `act` for each of the items until the `signal` stops it; return whether it came to its end. The
  * form says how far it is, and waits where the service asks for that. What is refused goes to
  * `refused(item, problem)`; any other problem ends it. `all` counts what an earlier run has done, too.
- * With more than one `atOnce`, nothing may be refused.
+ * Without `refused`, that ends it too; so it must be with more than one `atOnce`.
  */
 export async function run(form, items, act, { signal, refused, all = items.length, atOnce = 1 }) {
   const [status, rest] = [form.querySelector("[role=status]"), [...items]];
@@ -48,7 +48,7 @@ export async function run(form, items, act, { signal, refused, all = items.lengt
           continue;
         }
         if (problem.code === "not_found") problem.key = "error_group_gone";
-        if (!isRefusal(problem)) throw problem;
+        if (!refused || !isRefusal(problem)) throw problem;
         await refused(rest[0], problem);
       }
       rest.splice(0, atOnce);

@@ -31,11 +31,12 @@ addEventListener("storage", ({ key, newValue }) => {
 
 /** Lead who manages others and has no courses to /admin, but not from a section that the URL names. */
 export async function leadOn() {
-  const way = document.querySelector(`header a[href^=admin][data-roles~=${client.user.role}]`);
+  const way = document.querySelector(`header a[href^=admin][data-roles~=${client.user?.role}]`);
   if (!way || (location.hash && !location.hash.startsWith("#sign-in"))) return false;
-  const { totalCourses } = await call("GET", "users/progress");
-  if (!totalCourses) location.assign(way.href);
-  return !totalCourses;
+  const found = await call("GET", "users/progress").catch(() => null);
+  if (found?.totalCourses !== 0) return false;
+  location.assign(way.href);
+  return true;
 }
 
 /**

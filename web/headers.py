@@ -93,7 +93,7 @@ def _allow(origins: frozenset[str], response: Response) -> Response:
     response.headers["Access-Control-Expose-Headers"] = "X-Request-ID, Retry-After, Link"
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
         response.headers.update(PREFLIGHT)
-        # Also where nothing is: else the browser would keep the call's own 404 from the page.
+        # Also for unknown URLs: else no page could read the 404 of the call itself.
         if response.status_code == 404:
             response.status_code, response.data = 200, b""
     return response

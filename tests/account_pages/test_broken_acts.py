@@ -63,7 +63,7 @@ def story(page, sign_in, make_user, make_group, app):
 @pytest.mark.parametrize("act", ["Add to a group", "Take out of a group", "Move", "Deactivate"])
 def test_an_act_and_its_undo_go_on_after_all_that_breaks_their_calls(story, act):
     before = story.state()
-    for name, said in ((act, "Done"), ("Undo", "Taken back")):
+    for name, said in ((act, "Done"), ("Undo", "Undone")):
         story.begin(name, None, "lost", "limit", "offline")
         for _ in range(2):
             expect(story.alert).to_contain_text("did not respond")
@@ -76,14 +76,14 @@ def test_an_act_and_its_undo_go_on_after_all_that_breaks_their_calls(story, act)
 def test_what_was_done_until_the_session_ended_can_be_taken_back(story, app):
     before = story.state()
     end = story.after(lambda: alter(app, story.head, {"role": "student"}, {"role": "admin"}))
-    for act, calls, said in (("Move", 3, "Done: 1 of 3."), ("Undo", 2, "Taken back: 1 of 2.")):
+    for act, calls, said in (("Move", 3, "Done: 1 of 3."), ("Undo", 2, "Undone: 1 of 2.")):
         story.begin(act, *[None] * calls, end)
         expect(story.page.get_by_text("Your session has ended.")).to_be_visible()
         story.page.locator("#sign-in [name=password]").fill(PASSWORD)
         story.page.locator("#sign-in [name=password]").press("Enter")
         expect(story.news).to_have_text(said)
     story.begin("Undo")
-    expect(story.news).to_have_text("Taken back: 1 of 1.")
+    expect(story.news).to_have_text("Undone: 1 of 1.")
     assert story.state() == before
 
 
