@@ -163,9 +163,7 @@ class Templates:
             key: str(dates.day(value)).strip() if isinstance(value, datetime) else value
             for key, value in more.items()
         }
-        # In one order in all processes, which Jinja's sets have not.
-        said = sorted(key for key in words if key.startswith(_SAID))
-        shown["texts"] = {key: words[key] for key in said}
+        shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
         if url := _url_of(facts.contact):
             contact = known["contact"]
             link = Markup('<a href="{}">{}</a>').format(url, contact)
