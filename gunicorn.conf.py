@@ -29,7 +29,7 @@ gc.enable()
 wsgi_app = "wsgi:app"
 bind = netloc(*settings.listens)
 
-worker_class = "web.worker.BoundedWorker"
+worker_class = "web.worker.TurnsWorker"
 workers = settings.web_concurrency
 # Whoever waits for the hasher or a picture, and whoever hashes, leaves 16 threads to requests that
 # take a millisecond.
@@ -42,7 +42,7 @@ _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 with suppress(ValueError):  # the hard limit is lower
     _files = max(_soft, worker_connections + 4 * threads)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_files, _hard))
-# sendfile() would wait for a slow client without the limits of web/worker.py.
+# sendfile() would wait for a slow client without the limits of web/clients.py.
 sendfile = False
 
 # Seconds without a heartbeat until a whole worker is killed; it ends no single request.
@@ -95,11 +95,6 @@ def post_worker_init(worker: Any) -> None:
     by_hand = settings.embedded and settings.log_format == "text" and isinstance(bound, tuple)
     if worker.age == 1 and by_hand:
         print(first_screen(*bound), file=sys.stderr, flush=True)
-
-
-def child_exit(_server: Any, worker: Any) -> None:
-    """Let the other workers not wait for one that has ended."""
-    web.worker.forget(worker)
 
 
 def first_screen(host: str, port: int) -> str:

@@ -4,9 +4,9 @@ import os
 from runpy import run_path
 
 from config import ROOT
-from web import worker
+from web import clients
 
-worker.SILENCE, worker.LONGEST = float(os.environ.get("SILENCE", "1.5")), 4  # seconds
+clients.SILENCE, clients.LONGEST = float(os.environ.get("SILENCE", "1.5")), 4  # seconds
 
 globals().update(run_path(str(ROOT / "gunicorn.conf.py")))
 threads = 4  # so that few clients hold all of them

@@ -1,63 +1,57 @@
 """The time limits of a connection, and errors that no application can answer."""
 
 import socket
+import time
 from types import SimpleNamespace
 
 import pytest
 from gunicorn.http import errors as unread
 
 from config import Settings
-from web import worker
+from web import clients, worker
 
 
 @pytest.fixture
 def now(monkeypatch):
     """A clock that stands still: `now.seconds`."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 
 @pytest.fixture
-def client():
-    """The client's end of a connection; the other end is `client.service`."""
+def client(now):
+    """The client's end of a connection; the other end, which may read for 120 s, is
+    `client.service`.
+    """
     ours, client = socket.socketpair()
-    service = worker.ClientSocket(ours)
-    with service, client:
+    service = clients.Client(ours, "", "")
+    service.until = now.seconds + clients.LONGEST
+    with client, ours:
         yield SimpleNamespace(sendall=client.sendall, recv=client.recv, service=service)
 
 
-def test_each_request_of_a_connection_may_take_120_seconds_with_10_of_silence(
-    now, client, monkeypatch
-):
-    monkeypatch.setattr(worker.ThreadWorker, "handle", lambda *_: True)
-    conn = SimpleNamespace(sock=client.service)
-    for _ in range(2):
-        worker.BoundedWorker.__new__(worker.BoundedWorker).handle(conn)
-        conn.sock.setblocking(True)
-        assert conn.sock.gettimeout() == 10
-        now.seconds += 119
-        client.sendall(b"x")
-        assert conn.sock.recv(1) == b"x"
+def test_a_request_may_take_120_seconds_and_its_response_10_more(now, client):
+    now.seconds += 119
+    client.sendall(b"x")
+    assert client.service.recv(1) == b"x"
     client.sendall(b"x")
     now.seconds += 1
     with pytest.raises(ConnectionResetError):
-        conn.sock.recv(1)
-    # An answer may take as long as a silence longer.
+        client.service.recv(1)
+    client.service.until = now.seconds
     now.seconds += 9
-    conn.sock.sendall(b"done")
-    conn.sock.flush()
+    client.service.sendall(b"done")
+    client.service.flush()
     assert client.recv(9) == b"done"
     now.seconds += 1
-    conn.sock.sendall(b"done")
+    client.service.sendall(b"done")
     with pytest.raises(ConnectionResetError):
-        conn.sock.flush()
+        client.service.flush()
 
 
-def test_silent_client_is_given_up_on_and_its_late_rest_is_not_read(now, client, monkeypatch):
-    monkeypatch.setattr(worker, "SILENCE", 0.02)
-    client.service.setblocking(True)
-    client.service.until = now.seconds + 10
+def test_silent_client_is_given_up_on_and_its_late_rest_is_not_read(client, monkeypatch):
+    monkeypatch.setattr(clients, "SILENCE", 0.02)
     with pytest.raises(ConnectionResetError):
         client.service.sendall(bytes(10_000_000))
     with pytest.raises(ConnectionResetError):
@@ -67,22 +61,30 @@ def test_silent_client_is_given_up_on_and_its_late_rest_is_not_read(now, client,
         client.service.recv(9)
 
 
+def test_client_hears_the_response_before_the_end_whatever_it_still_sends(now, client):
+    client.sendall(bytes(100_000))  # which nobody reads
+    client.service.sendall(b"refused")
+    client.service.close(lingers=False)
+    assert client.recv(9) == b"refused"
+
+
 def test_errors_outside_of_the_application_are_internal_errors(caplog):
     caplog.set_level("ERROR")  # the last application of a test may have set another
-    broken = worker.BoundedWorker.__new__(worker.BoundedWorker)
+    broken = worker.TurnsWorker.__new__(worker.TurnsWorker)
     settings = Settings(public_url="https://accounts.example.org")
     broken.wsgi = SimpleNamespace(extensions={"accounts": SimpleNamespace(settings=settings)})
     here, there = socket.socketpair()
     with here, there:
-        broken.handle_error(None, here, ("127.0.0.1", 4711), RuntimeError("a detail"))
-        # gunicorn knows the request when the application has sent such a header.
-        broken.handle_error(object(), here, "", unread.InvalidResponseHeader("a detail"))
-        answers = there.recv(65536).decode()
-        there.close()
-        broken.handle_error(None, here, "", unread.InvalidRequestLine("a client that has gone"))
-    assert answers.count("HTTP/1.1 500 ") == answers.count('"internal_error"') == 2
-    assert answers.count("Strict-Transport-Security: ") == 2
-    assert "a detail" not in answers
+        client = clients.Client(here, ("127.0.0.1", 4711), "")
+        client.until = time.monotonic() + 1
+        broken.handle_error(None, client, client.address, RuntimeError("a detail"))
+        # The client has a part of a response, which a second one would seem to be a part of.
+        broken.handle_error(object(), client, "", unread.InvalidResponseHeader("a detail"))
+        client.flush()
+        answer = there.recv(65536).decode()
+    assert answer.count("HTTP/1.1 500 ") == answer.count('"internal_error"') == 1
+    assert answer.count("Strict-Transport-Security: ") == 1
+    assert "a detail" not in answer
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
         "a detail",
         "Invalid response header from the application: a detail",

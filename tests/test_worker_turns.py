@@ -19,7 +19,7 @@ import database
 from config import ProviderSettings, Settings
 from core import turns
 from extensions import components, db
-from web import worker
+from web import clients, worker
 
 PATIENCE = 40  # seconds; only a hang takes so long
 SETTINGS = SimpleNamespace(settings=Settings(public_url="https://accounts.example.org"))
@@ -93,7 +93,7 @@ class Log:
         return lambda *_args, **_more: None
 
 
-class InThread(worker.BoundedWorker):
+class InThread(worker.TurnsWorker):
     def init_signals(self):
         """Only the main thread of a process can."""
 
@@ -102,12 +102,11 @@ class InThread(worker.BoundedWorker):
 def running(monkeypatch):
     """Return what runs a worker; a turn that is kept would stop it for good."""
     monkeypatch.setattr(turns, "LONG", PATIENCE)
-    monkeypatch.setattr(worker, "SILENCE", 2)
-    monkeypatch.setattr(worker, "LINGER", 0.1)
-    monkeypatch.setattr(worker, "_CONNECTIONS", [0] * 256)
+    monkeypatch.setattr(clients, "SILENCE", 2)
+    monkeypatch.setattr(clients, "LINGER", 0.1)
 
     @contextmanager
-    def run(views=None, **settings):
+    def run(views=None, listener=None, **settings):
         cfg = Config()
         for name, value in {
             "threads": 24,
@@ -117,14 +116,18 @@ def running(monkeypatch):
         }.items():
             cfg.set(name, value)
         views = views or Views()
-        listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        listener = listener or socket.create_server(("127.0.0.1", 0), backlog=2048)
         app = SimpleNamespace(wsgi=lambda: views)
         made = InThread(1, os.getppid(), [listener], app, 30, cfg, Log())
         thread = threading.Thread(target=made.init_process)
         thread.start()
         try:
             yield SimpleNamespace(
-                views=views, worker=made, address=listener.getsockname(), thread=thread
+                views=views,
+                worker=made,
+                listener=listener,
+                address=listener.getsockname(),
+                thread=thread,
             )
         finally:
             if isinstance(views, Views):
@@ -191,7 +194,7 @@ def test_no_request_of_any_kind_keeps_the_turn(running):
         race(client, 6)
         assert service.views.most == 1
         assert ask(service, "/fine") == (200, b"fine")
-        soon(lambda: service.worker.nr_conns == 0)
+        soon(lambda: not service.worker._clients)
         soon(lambda: service.worker._turns._holder is None)
         assert service.thread.is_alive()
 
@@ -270,15 +273,15 @@ def test_ten_thousand_requests_of_every_kind_leave_all_places_free(
                 connections = db.engine.pool.checkedout()
             return {
                 "turn": (gunicorn._turns._holder, len(gunicorn._turns._line)),
-                "clients": (gunicorn.nr_conns, len(gunicorn._ready)),
-                "threads": gunicorn._started - len(gunicorn._idle),
+                "clients": (len(gunicorn._clients), len(gunicorn._ready)),
+                "threads": gunicorn._started - len(gunicorn._parked),
                 "database": (connections, database._sqlite_writers.locked()),
                 "hashers": (parts.hasher._ours._free, parts.hasher._foreign._free),
                 "pictures": parts.avatars._places._value,
                 "provider": parts.providers["away"]._places._value,
             }
 
-        soon(lambda: gunicorn._is_watched and places()["turn"] == (None, 0))
+        soon(lambda: gunicorn._is_watching and places()["turn"] == (None, 0))
         before = places()
         race(client, 8)
         soon(lambda: places() == before)
@@ -329,7 +332,7 @@ def test_requests_one_after_the_other_stay_with_one_thread(running):
 
 def test_silent_connections_take_no_thread_and_end_after_the_silence(running):
     with running() as service, connected(service, 300) as crowd:
-        soon(lambda: len(service.worker.pending_conns) == 300)
+        soon(lambda: len(service.worker._clients) == 300)
         assert ask(service, "/fine") == (200, b"fine")
         # They are still there, and the first to speak is answered.
         crowd[0].sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -340,60 +343,23 @@ def test_silent_connections_take_no_thread_and_end_after_the_silence(running):
             assert silent.recv(1) == b""
 
 
-def test_a_process_with_more_connections_lets_the_others_be_first(running):
-    with running() as service, connected(service, 3):
-        shown, own = worker._CONNECTIONS, service.worker.age
-        soon(lambda: shown[own] == 4)
-        accepts = []
-        original, service.worker.set_accept_enabled = (
-            service.worker.set_accept_enabled,
-            lambda enabled: (accepts.append(enabled), original(enabled)),
-        )
-        shown[own + 1] = 10  # another one has more
-        with connected(service, 1):
-            soon(lambda: shown[own] == 5)
-        assert False not in accepts
-        soon(lambda: shown[own] == 4)
-        shown[own + 1] = 1  # another one has none; it may hang, so nobody waits for it for ever
-        assert ask(service, "/fine") == (200, b"fine")
-        assert False in accepts
-        worker.forget(SimpleNamespace(age=own + 1))
-        accepts.clear()
-        assert ask(service, "/fine") == (200, b"fine")
-        assert False not in accepts
-
-
-def test_a_process_that_stepped_back_waits_for_more_as_before(running, monkeypatch):
-    with running() as service, connected(service, 3):
-        shown, own = worker._CONNECTIONS, service.worker.age
-        soon(lambda: shown[own] == 4)
-        (listener,) = service.worker.sockets
-        original, taken, looks = service.worker.set_accept_enabled, [], []
-
-        def by_another_process(enabled):
-            original(enabled)
-            if not (enabled or taken):
-                taken.append(listener.accept())
-
-        def look(timeout, select=service.worker.poller.select):
-            looks.append(timeout)
-            return select(timeout)
-
-        monkeypatch.setattr(service.worker, "set_accept_enabled", by_another_process)
-        monkeypatch.setattr(service.worker.poller, "select", look)
-        shown[own + 1] = 1
-        with connected(service, 1):
-            soon(lambda: taken)
-            looks.clear()
-            soon(lambda: worker.TICK in looks)
-        taken[0][0].close()
+def test_connections_spread_over_two_processes(running):
+    """Both wait for the same listener; each leaves the next connection to the other."""
+    with running() as one, running(listener=one.listener) as two, connected(one, 32) as crowd:
+        for client in crowd:
+            client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+        for client in crowd:
+            assert client.recv(12) == b"HTTP/1.1 200"
+        counts = [len(service.worker._clients) for service in (one, two)]
+        assert sum(counts) == 32
+        assert min(counts) >= 4
 
 
 def test_a_full_process_leaves_connections_to_wait(running):
     with running(worker_connections=30) as service:
         with connected(service, 40) as crowd:
-            soon(lambda: service.worker.nr_conns >= 30 and not service.worker._accepting)
-            assert service.worker.nr_conns == 30
+            soon(lambda: len(service.worker._clients) >= 30 and not service.worker._listens)
+            assert len(service.worker._clients) == 30
             for connection in crowd[:30]:
                 connection.close()
             crowd[-1].sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -402,15 +368,16 @@ def test_a_full_process_leaves_connections_to_wait(running):
 
 
 def test_a_connection_for_which_no_file_is_free_waits(running, monkeypatch):
-    original, faults = worker.ThreadWorker.accept, [OSError(EMFILE, "Too many open files")]
+    faults = [OSError(EMFILE, "Too many open files")]
 
-    def accept(*arguments):
-        if faults:
-            raise faults.pop()
-        original(*arguments)
+    class Listener(socket.socket):
+        def accept(self):
+            if faults:
+                raise faults.pop()
+            return super().accept()
 
-    with running() as service:
-        monkeypatch.setattr(worker.ThreadWorker, "accept", accept)
+    original = socket.create_server(("127.0.0.1", 0))
+    with running(listener=Listener(fileno=original.detach())) as service:
         assert ask(service, "/fine") == (200, b"fine")
         assert not faults
         assert service.thread.is_alive()
@@ -442,15 +409,13 @@ def test_a_client_that_never_stops_asking_lets_others_in_between(running):
 
 
 def test_who_asked_while_all_threads_wait_is_answered_later(running, monkeypatch):
-    monkeypatch.setattr(worker, "SILENCE", 1)
     with running(threads=2) as service, connected(service, 1) as (client,):
-        soon(lambda: len(service.worker.pending_conns) == 1)
+        soon(lambda: len(service.worker._clients) == 1)
         waiting = [threading.Thread(target=ask, args=(service, "/waits_long")) for _ in range(2)]
         for thread in waiting:
             thread.start()
             assert service.views.waits.acquire(timeout=PATIENCE)
         client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
-        soon(lambda: not service.worker.pending_conns)
         service.views.over.set()
         assert client.recv(12) == b"HTTP/1.1 200"
         for thread in waiting:
@@ -470,36 +435,17 @@ def test_no_thread_of_the_system_is_free(running, monkeypatch):
         assert service.thread.is_alive()
 
 
-def test_a_process_that_ends_is_not_left_new_connections(running):
-    with running() as service, connected(service, 1):
-        shown, own = worker._CONNECTIONS, service.worker.age
-        soon(lambda: shown[own] == 2)
-        service.worker.alive = False
-        soon(lambda: shown[own] == 0)
-        assert service.thread.is_alive()
-
-
-def test_a_worker_that_the_list_lacks_accepts(running, monkeypatch):
-    with running() as service:
-        monkeypatch.setattr(service.worker, "_show_connections", lambda: None)
-        worker.forget(service.worker)  # the end of another one with its place
-        assert ask(service, "/fine") == (200, b"fine")
-        assert service.thread.is_alive()
-
-
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
-    caught = []
-    monkeypatch.setattr(threading, "excepthook", caught.append)
 
-    def fails(conn, _outcome):
-        conn.close()
+    def fails(_client, _seconds):
         raise ZeroDivisionError
 
-    with running() as service:
-        monkeypatch.setattr(service.worker, "finish_request", fails)
-        with suppress(OSError, HTTPException):
-            ask(service, "/fine")
+    with running(graceful_timeout=1) as service:
+        assert ask(service, "/fine") == (200, b"fine")
+        monkeypatch.setattr(service.worker, "_keep", fails)
+        with suppress(OSError, HTTPException), connected(service, 1) as (client,):
+            client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+            client.recv(1)
         service.thread.join(PATIENCE)
         assert not service.thread.is_alive()
-    assert {each.exc_type for each in caught} == {ZeroDivisionError}

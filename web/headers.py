@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 import errors
 from config import Settings
 from web.bodies import drain
+from web.error_handlers import NOT_VALID, render
 from web.logs import log_request, request_id
 
 # A response that sets nothing else is data: it must not be stored, framed, sniffed or executed, nor
@@ -58,12 +59,27 @@ def init_app(app: Flask, settings: Settings) -> None:
 
         return inner(environ, start)
 
+    app.before_request(_refuse_unclear)
     if settings.is_https and settings.trusted_proxies:
         app.before_request(functools.partial(_demand_https, settings.public_url))
     # In WSGI, headers are a plain list; on a Response each one would cost as much as all do here.
     app.wsgi_app = add_fixed  # type: ignore[method-assign]
     if settings.cors_origins:
         app.after_request(functools.partial(_allow, frozenset(settings.cors_origins)))
+
+
+def _refuse_unclear() -> Response | None:
+    """Refuse what gunicorn takes, but HTTP or this service does not."""
+    environ, status = request.environ, 0
+    if "HTTP_HOST" not in environ and environ["SERVER_PROTOCOL"] == "HTTP/1.1":
+        status = 400  # RFC 9112, section 3.2
+    elif environ.get("HTTP_TRANSFER_ENCODING", "chunked").lower() != "chunked":
+        status = 501  # RFC 9112, section 6.1: gunicorn decodes nothing else
+    if not status:
+        return None
+    refusal = render(errors.InvalidRequest(NOT_VALID))
+    refusal.status_code = status
+    return refusal
 
 
 def _demand_https(public_url: str) -> BaseResponse | None:

@@ -1,43 +1,38 @@
-"""gunicorn's threaded worker with a time limit for slow clients, and with errors in JSON."""
+"""gunicorn's worker of this service: one thread answers and watches, others only while it waits.
+
+docs/decisions.md says why it is not one of gunicorn's own, and what to look at in an upgrade.
+"""
 
 import logging
-import mmap
-import select
+import math
+import os
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future
 from contextlib import suppress
-from errno import ECONNRESET
-from functools import cache, partial
+from datetime import timedelta
 from typing import Any
 
+from gunicorn import http  # type: ignore[import-untyped]
 from gunicorn.http import errors as unread  # type: ignore[import-untyped]
-from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
+from gunicorn.http import wsgi
+from gunicorn.workers.base import Worker  # type: ignore[import-untyped]
 
 import errors
 from core import clock, turns
 from extensions import components
-from web import headers
+from web import clients, headers
+from web.clients import Client
 from web.error_handlers import NOT_VALID, render
 from web.logs import request_id
 
-# Seconds until the service gives up on a client: without a byte, and for one whole request.
-SILENCE, LONGEST = 10, 120
-# Seconds for what a client still sends after it was refused.
-LINGER = 2
-# Bytes in which gunicorn sends a file.
-BLOCK = 8192
-# Seconds between two looks of the main thread at the state of the process.
-TICK = 0.1
-# Seconds that a process which has more connections than another leaves new ones to that, and
-# between two looks at whether it still has more.
-GRACE, LOOK = 0.005, 0.001
-# How many connections each worker has, and one more: 0 is a place without a worker. All processes
-# share this memory, because the master imports this module before it starts them.
-_CONNECTIONS = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("H")[:256]
+# Seconds between two looks of the main thread at the state of the process, and for which a process
+# that has accepted connections leaves the next ones to others.
+TICK, GRACE = 0.1, 0.001
+# Blocks of a body that are read after the response, so that the connection can stay open.
+MOST_UNREAD = 8
 _log = logging.getLogger("accounts.errors")
 # The statuses that gunicorn would send; any other request that cannot be read is a 400.
 _STATUSES: dict[type[Exception], int] = {
@@ -48,141 +43,88 @@ _STATUSES: dict[type[Exception], int] = {
 }
 
 
-class ClientSocket(socket.socket):
-    """A connection that fails, as if the client had reset it, when the client is too slow.
-
-    The thread gives its turn away while it waits for the client, and only then.
-    """
-
-    until = 0.0  # on the monotonic clock; a response may take SILENCE longer
-    patience: float = 0  # seconds that one call waits
-
-    def __init__(self, accepted: socket.socket) -> None:
-        super().__init__(fileno=accepted.detach())
-        super().settimeout(0)
-        self._kept = b""
-
-    def settimeout(self, value: float | None, /) -> None:
-        self.patience = SILENCE if value is None else value
-
-    def gettimeout(self) -> float:
-        return self.patience
-
-    def setblocking(self, flag: bool, /) -> None:
-        """Wait for SILENCE seconds where gunicorn would wait without a limit."""
-        self.patience = SILENCE if flag else 0
-
-    def recv(self, size: int, flags: int = 0, /) -> bytes:
-        while time.monotonic() < self.until:
-            with suppress(BlockingIOError):
-                return super().recv(size, flags)
-            if not self._is_ready(select.POLLIN):
-                self.until = time.monotonic()  # do not wait again for the rest of a refused body
-        raise ConnectionResetError(ECONNRESET, "The client sends too slowly.")
-
-    def send(self, data: Any, flags: int = 0, /) -> int:
-        while time.monotonic() < self.until + SILENCE:
-            with suppress(BlockingIOError):
-                return super().send(data, flags)
-            if not self._is_ready(select.POLLOUT):
-                break
-        raise ConnectionResetError(ECONNRESET, "The client reads too slowly.")
-
-    def sendall(self, data: Any, _flags: int = 0, /) -> None:
-        """Keep what is small until `flush`, so that the head of a response goes with its body."""
-        self._kept += data
-        if len(self._kept) > BLOCK:
-            self.flush()
-
-    def flush(self) -> None:
-        rest, self._kept = memoryview(self._kept), b""
-        while rest:
-            rest = rest[self.send(rest) :]
-
-    def _is_ready(self, event: int) -> bool:
-        poll = select.poll()
-        poll.register(self, event)
-        with turns.waiting():
-            return bool(poll.poll(self.patience * 1000))
-
-
-def _has_unread(conn: Any) -> bool:
-    """Return whether the client may still send a part of the request: to close the connection then
-    could lose the response. Otherwise nothing is left to wait for.
-    """
-    conn.sock.until = 0.0  # reads what is there, and does not wait
-    try:
-        return bool(conn.parser.mesg.body.read(1))
-    except Exception:  # more of the body is missing, or this was no request
-        return True
-
-
-@cache
-def _outcome(stays: bool) -> Future[bool]:
-    """Return what gunicorn takes for the end of a request: whether the connection stays open."""
-    outcome: Future[bool] = Future()
-    outcome.set_result(stays)
-    return outcome
-
-
-def forget(worker: "BoundedWorker") -> None:
-    """Show no connections of a process that has ended."""
-    _CONNECTIONS[worker.age % len(_CONNECTIONS)] = 0
-
-
-class BoundedWorker(ThreadWorker):  # type: ignore[misc]
-    """gunicorn's worker, whose threads take turns.
+class TurnsWorker(Worker):  # type: ignore[misc]
+    """A worker whose threads take turns (core/turns.py).
 
     The thread that has the turn answers the requests that are there, one after the other, and then
-    waits for more itself: no request goes from one thread to another. The main thread only looks
-    after idle connections and its heartbeat.
-
-    gunicorn documents `init_process` and `run` as what a worker overrides. The rest is not, and
-    there is no other way to choose the thread that answers; tests/test_worker_turns.py runs all of
-    it and fails when it changes.
+    waits for more itself: no request goes from one thread to another. While it waits for something
+    else, another thread does the same. The main thread looks after the time limits of clients that
+    are not being answered, and tells gunicorn that the process lives.
     """
 
     def init_process(self) -> None:
         self._turns = turns.Turns(self._call_thread)
-        self._ready: deque[Any] = deque()  # connections with a request
-        self._idle: list[threading.Lock] = []
+        # Connections with a request, and listeners with a connection. Only with the turn.
+        self._ready: deque[Client | socket.socket] = deque()
+        # The poller, the set of open connections, and their `closes_at` and `is_watched` change
+        # under this lock: a thread that took too long for its turn works beside the next one.
+        self._changes = threading.Lock()
+        self._poller = selectors.DefaultSelector()
+        self._clients: set[Client] = set()
+        self._listens = False  # whether the poller knows the listeners
+        self._pauses = False  # whether it does not because connections were just accepted
+        # The locks of threads that wait to be called, and how many threads there are. Only where
+        # the turn is passed on, or with the turn.
+        self._parked: list[threading.Lock] = []
         self._started = 0
-        self._is_called = self._is_watched = self._steps_back = False
-        self._crowded_at = 0.0
-        self._fault: BaseException | None = None
-        # gunicorn touches its poller and its lists of connections in one thread.
-        self._as_main_thread = threading.Lock()
+        # Whether a thread was called that has not had its turn yet, and whether one waits for
+        # events: then no other is called for that.
+        self._is_called = self._is_watching = False
         super().init_process()
 
-    def run(self) -> None:
-        self._show_connections()
-        with self._as_main_thread:
-            super().run()
+    # The main thread
 
-    def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        """Leave the events of gunicorn's main loop to the other threads for a while."""
-        self._show_connections()
-        self._as_main_thread.release()
-        try:
-            time.sleep(min(timeout, TICK))
-            self._turns.take()  # so that no thread keeps it for long
-            self._turns.give()
-        finally:
-            self._as_main_thread.acquire()
-        if self._fault:
-            raise self._fault
-        super().wait_for_and_dispatch_events(0)  # gunicorn closes next what was silent for too long
-        if self._ready:
-            self.method_queue.defer(lambda: None)  # ends the wait of a thread that watches
+    def run(self) -> None:
+        for listener in self.sockets:
+            listener.setblocking(False)
+        while self.alive and self.ppid == os.getppid():
+            # Also again after a time in which a connection could not be accepted.
+            self._listen(len(self._clients) < self.cfg.worker_connections)
+            self._tick()
+        self.alive = False
+        self._listen(False)
+        end = time.monotonic() + self.cfg.graceful_timeout
+        soon = time.monotonic() + clients.LINGER  # a request may be on its way
+        with self._changes:
+            for client in self._clients:
+                if client.closes_at < math.inf:
+                    client.closes_at = min(client.closes_at, soon)
+        while self._clients and time.monotonic() < end:
+            self._tick()
+
+    def _tick(self) -> None:
+        self.notify()
+        self._turns.take()  # so that no thread keeps it for long
+        self._turns.give()  # this calls the first thread
+        now = time.monotonic()
+        with self._changes:
+            late = [client for client in self._clients if client.closes_at <= now]
+            for client in late:
+                self._forget(client)
+        for client in late:
+            client.close(lingers=False)
+        time.sleep(TICK)
+
+    def _listen(self, wanted: bool) -> None:
+        with self._changes:
+            if wanted != self._listens:
+                for listener in self.sockets:
+                    if wanted:
+                        self._poller.register(listener, selectors.EVENT_READ)
+                    else:
+                        self._poller.unregister(listener)
+            self._listens = wanted
+
+    # The other threads
 
     def _call_thread(self) -> None:
         """Let another thread work. If all of them wait, the first that is done goes on."""
-        if self._is_called or (self._is_watched and not self._ready):
+        if self._is_called or (self._is_watching and not self._ready):
             return
-        if self._idle:
-            self._idle.pop().release()
+        if self._parked:
+            self._parked.pop().release()
         elif self._started < self.cfg.threads:
-            try:  # gunicorn's pool would take several times as long to call one
+            try:
                 threading.Thread(target=self._work, daemon=True).start()
             except RuntimeError:  # the system has none left
                 return
@@ -197,104 +139,139 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
             while True:
                 self._turns.take()
                 self._is_called = False
-                while self._ready or not self._is_watched:
-                    if self._ready:
-                        self._answer(self._ready.popleft())
-                        self._turns.renew()
-                    else:
+                while self._ready or not self._is_watching:
+                    if not self._ready:
                         self._watch()
+                    elif isinstance(first := self._ready.popleft(), Client):
+                        self._answer(first)
+                    else:
+                        self._accept(first)
+                    self._turns.renew()
                 call = threading.Lock()
                 call.acquire()
-                self._idle.append(call)
+                self._parked.append(call)
                 self._turns.give()
                 call.acquire()
-        except BaseException as fault:
-            if self.alive:  # else the main thread has closed the poller
-                self._fault = fault
-                raise
-
-    def _answer(self, conn: Any) -> None:
-        outcome = _outcome(bool(self.handle(conn)))
-        with self._as_main_thread:
-            self.finish_request(conn, outcome)
-            if self._ready and self._ready[-1] is conn:  # pipelined: others may have come meanwhile
-                super().wait_for_and_dispatch_events(0)
+        except BaseException:
+            self.alive = False  # gunicorn starts another process
+            self.log.exception("A thread of the worker has failed.")
 
     def _watch(self) -> None:
-        self._is_watched = True
+        """Wait for requests and connections."""
+        self._is_watching = True
         with turns.waiting():
-            events = self.poller.select(LOOK if self._steps_back else TICK)
-        self._is_watched = False
-        with self._as_main_thread:
-            if self._steps_back and self.alive:
-                self.set_accept_enabled(True)
-            self._steps_back = False
-            registered = self.poller.get_map()
+            events = self._poller.select(GRACE if self._pauses else TICK)
+        self._is_watching = False
+        if self._pauses:
+            self._pauses = False
+            self._listen(self.alive)
+        self._sort(events)
+
+    def _sort(self, events: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Remember what is ready. Listeners come last, so that the process accepts that has nothing
+        else to do.
+        """
+        listeners = []
+        with self._changes:
             for key, _ in events:
-                if registered.get(key.fd) is key:  # the main thread has not closed it meanwhile
-                    key.data(key.fileobj)
+                client = key.fileobj
+                if not isinstance(client, Client):
+                    listeners.append(client)
+                elif client.closes_at < math.inf:
+                    client.closes_at = math.inf
+                    self._ready.append(client)
+                elif client.is_watched:  # it sends more while it is being answered
+                    self._poller.unregister(client)
+                    client.is_watched = False
+        self._ready.extend(listeners)
 
-    def _show_connections(self) -> None:
-        _CONNECTIONS[self.age % len(_CONNECTIONS)] = (self.nr_conns + 1) * self.alive
-
-    def accept(self, listener: socket.socket) -> None:
-        """Accept a connection, unless a process that has fewer does so soon."""
-        now = time.monotonic()
-        if self.nr_conns <= min(filter(None, _CONNECTIONS), default=self.nr_conns):
-            self._crowded_at = 0.0
-        elif now > self._crowded_at + 20 * GRACE:  # or the other process is stopped, or too busy
-            self._crowded_at = now
-        self._steps_back = now < self._crowded_at + GRACE
-        if self._steps_back or self.nr_conns >= self.worker_connections:
-            self.set_accept_enabled(False)
-            return
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept a connection, of many at once an eighth of what is open; then pause."""
+        room = self.alive * (self.cfg.worker_connections - len(self._clients))
+        self._pauses = room > 0
+        self._listen(False)
         try:
-            super().accept(listener)
-        except OSError as error:  # such as no file that is free
+            for _ in range(min(room, 1 + len(self._clients) // 8)):
+                accepted, address = listener.accept()
+                client = Client(accepted, address, listener.getsockname())
+                client.parser = http.get_parser(self.cfg, client, address)
+                self._clients.add(client)
+                self._keep(client, clients.SILENCE)
+        except (BlockingIOError, ConnectionAbortedError):  # there are no more
+            pass
+        except OSError as error:  # such as no file that is free: until the main thread's next look
+            self._pauses = False
             self.log.error("A connection cannot be accepted: %s", error)
-            self.set_accept_enabled(False)  # until the main thread's next look
-        self._show_connections()
 
-    def enqueue_req(self, conn: Any) -> None:
-        """Answer soon; a new connection first waits for its first byte, without a thread."""
-        if conn.initialized or conn.data_ready:
-            self._ready.append(conn)
+    def _keep(self, client: Client, seconds: float) -> None:
+        """Wait for the next request of a client, without a thread."""
+        if client.parser.unreader.buf.getvalue():  # it is here, read with the one before it
+            self._sort(self._poller.select(0))  # others may have come meanwhile
+            self._ready.append(client)
             return
-        conn.sock = ClientSocket(conn.sock)
-        conn.timeout = time.monotonic() + SILENCE
-        self.pending_conns.append(conn)
-        readable = partial(self.on_pending_socket_readable, conn)
-        self.poller.register(conn.sock, selectors.EVENT_READ, readable)
+        with self._changes:
+            client.closes_at = time.monotonic() + (seconds if self.alive else clients.LINGER)
+            if not client.is_watched:
+                self._poller.register(client, selectors.EVENT_READ)
+                client.is_watched = True
 
-    def handle(self, conn: Any) -> Any:
-        conn.sock.until = time.monotonic() + LONGEST
-        if stays := super().handle(conn):
-            return stays
-        with suppress(OSError):  # an error that no application could answer, to who may be gone
-            conn.sock.flush()
-        # gunicorn would wait for the client in the thread that accepts connections.
-        is_unread = _has_unread(conn)
-        conn.sock.until = time.monotonic() + LINGER
-        if not is_unread:
-            with suppress(OSError):  # what is left unread would end the connection with an error
-                conn.sock.shutdown(socket.SHUT_WR)
-                socket.socket.recv(conn.sock, 65536)
-        return conn.close(graceful=is_unread)
+    def _forget(self, client: Client) -> None:
+        """Take a client out of the lists, so that it can be closed. Needs the lock."""
+        self._clients.discard(client)
+        client.closes_at = math.inf
+        if client.is_watched:
+            self._poller.unregister(client)
+            client.is_watched = False
 
-    def handle_request(self, req: Any, conn: Any) -> Any:
-        headers = dict(req.headers)
-        if req.version == (1, 1) and "HOST" not in headers:  # RFC 9112, section 3.2
-            refused: Exception = unread.InvalidHeader("HOST")
-        elif headers.get("TRANSFER-ENCODING", "chunked").lower() != "chunked":
-            refused = unread.UnsupportedTransferCoding("gunicorn does not decode it")
-        else:
-            stays = super().handle_request(req, conn)
-            conn.sock.flush()
-            return stays
-        self.handle_error(None, conn.sock, conn.client, refused)
-        return False
+    # One request
 
-    def handle_error(self, req: object, client: socket.socket, addr: Any, exc: Exception) -> None:
+    def _answer(self, client: Client) -> None:
+        client.until, client.is_answered = time.monotonic() + clients.LONGEST, False
+        request, stays = None, False
+        try:
+            request = next(client.parser)
+            stays = self._respond(request, client)
+            client.flush()
+        except (StopIteration, unread.NoMoreData, ConnectionError, TimeoutError) as error:
+            self.log.debug("The client has gone: %s", error)
+        except Exception as error:
+            self.handle_error(request, client, client.address, error)
+        client.until = min(client.until, time.monotonic() + clients.LINGER * stays)
+        is_whole = request is not None and _finish_body(request)
+        if stays and is_whole:
+            self._keep(client, self.cfg.keepalive)
+            return
+        with self._changes:
+            self._forget(client)
+        client.close(lingers=not is_whole)
+
+    def _respond(self, request: Any, client: Client) -> bool:
+        """Let the application answer; return whether the connection may stay open."""
+        begin, places = time.monotonic(), self.cfg.worker_connections - self.cfg.threads
+        response, environ = wsgi.create(request, client, client.address, client.server, self.cfg)
+        environ["wsgi.multithread"] = True
+        self.nr += 1
+        if self.nr >= self.max_requests and self.alive:
+            self.log.info("Autorestarting worker after current request.")
+            self.alive = False
+        # The last places are for new connections. What has no Host is refused (web/headers.py).
+        stays = self.alive and self.cfg.keepalive and len(self._clients) <= places
+        if not (stays and "HTTP_HOST" in environ):
+            response.force_close()
+        blocks = self.wsgi(environ, response.start_response)
+        try:
+            for block in blocks:
+                response.write(block)
+            response.close()
+        finally:
+            if self.cfg.accesslog or self.cfg.statsd_host:
+                seconds = timedelta(seconds=time.monotonic() - begin)
+                self.log.access(response, request, environ, seconds)
+            if hasattr(blocks, "close"):
+                blocks.close()
+        return not response.should_close()
+
+    def handle_error(self, req: object, client: Client, addr: Any, exc: Exception) -> None:
         """Answer a request that cannot be read as HTTP, or an error outside the application."""
         ours = req is not None or not isinstance(exc, unread.ParseException)
         error = errors.InternalError() if ours else errors.InvalidRequest(NOT_VALID)
@@ -304,9 +281,19 @@ class BoundedWorker(ThreadWorker):  # type: ignore[misc]
         extra = {"fields": fields | {"request": (new_id := request_id({}))}}
         level = logging.ERROR if ours else logging.WARNING
         _log.log(level, "not a request", exc_info=exc if ours else None, extra=extra)
+        if client.is_answered:
+            return  # a second response would be read as a part of the first one
         response = render(error, headers.defaults(components(self.wsgi).settings))
         response.status_code, response.date = status, clock.utcnow()
         response.headers |= {"Connection": "close", "X-Request-ID": new_id}
         head = f"HTTP/1.1 {response.status}\r\n{response.headers}"
-        with suppress(OSError):  # the client hung up
-            client.sendall(head.encode("latin-1") + response.get_data())
+        client.sendall(head.encode("latin-1") + response.get_data())
+
+
+def _finish_body(request: Any) -> bool:
+    """Read what the application left of a body; return whether the next request can follow."""
+    with suppress(Exception):  # the client is too slow or has gone, or this is no body
+        for _ in range(MOST_UNREAD):
+            if not request.body.read(clients.BLOCK):
+                return not getattr(request.body, "failed", False)
+    return False
