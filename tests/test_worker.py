@@ -79,7 +79,7 @@ def test_errors_outside_of_the_application_are_internal_errors(caplog):
         client.until = time.monotonic() + 1
         broken.handle_error(None, client, client.address, RuntimeError("a detail"))
         # The client has a part of a response, which a second one would seem to be a part of.
-        broken.handle_error(object(), client, "", unread.InvalidResponseHeader("a detail"))
+        broken.handle_error(object(), client, "", unread.InvalidHeader("a name"))
         client.flush()
         answer = there.recv(65536).decode()
     assert answer.count("HTTP/1.1 500 ") == answer.count('"internal_error"') == 1
@@ -87,5 +87,5 @@ def test_errors_outside_of_the_application_are_internal_errors(caplog):
     assert "a detail" not in answer
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
         "a detail",
-        "Invalid response header from the application: a detail",
+        "Invalid HTTP Header: 'a name'",
     ]

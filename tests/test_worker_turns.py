@@ -121,6 +121,7 @@ def running(monkeypatch):
         made = InThread(1, os.getppid(), [listener], app, 30, cfg, Log())
         thread = threading.Thread(target=made.init_process)
         thread.start()
+        soon(lambda: made.booted)
         try:
             yield SimpleNamespace(
                 views=views,

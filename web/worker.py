@@ -52,6 +52,8 @@ class TurnsWorker(Worker):  # type: ignore[misc]
     are not being answered, and tells gunicorn that the process lives.
     """
 
+    alive: bool
+
     def init_process(self) -> None:
         self._turns = turns.Turns(self._call_thread)
         # Connections with a request, and listeners with a connection. Only with the turn.
@@ -174,7 +176,7 @@ class TurnsWorker(Worker):  # type: ignore[misc]
         listeners = []
         with self._changes:
             for key, _ in events:
-                client = key.fileobj
+                client: Any = key.fileobj
                 if not isinstance(client, Client):
                     listeners.append(client)
                 elif client.closes_at < math.inf:
