@@ -197,7 +197,6 @@ class TurnsWorker(Worker):  # type: ignore[misc]
                 accepted, address = listener.accept()
                 client = Client(accepted, address, listener.getsockname())
                 client.parser = http.get_parser(self.cfg, client, address)
-                self._clients.add(client)
                 self._keep(client, clients.SILENCE)
         except (BlockingIOError, ConnectionAbortedError):  # there are no more
             pass
@@ -212,6 +211,7 @@ class TurnsWorker(Worker):  # type: ignore[misc]
             self._ready.append(client)
             return
         with self._changes:
+            self._clients.add(client)
             client.closes_at = time.monotonic() + (seconds if self.alive else clients.LINGER)
             if not client.is_watched:
                 self._poller.register(client, selectors.EVENT_READ)
