@@ -15,6 +15,7 @@ from core.roles import Role
 from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
+from guesses import WrongGuess
 from models import Passkey, PendingEmail, User, UserRow
 from services import changes, events, outbox, sessions, users
 from services.letters import MailKind
@@ -97,10 +98,10 @@ def taken(
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
-    """Raise WrongPassword at `field` for a wrong current password; takes the time of one hash."""
+    """Raise WrongGuess for a wrong current password at `field`; takes the time of one hash."""
     if not hasher.verify(raw_password, user.password_hash, user.email):
         audit.log("wrong_password", user.id)
-        raise errors.WrongPassword.at(field, "wrong")
+        raise WrongGuess(errors.WrongPassword.at(field, "wrong"))
 
 
 def set_password(
@@ -189,7 +190,7 @@ def lock_admins(target: str) -> list[str]:
 
 
 def lock_caller(
-    caller: Caller, replaced: Callable[[], errors.ApiError] | None = errors.PasswordReplaced
+    caller: Caller, replaced: Callable[[], errors.ApiError] | None = errors.WrongPassword
 ) -> None:
     """Lock the caller's row, and make sure that what was judged before still counts.
 

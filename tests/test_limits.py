@@ -33,9 +33,11 @@ from sqlalchemy.exc import OperationalError, TimeoutError
 
 from core.passwords import Hasher, HasherBusy
 from database import WriteQueueFull, transaction
+from errors import InvalidCredentials, WrongAccessCode, WrongCode, WrongPassword
 from extensions import db
+from guesses import locked_until
 from models import Counter, Event, User, UserSession
-from web.limits import GUESSES, By, locked_until
+from web.limits import GUESSES, By
 
 LIMITED = {
     str(endpoint): endpoint.operation.limits for endpoint in API if endpoint.operation.limits
@@ -633,11 +635,7 @@ def test_the_document_names_the_limits_and_their_answer(client):
 
 
 def test_guesses_are_limited_wherever_a_password_is_checked():
-    checking = {
-        str(endpoint)
-        for endpoint in API
-        if any(error.wrong_guess for error in endpoint.operation.errors)
-    }
-    checking.add("POST /api/auth/second-factor/confirm")  # its code
+    wrong = {InvalidCredentials, WrongPassword, WrongCode, WrongAccessCode}
+    checking = {str(endpoint) for endpoint in API if wrong & {*endpoint.operation.errors}}
     checking.remove("POST /api/users/email/confirm")  # has tries of its own
     assert checking == {name for name, found in LIMITED.items() if set(GUESSES) <= set(found)}
