@@ -5,8 +5,8 @@ from typing import Any
 
 from flask import Blueprint
 
+import counting
 import errors
-import guesses
 import schemas
 from core import clock
 from core.roles import Role
@@ -262,7 +262,7 @@ def reset_password(body: dict[str, str], guess: Guess) -> None:
     person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     # The user probably tried old passwords before; with a second factor, codes could be tried on.
-    forgets = () if found.user.second_factor_at else guesses.names(found.user)
+    forgets = () if found.user.second_factor_at else counting.names(found.user)
     with transaction(), guess.right(forgets=forgets):
         recovery.replace_password(found, password_hash, now=clock.utcnow())
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
+import counting
 import errors
 from callers import Caller
 from core import audit, guessable, passwords
@@ -15,7 +16,6 @@ from core.roles import Role
 from database import change, unique
 from extensions import db, hasher, settings
 from fields import Email
-from guesses import WrongGuess
 from models import Passkey, PendingEmail, User, UserRow
 from services import changes, events, outbox, sessions, users
 from services.letters import MailKind
@@ -101,7 +101,7 @@ def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
     """Raise WrongGuess for a wrong current password at `field`; takes the time of one hash."""
     if not hasher.verify(raw_password, user.password_hash, user.email):
         audit.log("wrong_password", user.id)
-        raise WrongGuess(errors.WrongPassword.at(field, "wrong"))
+        raise counting.WrongGuess(errors.WrongPassword.at(field, "wrong"))
 
 
 def set_password(

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 from sqlalchemy import ColumnElement, and_, func, not_, or_
 
+import counting
 import errors
-import guesses
 from core import audit, passwords
 from core.addresses import NO_MAILBOX, has_mailbox, login_name
 from core.hindrances import Hindrance
 from extensions import hasher, settings
-from guesses import WrongGuess
 from models import User, UserRow
 from services import events, second_factor, sessions, users
 from services.second_factor import Proof
@@ -64,14 +63,14 @@ def check_password(name: str, raw_password: str) -> Way:
     )
     if user is None:
         audit.log("login_failed", reason="unknown_account")
-        raise WrongGuess(errors.InvalidCredentials())
+        raise counting.WrongGuess(errors.InvalidCredentials())
     if not verdict.matches:
         has_password = passwords.is_usable(user.password_hash)
         reason = "wrong_password" if has_password else "no_password"
         audit.log("login_failed", user.id, reason=reason)
         if Hindrance.UNKNOWN_HASH in hindrances(user):
             _log.warning("the stored hash of account %s has an unknown form", user.id)
-        raise WrongGuess(errors.InvalidCredentials())
+        raise counting.WrongGuess(errors.InvalidCredentials())
     refuse_hindered(user)
     return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
@@ -118,7 +117,7 @@ def state(user: UserRow) -> dict[str, Any]:
     it is enough, with the second factor where there is one.
     """
     factor_until = second_factor.status(user)["locked_until"]
-    locks = {Hindrance.LOCKED: guesses.locked_until(user), Hindrance.FACTOR_LOCKED: factor_until}
+    locks = {Hindrance.LOCKED: counting.locked_until(user), Hindrance.FACTOR_LOCKED: factor_until}
     ends = {lock: end for lock, end in locks.items() if end}
     reasons = [*hindrances(user), *ends]
     return {"hindrances": reasons, "locked_until": max(ends.values(), default=None)}

@@ -11,13 +11,12 @@ from typing import NamedTuple, cast
 
 from sqlalchemy import case, func, select, update
 
+import counting
 import errors
-import guesses
 from core import audit, codes, passwords, qr_codes
 from core.addresses import has_mailbox
 from core.roles import Role
 from extensions import db, settings
-from guesses import WrongGuess
 from models import User, UserRow
 from services import accounts, events, links, outbox, second_factor, users
 from services.letters import MailKind
@@ -66,7 +65,7 @@ def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
     against the account.
     """
     events.tell("access_link_made", user.id, deliver="link")
-    guesses.unlock(user)
+    counting.unlock(user)
     return _handout(user, now)
 
 
@@ -177,7 +176,7 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
         made = []
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
-        raise WrongGuess(errors.WrongAccessCode())
+        raise counting.WrongGuess(errors.WrongAccessCode())
     return Found(user, Way.CODE)
 
 
@@ -214,7 +213,7 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     )
     if not changed:
         by_code = found.way is Way.CODE
-        raise WrongGuess(errors.WrongAccessCode()) if by_code else errors.InvalidToken
+        raise counting.WrongGuess(errors.WrongAccessCode()) if by_code else errors.InvalidToken
     if found.way is Way.MAIL and not user.email_verified_at and changed.second_factor_at:
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 
+import counting
 import errors
-import guesses
 from callers import Caller
 from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, reading, transaction
 from extensions import db, settings
-from guesses import WrongGuess
 from models import ALL_UNUSED, SecondFactor, User, UserRow, UTCDateTime
 from services import accounts, events, outbox, sessions, users
 from services.letters import MailKind
@@ -184,7 +183,7 @@ def unlock(user_id: str, reach: Reach = EVERYBODY) -> None:
     if users.is_within(reach, user, db.session):
         change(this.values(wrong_codes=0, window_ends_at=None))
     events.tell("account_unlocked", user_id)
-    guesses.unlock(user)
+    counting.unlock(user)
 
 
 def tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
@@ -224,7 +223,7 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
     factor = _count(user, _FACTORS.c.confirmed_at.is_not(None))
     if factor is None:  # it was removed meanwhile, so the act would fail too
-        raise WrongGuess(errors.WrongCode.at("secondFactor", "wrong"))
+        raise counting.WrongGuess(errors.WrongCode.at("secondFactor", "wrong"))
     now, is_locked = clock.utcnow(), factor.wrong_codes > LOCK_AT
     if is_locked and totp.has_form_of_digits(typed):
         audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
@@ -313,9 +312,9 @@ def _open(factor: Row[Any]) -> bytes | None:
     return seed
 
 
-def _wrong(user: UserRow, field: str = "secondFactor") -> WrongGuess:
+def _wrong(user: UserRow, field: str = "secondFactor") -> counting.WrongGuess:
     audit.log("wrong_code", user.id)
-    return WrongGuess(errors.WrongCode.at(field, "wrong"))
+    return counting.WrongGuess(errors.WrongCode.at(field, "wrong"))
 
 
 def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from marshmallow import ValidationError
 from sqlalchemy import select
 
+import counting
 import errors
-import guesses
 import schemas
 from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
@@ -97,7 +97,7 @@ class Import:
             for name, tried in self._tried.items():
                 tried.update(filter(None, (getattr(row, name) for row in made.values())))
         for user in linked:
-            patiently(functools.partial(guesses.unlock, user))
+            patiently(functools.partial(counting.unlock, user))
         for number, reason in sorted((refused | clashes).items()):
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused | clashes))

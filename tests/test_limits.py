@@ -32,10 +32,10 @@ from sqlalchemy import delete, event, update
 from sqlalchemy.exc import OperationalError, TimeoutError
 
 from core.passwords import Hasher, HasherBusy
+from counting import locked_until
 from database import WriteQueueFull, transaction
 from errors import InvalidCredentials, WrongAccessCode, WrongCode, WrongPassword
 from extensions import db
-from guesses import locked_until
 from models import Counter, Event, User, UserSession
 from web.limits import GUESSES, By
 

@@ -22,16 +22,9 @@ import counting
 import errors
 from core import audit, clock
 from core.addresses import login_name
-from database import (
-    change,
-    ended_statement,
-    harmless,
-    is_unavailable,
-    reading,
-    transaction,
-)
+from counting import ANYWHERE, MOST, WRONG, WrongGuess
+from database import change, ended_statement, harmless, is_unavailable, reading, transaction
 from extensions import settings
-from guesses import ANYWHERE, MOST, WRONG, WrongGuess
 from models import Counter, User
 from web import bearer, client
 
@@ -132,7 +125,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
     try:
         return view(**arguments)
     except WrongGuess as wrong:
-        raise wrong.refusal from None
+        raise wrong.args[0] from None
     except Exception as error:
         is_refused = isinstance(error, errors.TooManyRequests)
         _take_back_after(error, ends if is_refused else guessed)
