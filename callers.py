@@ -1,8 +1,8 @@
 """Who calls, and what that caller sees: it is asked here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from core.roles import BUT_ADMINS, EVERYBODY, NOBODY, STUDENTS, Reach, Role
 from core.scopes import KEY, Scope
@@ -17,15 +17,7 @@ class Caller:
     id: str  # the user's, or `key:` and the key's
     user: UserRow  # as the guard read it; there is none of a service key
     claims: Mapping[str, Any]  # of the access token
-    # Whose accounts the caller may see and change, and whose learning records and private profiles.
-    accounts: Reach
-    learners: Reach
-    # Whose records it could see with a second factor.
-    with_factor: Reach
-    # Whom it may put into groups and take out, where it may do so at all.
-    recruits: Reach
-    # The id of the user in whose groups the caller sees; None sees all groups, and external ids.
-    member: str | None
+    scopes: Collection[str] = ()  # of the service key
 
     @property
     def is_key(self) -> bool:
@@ -35,23 +27,35 @@ class Caller:
     def session_id(self) -> str:
         return str(self.claims["sid"])
 
+    @property
+    def accounts(self) -> Reach:
+        """Whose accounts the caller may see and change."""
+        return BUT_ADMINS if self.is_key else self._reach(self.user.role, STUDENTS)
 
-def of_key(row: Any) -> Caller:
-    nobody, reach = cast("UserRow", None), BUT_ADMINS
-    recruits = reach if Scope.GROUPS_STAFF in row.scopes.split() else STUDENTS
-    return Caller(f"{KEY}{row.id}", nobody, {}, reach, reach, reach, recruits, None)
+    @property
+    def learners(self) -> Reach:
+        """Whose learning records and private profiles the caller may see."""
+        return BUT_ADMINS if self.is_key else self._reach(self.user.role, EVERYBODY)
 
+    @property
+    def with_factor(self) -> Reach:
+        """Whose it could see with a second factor."""
+        return BUT_ADMINS if self.is_key else self._reach(self.user.granted_role, EVERYBODY)
 
-def of_user(row: UserRow, claims: Mapping[str, Any]) -> Caller:
-    member = None if row.role == Role.ADMIN else row.id
-    accounts, learners = _reach(row.id, row.role, STUDENTS), _reach(row.id, row.role, EVERYBODY)
-    with_factor = _reach(row.id, row.granted_role, EVERYBODY)
-    return Caller(row.id, row, claims, accounts, learners, with_factor, EVERYBODY, member)
+    @property
+    def recruits(self) -> Reach:
+        """Whom the caller may put into groups and take out, where it may do so at all."""
+        of_key = BUT_ADMINS if Scope.GROUPS_STAFF in self.scopes else STUDENTS
+        return of_key if self.is_key else EVERYBODY
 
+    @property
+    def member(self) -> str | None:
+        """The id of the user in whose groups the caller sees; None sees all, and external ids."""
+        return None if self.is_key or self.user.role == Role.ADMIN else self.id
 
-def _reach(user_id: str, role: str, by_role: Reach) -> Reach:
-    """Return whom a user reaches; `by_role` is for instructors who need no group for it."""
-    if role != Role.INSTRUCTOR:
-        return EVERYBODY if role == Role.ADMIN else NOBODY
-    in_groups = settings.instructor_rights == "groups"
-    return STUDENTS._replace(teacher=user_id) if in_groups else by_role
+    def _reach(self, role: str, by_role: Reach) -> Reach:
+        """Return whom the user reaches; `by_role` is for instructors who need no group for it."""
+        if role != Role.INSTRUCTOR:
+            return EVERYBODY if role == Role.ADMIN else NOBODY
+        in_groups = settings.instructor_rights == "groups"
+        return STUDENTS._replace(teacher=self.id) if in_groups else by_role

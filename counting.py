@@ -1,20 +1,25 @@
-"""Counters of how often something happened in a window of time, shared by all machines.
+"""Counters of how often something happened in a window of time, shared by all machines; and those
+of an account: how they are found, and cleared.
 
 Their keys are HMACs, so that the table does not show who called. The part of an account comes
 first, so that all of its counters can be found together.
 """
 
 import hmac
+import math
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
-from sqlalchemy import case
+from sqlalchemy import ColumnElement, and_, case, delete, or_, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from core import clock
-from database import insert_into
+from database import change, insert_into, reading
 from extensions import db, settings
-from models import Counter
+from models import Counter, User, UserRow
+
+Person: TypeAlias = User | UserRow
 
 WINDOWS = {
     "minute": timedelta(minutes=1),
@@ -22,6 +27,17 @@ WINDOWS = {
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
 }
+# How many wrong passwords and codes an account may have: from one client IP in 15 minutes, and from
+# all in an hour.
+WRONG, ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
+MOST = {WRONG: 10, ANYWHERE: 100}
+
+
+class WrongGuess(Exception):
+    """A password or a code was wrong, and stays counted. Its argument is the error for the client.
+
+    No other error says so: after each of them, the count is taken back.
+    """
 
 
 def digest(*parts: str) -> str:
@@ -65,3 +81,31 @@ def within(keys: Collection[str], allowed: int, window: str) -> set[str]:
     now = clock.utcnow()
     rows = [row(each, window, now) for each in sorted(keys, reverse=True)]
     return {each for each, hits, _ in db.session.execute(upsert(now), rows) if hits <= allowed}
+
+
+def names(user: Person) -> tuple[str, str]:
+    """Return what may be typed at a login, each of which is counted by itself."""
+    return user.email, user.username.lower()
+
+
+def unlock(user: Person) -> None:
+    """Clear, in the open transaction, all that is counted for an account from all client IPs."""
+    keys = select(Counter.key).where(_of_account(user)).order_by(Counter.key.desc())
+    found = db.session.scalars(keys.with_for_update()).all()
+    change(delete(Counter).where(Counter.key.in_(found)))
+
+
+def locked_until(user: Person) -> datetime | None:
+    """Return when the last limit that refuses logins to an account ends; None if none does."""
+    if not settings.ratelimit_enabled:
+        return None
+    query = select(Counter.__table__).where(_of_account(user), Counter.expires_at > clock.utcnow())
+    with reading() as connection:
+        found = connection.execute(query).all()
+    full = (end for key, hits, end in found if hits >= MOST.get(key.split("/")[1], math.inf))
+    return max(full, default=None)
+
+
+def _of_account(user: Person) -> ColumnElement[bool]:
+    accounts = map(digest, names(user))  # "0" follows "/" in the order of characters
+    return or_(*(and_(Counter.key >= f"{each}/", Counter.key < f"{each}0") for each in accounts))

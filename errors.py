@@ -34,8 +34,6 @@ class ApiError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     message: ClassVar[str]
-    # Whether it says that a password or a code was wrong: limits count that as a failed login.
-    wrong_guess: ClassVar[bool] = False
     # Seconds, for the Retry-After header.
     retry_after: int | None = None
     # Other headers of the response.
@@ -88,13 +86,6 @@ class WrongPassword(ApiError):
 
     status, code = 400, "wrong_password"
     message = "This is not your current password. Try again."
-    wrong_guess = True
-
-
-class PasswordReplaced(WrongPassword):
-    """The password was right, and the account changed while it was judged."""
-
-    wrong_guess = False
 
 
 class InvalidToken(ApiError):
@@ -112,7 +103,6 @@ class InvalidToken(ApiError):
 
 class WrongAccessCode(InvalidToken):
     message = "The account or the code is wrong, or the code is no longer valid. Ask for a new one."
-    wrong_guess = True
 
 
 class InvalidPasskey(InvalidToken):
@@ -129,7 +119,6 @@ class WrongCode(ApiError):
 
     status, code = 400, "wrong_code"
     message = "This code is wrong, or it was used before. Enter the next one."
-    wrong_guess = True
 
 
 class InvalidImage(ApiError):
@@ -151,18 +140,6 @@ class InvalidCredentials(ApiError):
 
     status, code = 401, "invalid_credentials"
     message = "The e-mail address, the username or the password is wrong. Check them."
-    wrong_guess = True
-
-
-class CredentialsReplaced(InvalidCredentials):
-    """The password was right, and the account changed while it was judged."""
-
-    wrong_guess = False
-
-
-class PasskeyRefused(InvalidCredentials):
-    message = "This passkey does not log in here. Use another one, or the password."
-    wrong_guess = False  # nobody can guess one
 
 
 class TokenMissing(ApiError):

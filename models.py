@@ -197,6 +197,10 @@ class UserSession(Base):
     """Of the login."""
 
 
+# How long the denylist names an ended session: longer than ACCESS_TOKEN_MINUTES can be.
+DENIED_FOR = timedelta(days=2)
+
+
 class DeniedSession(Base):
     """The token denylist: ended sessions, for longer than their access tokens live."""
 

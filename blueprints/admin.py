@@ -27,7 +27,6 @@ from services import (
     users,
 )
 from services.letters import MailKind
-from web import limits
 from web.api import endpoint
 from web.bearer import caller
 from web.limits import By, Limit
@@ -100,7 +99,7 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 def get_account(user_id: str) -> dict[str, object]:
     """Read one account, and why its user cannot log in."""
     user = users.get_within(user_id, caller().accounts)
-    state = login.state(user, limits.locked_until(user))
+    state = login.state(user)
     state["groups"] = groups.of_user(user_id, member=caller().member)
     return {**_shown(user), **state, "passkeys": passkeys.count(user_id)}
 
@@ -175,11 +174,8 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         mail = MailKind.INVITATION if deliver == "mail" else None
         user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
         row = users.lock_within(user.id)  # as lists show it: a row and no object
-        if deliver == "link":
-            events.tell("access_link_made", user.id, deliver="link")
-            limits.unlock(user)
-    made = _handed(recovery.hand_over(user, now=now)) if deliver == "link" else {}
-    return {"user": _shown(row), **made}
+        made = recovery.hand_over(row, now=now) if deliver == "link" else None
+    return {"user": _shown(row), **(_handed(made) if made else {})}
 
 
 def _refuse_role(role: str) -> None:
@@ -221,7 +217,6 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
             recovery.send_way_in(user, replace_password=replace)
             return {}
         made = recovery.make_link(user, replace_password=replace, now=clock.utcnow())
-        limits.unlock(user)
     return _handed(made)
 
 
@@ -273,7 +268,7 @@ def unlock_user(user_id: str) -> None:
     The wrong codes of a second factor too, but not those of an admin.
     """
     with transaction():
-        limits.unlock(second_factor.unlock(user_id, BUT_ADMINS))
+        second_factor.unlock(user_id, BUT_ADMINS)
 
 
 @admin(

@@ -5,6 +5,7 @@ from typing import Any
 
 from flask import Blueprint
 
+import counting
 import errors
 import schemas
 from core import clock
@@ -26,10 +27,10 @@ from services import (
 from services import login as login_steps
 from services.letters import MailKind
 from services.links import Action
-from web import client, limits, refresh_cookie
+from web import client, refresh_cookie
 from web.api import endpoint
 from web.bearer import caller
-from web.limits import GUESSES, By, Limit, right_guess
+from web.limits import GUESSES, By, Guess, Limit, call_within
 from web.responses import Reply
 
 bp = Blueprint("auth", __name__)
@@ -106,7 +107,7 @@ def options() -> object:
     refresh_cookie=True,
     limits=(*GUESSES, LOGINS),
 )
-def login(body: dict[str, Any]) -> Reply:
+def login(body: dict[str, Any], guess: Guess) -> Reply:
     """Log in with e-mail address or username and password, a provider or a passkey.
 
     It opens a session. Send the access token in the `Authorization` header of other requests. When
@@ -120,7 +121,7 @@ def login(body: dict[str, Any]) -> Reply:
     way = _way_in(body)
     proof = second_factor.check_code(way.user, body["second_factor"]) if way.needs_code else None
     device = {"user_agent": client.user_agent(), "ip_address": client.ip_address()}
-    with transaction(), right_guess(body):
+    with transaction(), guess.right():
         user, pair = login_steps.finish(way, proof, **device, now=clock.utcnow())
     return refresh_cookie.delivered({**pair._asdict(), "user": profiles.profile(user)})
 
@@ -130,9 +131,10 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
         return passkeys.way_in(body["passkey"])
     came = providers.read(**body["provider"]) if "provider" in body else None
     if came and "password" not in body:
-        count = functools.partial(limits.call_within, (REGISTRATIONS,))
-        wanted = {"language": client.language(), "timezone": body["timezone"]}
-        return providers.open_account(came, count=count, **wanted)
+        wanted = {"came": came, "language": client.language(), "timezone": body["timezone"]}
+        while (opened := providers.way_in(came)) is None:
+            call_within((REGISTRATIONS,), providers.register, **wanted)
+        return opened
     way = login_steps.check_password(body["email"], body["password"])
     return providers.link(came, way) if came else way
 
@@ -246,7 +248,7 @@ def check_link(body: dict[str, str]) -> dict[str, object]:
     errors=(errors.InvalidToken, errors.WrongAccessCode, errors.WeakPassword),
     limits=(*GUESSES, RESETS),
 )
-def reset_password(body: dict[str, str]) -> None:
+def reset_password(body: dict[str, str], guess: Guess) -> None:
     """Set a password with the token of a link, or with the code that came with an access link.
 
     Send `token` (of a reset mail, an invitation or an access link), or `account` and `code`. Each
@@ -260,8 +262,8 @@ def reset_password(body: dict[str, str]) -> None:
     person = found.user._asdict()
     password_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
     # The user probably tried old passwords before; with a second factor, codes could be tried on.
-    forgets = () if found.user.second_factor_at else limits.names(found.user)
-    with transaction(), right_guess(body, forgets=forgets):
+    forgets = () if found.user.second_factor_at else counting.names(found.user)
+    with transaction(), guess.right(forgets=forgets):
         recovery.replace_password(found, password_hash, now=clock.utcnow())
 
 

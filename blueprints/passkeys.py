@@ -12,7 +12,7 @@ from database import transaction
 from services import passkeys, second_factor
 from web.api import endpoint
 from web.bearer import caller
-from web.limits import CONFIRMATIONS, right_guess
+from web.limits import CONFIRMATIONS, Guess
 
 bp = Blueprint("passkeys", __name__)
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
@@ -67,7 +67,7 @@ def _may_add() -> None:
     ),
     limits=CONFIRMATIONS,
 )
-def add_passkey(body: dict[str, Any]) -> dict[str, Any]:
+def add_passkey(body: dict[str, Any], guess: Guess) -> dict[str, Any]:
     """Add a passkey that the browser has made. A notice is sent by e-mail.
 
     It logs in without password and code until it is removed: by its user, by a new password, by a
@@ -77,7 +77,7 @@ def add_passkey(body: dict[str, Any]) -> dict[str, Any]:
     me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     made = passkeys.read_new(me.user, body["credential"])
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         return passkeys.add(me.user, made, body["name"])
 
 
@@ -103,12 +103,12 @@ def rename_passkey(passkey_id: str, body: dict[str, str]) -> dict[str, Any]:
     errors=(*errors.UNCONFIRMED, errors.NotFound),
     limits=CONFIRMATIONS,
 )
-def remove_passkey(passkey_id: str, body: dict[str, str]) -> None:
+def remove_passkey(passkey_id: str, body: dict[str, str], guess: Guess) -> None:
     """Remove one of the caller's passkeys.
 
     All other sessions end, and a notice is sent by e-mail.
     """
     me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         passkeys.remove(me, passkey_id)

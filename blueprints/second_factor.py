@@ -14,7 +14,7 @@ from extensions import settings
 from services import accounts, second_factor, users
 from web.api import endpoint
 from web.bearer import caller
-from web.limits import CONFIRMATIONS, GUESSES, right_guess
+from web.limits import CONFIRMATIONS, GUESSES, Guess
 
 bp = Blueprint("second_factor", __name__)
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
@@ -36,7 +36,7 @@ def get_second_factor() -> dict[str, object]:
     errors=(errors.WrongPassword, errors.SecondFactorExists),
     limits=CONFIRMATIONS,
 )
-def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
+def begin_second_factor(body: dict[str, str], guess: Guess) -> dict[str, str]:
     """Make the key of an authenticator app; it replaces one that was not confirmed.
 
     Nothing of the account changes before `POST /api/auth/second-factor/confirm` gets the first
@@ -44,7 +44,7 @@ def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
     """
     me = caller()
     accounts.confirm_password(me.user, body["password"], field="password")
-    with transaction(), right_guess():
+    with transaction(), guess.right():
         seed = second_factor.begin(me)
     uri = totp.app_uri(seed, settings.site, me.user.email)
     return {"secret": totp.app_key(seed), "uri": uri, "qr_code": svg(uri)}
@@ -59,7 +59,7 @@ def begin_second_factor(body: dict[str, str]) -> dict[str, str]:
     errors=(errors.InvalidToken, errors.WrongCode),
     limits=GUESSES,
 )
-def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
+def confirm_second_factor(body: dict[str, str], guess: Guess) -> dict[str, object]:
     """Turn the second factor on with the first code of the app.
 
     All other sessions end, and a notice is sent by e-mail. Each of the recovery codes works once,
@@ -67,7 +67,7 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
     """
     me = caller()
     proof = second_factor.try_first_code(me.user, body["code"])
-    with transaction(), right_guess():
+    with transaction(), guess.right():
         return {"recovery_codes": second_factor.confirm(me, proof)}
 
 
@@ -80,11 +80,11 @@ def confirm_second_factor(body: dict[str, str]) -> dict[str, object]:
     errors=(*errors.UNCONFIRMED, errors.NotFound),
     limits=CONFIRMATIONS,
 )
-def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
+def replace_recovery_codes(body: dict[str, str], guess: Guess) -> dict[str, object]:
     """Make ten new recovery codes; the old ones stop working. A notice is sent by e-mail."""
     me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         return {"recovery_codes": second_factor.replace_recovery_codes(me, proof)}
 
 
@@ -96,9 +96,9 @@ def replace_recovery_codes(body: dict[str, str]) -> dict[str, object]:
     errors=(*errors.UNCONFIRMED, errors.NotFound),
     limits=CONFIRMATIONS,
 )
-def remove_second_factor(body: dict[str, str]) -> None:
+def remove_second_factor(body: dict[str, str], guess: Guess) -> None:
     """Remove the second factor. All other sessions end, and a notice is sent by e-mail."""
     me = caller()
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         second_factor.remove(me)

@@ -28,7 +28,7 @@ from services import (
 )
 from web.api import endpoint
 from web.bearer import caller
-from web.limits import CONFIRMATIONS, By, Limit, right_guess
+from web.limits import CONFIRMATIONS, By, Guess, Limit
 from web.responses import Reply
 
 bp = Blueprint("users", __name__)
@@ -215,13 +215,13 @@ def export_data() -> Reply:
     errors=(*errors.UNCONFIRMED, errors.WeakPassword),
     limits=CONFIRMATIONS,
 )
-def change_password(body: dict[str, str]) -> None:
+def change_password(body: dict[str, str], guess: Guess) -> None:
     """Change the password. All other sessions end, and a notice is sent by e-mail."""
     me, typed = caller(), body["second_factor"]
     current, person = body["current_password"], me.user._asdict()
     proof = second_factor.prove(me.user, current, typed, field="currentPassword")
     new_hash = accounts.hash_new_password(body["new_password"], person, field="newPassword")
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         accounts.change_password(me, new_hash)
 
 
@@ -240,7 +240,7 @@ def get_email() -> dict[str, object]:
     errors=(*errors.UNCONFIRMED, errors.EmailTaken),
     limits=(*CONFIRMATIONS, *EMAIL_CHANGES),
 )
-def request_email(body: dict[str, str]) -> dict[str, object]:
+def request_email(body: dict[str, str], guess: Guess) -> dict[str, object]:
     """Ask for another e-mail address; it replaces an earlier request.
 
     Nothing of the account changes before `POST /api/users/email/confirm` gets the code, within 24
@@ -250,7 +250,7 @@ def request_email(body: dict[str, str]) -> dict[str, object]:
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     accounts.check_domain(body["new_email"], field="newEmail")
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         return email_change.request(me, body["new_email"], now=clock.utcnow())
 
 
@@ -291,12 +291,12 @@ def drop_email() -> None:
     errors=(*errors.UNCONFIRMED, errors.UsernameTaken),
     limits=(*CONFIRMATIONS, RENAMES),
 )
-def rename(body: dict[str, str]) -> dict[str, object]:
+def rename(body: dict[str, str], guess: Guess) -> dict[str, object]:
     """Change the username. The old one is free at once, and a notice is sent by e-mail."""
     me = caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    with second_factor.allowed(me, proof), right_guess():
+    with second_factor.allowed(me, proof), guess.right():
         renamed = profiles.rename(me.user, body["username"])
     return profiles.profile(renamed)
 
@@ -308,7 +308,7 @@ def rename(body: dict[str, str]) -> dict[str, object]:
     errors=(*errors.UNCONFIRMED, errors.LastAdmin),
     limits=CONFIRMATIONS,
 )
-def delete_account(body: dict[str, str]) -> None:
+def delete_account(body: dict[str, str], guess: Guess) -> None:
     """Delete the caller's account and everything stored about it, immediately and permanently.
 
     Username and e-mail address can be registered again. A notice is sent to the e-mail address.
@@ -317,7 +317,7 @@ def delete_account(body: dict[str, str]) -> None:
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
     acting = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
-    with acting as admins, right_guess():
+    with acting as admins, guess.right():
         if admins == [me.user.id]:
             raise errors.LastAdmin
         accounts.delete(me.user)

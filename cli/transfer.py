@@ -18,7 +18,6 @@ from fields import Flag
 from models import UserRow
 from services import transfer
 from services.recovery import Handout
-from web import limits
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _KIND = click.Choice(["csv", "jsonl"])
@@ -66,7 +65,6 @@ def import_users(
             dry_run=dry_run,
             invite=invite,
             write_link=write_link,
-            unlock=limits.unlock,
             **rules,
         )
         try:

@@ -32,7 +32,6 @@ from services import (
 )
 from services.letters import MailKind
 from services.users import lock_within
-from web import limits
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
@@ -85,11 +84,9 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
         user = accounts.add(**person, role=role, **proof)
-        if link:
-            events.tell("access_link_made", user.id, deliver="link")
-            limits.unlock(user)
-    if link:
-        _hand_over(recovery.hand_over(user, now=now))
+        made = recovery.hand_over(user, now=now) if link else None
+    if made:
+        _hand_over(made)
     elif invite:
         click.echo(f"{user.email} gets an invitation.")
     else:
@@ -117,7 +114,6 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
     with transaction():
         user = lock_within(user.id)
         made = recovery.make_link(user, replace_password=replace_password, now=clock.utcnow())
-        limits.unlock(user)
     if click.get_current_context().params["account"] == "-":
         click.echo("\t".join((user.username, made.link, made.code)))
     else:
@@ -162,7 +158,7 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 def show_user(user: UserRow) -> None:
     """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
     now = clock.utcnow()
-    state = login.state(user, limits.locked_until(user))
+    state = login.state(user)
     why_not = ", ".join(state["hindrances"])
     if until := state["locked_until"]:
         why_not += f" until {written(until)}"
@@ -237,7 +233,7 @@ def _alter(user: UserRow, done: str, **changes: Any) -> None:
 def unlock_user(user: UserRow) -> None:
     """Clear the failed logins and wrong codes that were counted against ACCOUNT."""
     with transaction():
-        limits.unlock(second_factor.unlock(user.id))
+        second_factor.unlock(user.id)
     click.echo(f"{user.username} can try again.")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
+import counting
 import errors
 from callers import Caller
 from core import audit, guessable, passwords
@@ -97,10 +98,10 @@ def taken(
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:
-    """Raise WrongPassword at `field` for a wrong current password; takes the time of one hash."""
+    """Raise WrongGuess for a wrong current password at `field`; takes the time of one hash."""
     if not hasher.verify(raw_password, user.password_hash, user.email):
         audit.log("wrong_password", user.id)
-        raise errors.WrongPassword.at(field, "wrong")
+        raise counting.WrongGuess(errors.WrongPassword.at(field, "wrong"))
 
 
 def set_password(
@@ -189,7 +190,7 @@ def lock_admins(target: str) -> list[str]:
 
 
 def lock_caller(
-    caller: Caller, replaced: Callable[[], errors.ApiError] | None = errors.PasswordReplaced
+    caller: Caller, replaced: Callable[[], errors.ApiError] | None = errors.WrongPassword
 ) -> None:
     """Lock the caller's row, and make sure that what was judged before still counts.
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import ColumnElement, and_, func, not_, or_
 
+import counting
 import errors
 from core import audit, passwords
 from core.addresses import NO_MAILBOX, has_mailbox, login_name
@@ -38,14 +39,14 @@ class Way:
     def settle(self, now: datetime) -> UserRow:
         """Store the login in the open transaction; return the user's row as it is then.
 
-        Raises CredentialsReplaced if the account's version has grown since the row was read: what
+        Raises InvalidCredentials if the account's version has grown since the row was read: what
         raises it ends the sessions, so no new one may open.
         """
         values = {"last_login_at": now, "password_hash": self.fresh_hash or User.password_hash}
         unchanged = (User.password_version == self.user.password_version, User.is_active)
         row = users.update(self.user.id, *unchanged, **values)
         if row is None:
-            raise errors.CredentialsReplaced
+            raise errors.InvalidCredentials
         return row
 
 
@@ -54,8 +55,7 @@ def check_password(name: str, raw_password: str) -> Way:
     time of one or two hashes.
 
     Unknown names take as long as known ones, except those with a hash of other software, which may
-    take longer. Raises InvalidCredentials; and only after the right password what `refuse_hindered`
-    raises.
+    take longer. Raises WrongGuess; and only after the right password what `refuse_hindered` raises.
     """
     user = users.get(users.named(name))
     verdict = hasher.verify(
@@ -63,14 +63,14 @@ def check_password(name: str, raw_password: str) -> Way:
     )
     if user is None:
         audit.log("login_failed", reason="unknown_account")
-        raise errors.InvalidCredentials
+        raise counting.WrongGuess(errors.InvalidCredentials())
     if not verdict.matches:
         has_password = passwords.is_usable(user.password_hash)
         reason = "wrong_password" if has_password else "no_password"
         audit.log("login_failed", user.id, reason=reason)
         if Hindrance.UNKNOWN_HASH in hindrances(user):
             _log.warning("the stored hash of account %s has an unknown form", user.id)
-        raise errors.InvalidCredentials
+        raise counting.WrongGuess(errors.InvalidCredentials())
     refuse_hindered(user)
     return Way(user, hasher.hash(raw_password) if verdict.outdated else None)
 
@@ -112,14 +112,12 @@ def is_hindered() -> ColumnElement[bool]:
     return or_(*rules)
 
 
-def state(user: UserRow, limited_until: datetime | None) -> dict[str, Any]:
+def state(user: UserRow) -> dict[str, Any]:
     """Return why the right password does not log in now, and when the last limit ends; no reason if
     it is enough, with the second factor where there is one.
-
-    `limited_until` is when the failed logins are forgotten, if they lock the account.
     """
     factor_until = second_factor.status(user)["locked_until"]
-    locks = {Hindrance.LOCKED: limited_until, Hindrance.FACTOR_LOCKED: factor_until}
+    locks = {Hindrance.LOCKED: counting.locked_until(user), Hindrance.FACTOR_LOCKED: factor_until}
     ends = {lock: end for lock, end in locks.items() if end}
     reasons = [*hindrances(user), *ends]
     return {"hindrances": reasons, "locked_until": max(ends.values(), default=None)}
@@ -145,7 +143,7 @@ def finish(
     """Record the login, spend the proof of the second factor and open a session; return the user's
     row as it is now, and the tokens.
 
-    Raises what the way's `settle` does, and WrongCode if the code was used meanwhile.
+    Raises what the way's `settle` does, and WrongGuess if the code was used meanwhile.
     """
     user = way.settle(now)
     second_factor.spend(proof)

@@ -27,6 +27,7 @@ MOST = 10  # for an account
 LIFE = timedelta(minutes=5)  # of a challenge
 _OVER = "This passkey came too late, or its challenge was used. Begin again."
 _NONE = "There is no such passkey."
+_REFUSED = "This passkey does not log in here. Use another one, or the password."
 _RANDOM = 16  # bytes of a challenge
 _LOGIN, _NEW = "passkey-login", "passkey-new"
 _KEYS = Passkey.__table__
@@ -48,7 +49,7 @@ class ByPasskey(login.Way):
         row = super().settle(now)
         is_unused = signed.use_up(self.challenge_id)
         if not change(update(Passkey).filter_by(id=self.passkey_id).values(last_used_at=now)):
-            raise errors.PasskeyRefused
+            raise errors.InvalidCredentials(_REFUSED)
         if not is_unused:
             raise errors.InvalidToken(_OVER)
         return row
@@ -136,7 +137,7 @@ def _relying_party() -> RelyingParty:
 def way_in(sent: Mapping[str, Any]) -> ByPasskey:
     """Return the way in of somebody who has come with a passkey.
 
-    Raises PasskeyRefused; InvalidToken for a challenge that is not ours or too old; and what
+    Raises InvalidCredentials; InvalidToken for a challenge that is not ours or too old; and what
     `login.refuse_hindered` does.
     """
     user_id = None
@@ -156,7 +157,7 @@ def way_in(sent: Mapping[str, Any]) -> ByPasskey:
             raise PasskeyInvalid("role")
     except PasskeyInvalid as error:
         audit.log("login_failed", user_id, reason=f"passkey_{error}")
-        raise errors.PasskeyRefused from None
+        raise errors.InvalidCredentials(_REFUSED) from None
     login.refuse_hindered(user)
     return ByPasskey(user, passkey_id=key.id, challenge_id=challenge_id)
 

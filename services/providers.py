@@ -7,7 +7,7 @@ one that is there.
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -146,38 +146,26 @@ def read(code: str, verifier: str) -> Arrival:
     return came
 
 
-def open_account(
-    came: Arrival, *, language: str, timezone: str, count: Callable[..., object]
-) -> ByProvider:
-    """Return the way in of somebody who comes from a provider alone; make an account if there is
-    none, which commits.
-
-    `count` calls what counts as a registration. Raises RegistrationClosed, EmailTaken and
-    UsernameTaken if no account may be made, and what `login.refuse_hindered` does.
-    """
-    while (user := _find_account(came)) is None:
-        count(_register, came=came, language=language, timezone=timezone)
-    return ByProvider(user, came=came, by_password=False)
-
-
 def link(came: Arrival, way: login.Way) -> ByProvider:
     """Return the way in of somebody who comes from a provider and has sent the password."""
     return ByProvider(way.user, way.fresh_hash, came=came, by_password=True)
 
 
-def _find_account(came: Arrival) -> UserRow | None:
-    """Return the linked account, or one with the address to which nobody can sign in; None if one
-    may be made.
+def way_in(came: Arrival) -> ByProvider | None:
+    """Return the way in of somebody who comes from a provider alone: to the linked account, or to
+    one with the address to which nobody can sign in; None if there is none, and one may be made.
+
+    Raises RegistrationClosed if none may be made, and what `login.refuse_hindered` does.
     """
     user = users.get(User.identity == came.identity)
     is_joined = user is None and came.is_vouched
     if is_joined:
         user = users.get(User.email == came.email, *_UNUSED)
-    if user:
-        login.refuse_hindered(user, is_proven=is_joined)
-    else:
+    if user is None:
         _check_registration(came)
-    return user
+        return None
+    login.refuse_hindered(user, is_proven=is_joined)
+    return ByProvider(user, came=came, by_password=False)
 
 
 def _check_registration(came: Arrival) -> None:
@@ -193,8 +181,10 @@ def _check_registration(came: Arrival) -> None:
     raise errors.RegistrationClosed(f"{reason} {_PASSWORD}", email=came.shown)
 
 
-def _register(came: Arrival, language: str, timezone: str) -> None:
-    # Nothing is raised if a parallel call has made an account for this person.
+def register(came: Arrival, language: str, timezone: str) -> None:
+    """Make an account for somebody who comes from a provider, which commits, unless a parallel call
+    has made it. Raises EmailTaken and UsernameTaken.
+    """
     username = username_from(came.email)
     if users.get(User.username_key == username):
         username = username_from(came.email, 2 + secrets.randbelow(9998))
@@ -222,7 +212,7 @@ def _connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     """Use up our code and link the account where it is not linked yet; return its row as it is now.
 
     Raises InvalidToken if the code was used, IdentityTaken if either has another link, and
-    CredentialsReplaced if the account has changed since it was read.
+    InvalidCredentials if the account has changed since it was read.
     """
     users.lock(user.id, key_share=True)
     if not signed.use_up(came.id):
@@ -240,7 +230,7 @@ def _connect(came: Arrival, user: UserRow, *, by_password: bool) -> UserRow:
     with unique(errors.IdentityTaken, User.identity):
         linked = users.update(user.id, *unchanged, **values)
     if linked is None:
-        raise errors.CredentialsReplaced
+        raise errors.InvalidCredentials
     event = "identity_linked" if by_password else "identity_joined"
     events.tell(event, user.id, provider=came.provider)
     outbox.queue(MailKind.PROVIDER_LINKED, linked.email, language=linked.language)

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 from sqlalchemy import case, func, select, update
 
+import counting
 import errors
 from core import audit, codes, passwords, qr_codes
 from core.addresses import has_mailbox
@@ -60,7 +61,15 @@ class Found(NamedTuple):
 
 
 def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
-    """Return a link to be handed over, with which a user chooses a password, and its code."""
+    """Return a way in that is handed over to a user, whose row is locked, and clear what is counted
+    against the account.
+    """
+    events.tell("access_link_made", user.id, deliver="link")
+    counting.unlock(user)
+    return _handout(user, now)
+
+
+def _handout(user: User | UserRow, now: datetime) -> Handout:
     action, bound = Action.CHOOSE_PASSWORD, links.bound_to(Action.CHOOSE_PASSWORD, user)
     made = links.make(action, user.id, bound, expires_at=now + _life(user), by_mail=False)
     code = codes.make_access_code(settings.secret_key, _access(user), _hour(now))
@@ -96,7 +105,7 @@ def send_way_in(user: UserRow, *, replace_password: bool) -> None:
 
 
 def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handout:
-    """Return a new way in for a user, whose row is locked, to be handed over.
+    """Hand over a new way in to a user whose row is locked.
 
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified. Raises
@@ -113,7 +122,6 @@ def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handou
         user = users.require(users.update(user.id, password_hash=marker))
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email, user.username_key)
-    events.tell("access_link_made", user.id, deliver="link")
     return hand_over(user, now=now)
 
 
@@ -133,7 +141,7 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     )
     rows = db.session.execute(this.values(password_hash=marker)).all()
     outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
-    return {row.id: hand_over(cast("UserRow", row), now=now) for row in rows}
+    return {row.id: _handout(cast("UserRow", row), now) for row in rows}
 
 
 def find(action: Action, token: str) -> Found:
@@ -156,7 +164,7 @@ def find(action: Action, token: str) -> Found:
 def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
     """Return what the code of an access link is good for.
 
-    Takes the same time for every account, known or not. Raises WrongAccessCode.
+    Takes the same time for every account, known or not. Raises WrongGuess.
     """
     user = users.get(users.named(account))
     longest = max(SECOND_WAY_IN, timedelta(days=settings.invitation_days))
@@ -168,7 +176,7 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
         made = []
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
-        raise errors.WrongAccessCode
+        raise counting.WrongGuess(errors.WrongAccessCode())
     return Found(user, Way.CODE)
 
 
@@ -187,9 +195,9 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     """Set a new password, end all sessions and notify the user.
 
     A token that came by e-mail verifies the address too, because only its reader has it. If that is
-    the first proof of the address, a second factor is removed. Raises
-    InvalidToken if what the token is bound to has changed since it was read; of parallel calls with
-    one token, one wins.
+    the first proof of the address, a second factor is removed. Raises InvalidToken, or WrongGuess
+    for a code, if what it is bound to has changed since it was read; of parallel calls with one,
+    one wins.
     """
     user = found.user
     changed = accounts.set_password(
@@ -204,7 +212,8 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         ),
     )
     if not changed:
-        raise errors.WrongAccessCode if found.way is Way.CODE else errors.InvalidToken
+        by_code = found.way is Way.CODE
+        raise counting.WrongGuess(errors.WrongAccessCode()) if by_code else errors.InvalidToken
     if found.way is Way.MAIL and not user.email_verified_at and changed.second_factor_at:
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)

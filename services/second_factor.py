@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, case, delete, literal, select, update
 
+import counting
 import errors
 from callers import Caller
 from core import audit, clock, totp
@@ -88,7 +89,7 @@ def begin(caller: Caller) -> bytes:
 def try_first_code(user: UserRow, typed: str) -> Proof:
     """Return the proof that an app has the key of the factor that waits. Commits by itself.
 
-    Raises InvalidToken if none waits, WrongCode and TooManyRequests.
+    Raises InvalidToken if none waits, and WrongGuess.
     """
     now = clock.utcnow()
     factor = _count(user, _FACTORS.c.confirmed_at.is_(None), _FACTORS.c.created_at > now - LIFE)
@@ -105,7 +106,7 @@ def confirm(caller: Caller, proof: Proof) -> list[str]:
     """Turn the factor on, end the other sessions and notify the user; return the recovery codes.
 
     Raises InvalidToken if the account has changed meanwhile, TokenRevoked if the session has ended,
-    and WrongCode if the factor has changed.
+    and WrongGuess if the factor has changed.
     """
     accounts.lock_caller(caller, lambda: errors.InvalidToken(_NONE_WAITS))
     spend(proof)
@@ -173,16 +174,16 @@ def _raise_version(user_id: str, **values: object) -> None:
     users.update(user_id, password_version=User.password_version + 1, **values)
 
 
-def unlock(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
-    """Let six digits be judged again, whatever was typed before, if the account is within reach;
-    return its row, for what limits have counted. Raises UserNotFound.
+def unlock(user_id: str, reach: Reach = EVERYBODY) -> None:
+    """Clear what is counted against an account; if it is within reach, let six digits be judged
+    again too, whatever was typed before. Raises UserNotFound.
     """
     user = users.lock_within(user_id)
     this = update(SecondFactor).where(SecondFactor.user_id == user_id)
     if users.is_within(reach, user, db.session):
         change(this.values(wrong_codes=0, window_ends_at=None))
     events.tell("account_unlocked", user_id)
-    return user
+    counting.unlock(user)
 
 
 def tell(user: UserRow, event: str, notice: str, *, left: int | str = "") -> None:
@@ -202,7 +203,7 @@ def _notify(user: UserRow, event: str, *, left: int | str = "") -> None:
 def prove(user: UserRow, raw_password: str, typed: str, *, field: str = "password") -> Proof | None:
     """Check the current password of a signed-in user at `field`, then do what `check_code` does.
 
-    Raises WrongPassword too.
+    Raises WrongGuess for a wrong password too.
     """
     accounts.confirm_password(user, raw_password, field=field)
     return check_code(user, typed)
@@ -213,7 +214,7 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
     transaction of the act must `spend`.
 
     Return None for an account without a factor, where nothing is asked for. Raises
-    SecondFactorRequired and WrongCode; and TooManyRequests for six digits after 20 wrong codes in
+    SecondFactorRequired and WrongGuess; and TooManyRequests for six digits after 20 wrong codes in
     24 hours. A recovery code is always judged, since it cannot be guessed.
     """
     if user.second_factor_at is None:
@@ -222,7 +223,7 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
         raise errors.SecondFactorRequired(fields={"secondFactor": [REQUIRED]})
     factor = _count(user, _FACTORS.c.confirmed_at.is_not(None))
     if factor is None:  # it was removed meanwhile, so the act would fail too
-        raise errors.WrongCode.at("secondFactor", "wrong")
+        raise counting.WrongGuess(errors.WrongCode.at("secondFactor", "wrong"))
     now, is_locked = clock.utcnow(), factor.wrong_codes > LOCK_AT
     if is_locked and totp.has_form_of_digits(typed):
         audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
@@ -248,7 +249,7 @@ def allowed(
     """Run what a confirmed password and this proof allow, as one transaction with the proof's use.
 
     What is locked before the caller's row has to be locked by `lock_first`; lend what that returns.
-    Raises what `accounts.lock_caller` does, and WrongCode if another call has used the code.
+    Raises what `accounts.lock_caller` does, and WrongGuess if another call has used the code.
     """
     with transaction():
         locked = lock_first(caller.user.id) if lock_first else None
@@ -260,7 +261,7 @@ def allowed(
 def spend(proof: Proof | None) -> None:
     """Use up a code in the transaction of the act that it allows; of parallel calls one does it.
 
-    To be called when the user's row is locked. Raises WrongCode.
+    To be called when the user's row is locked. Raises WrongGuess.
     """
     if proof is None:
         return
@@ -311,9 +312,9 @@ def _open(factor: Row[Any]) -> bytes | None:
     return seed
 
 
-def _wrong(user: UserRow, field: str = "secondFactor") -> errors.WrongCode:
+def _wrong(user: UserRow, field: str = "secondFactor") -> counting.WrongGuess:
     audit.log("wrong_code", user.id)
-    return errors.WrongCode.at(field, "wrong")
+    return counting.WrongGuess(errors.WrongCode.at(field, "wrong"))
 
 
 def _same(factor: Row[Any]) -> tuple[ColumnElement[bool], ...]:

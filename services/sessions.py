@@ -15,12 +15,10 @@ from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import DriverStatement, reading, transaction, writing
 from extensions import db, settings, tokens
-from models import DeniedSession, User, UserRow, UserSession
+from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
 from services import users
 
 MAX_SESSIONS = 50
-# How long the denylist names an ended session: longer than ACCESS_TOKEN_MINUTES can be.
-DENIED_FOR = timedelta(days=2)
 
 # The only query of the guard: the active user, unless the session has ended.
 _BEARER = DriverStatement(

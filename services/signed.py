@@ -14,8 +14,7 @@ from sqlalchemy import select
 from core import clock
 from database import insert_into, reading
 from extensions import db, settings
-from models import DeniedSession
-from services.sessions import DENIED_FOR
+from models import DENIED_FOR, DeniedSession
 
 # The last of a signature's 43 characters holds four bits. itsdangerous ignores its two other bits,
 # so it would accept four spellings of each text.
@@ -60,7 +59,7 @@ def is_used(text_id: str) -> bool:
 def use_up(text_id: str) -> bool:
     """Use up the text with this id in the open transaction; return False if it was used before.
 
-    For texts that live for less than sessions.DENIED_FOR. Of parallel calls, one gets True.
+    For texts that live for less than DENIED_FOR. Of parallel calls, one gets True.
     """
     row = {"session_id": text_id, "expires_at": clock.utcnow() + DENIED_FOR}
     insert = insert_into(DeniedSession.__table__).values(row).on_conflict_do_nothing()

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from marshmallow import ValidationError
 from sqlalchemy import select
 
+import counting
 import errors
 import schemas
 from core import clock, ids, passwords
@@ -54,7 +55,6 @@ class Import:
     # Writes down a way in to an account without a password, before it is committed; there is none
     # to an account that is an admin's or not active.
     write_link: Callable[[UserRow, recovery.Handout | None], None] | None = None
-    unlock: Callable[[UserRow], None] = lambda _user: None  # where there is a way in: after that
     counts: Counter[str] = field(init=False, default_factory=Counter)
     # What accounts have in these columns, as far as a transaction needs it; and of a dry run, which
     # takes its rows back, what they had.
@@ -97,7 +97,7 @@ class Import:
             for name, tried in self._tried.items():
                 tried.update(filter(None, (getattr(row, name) for row in made.values())))
         for user in linked:
-            patiently(functools.partial(self.unlock, user))
+            patiently(functools.partial(counting.unlock, user))
         for number, reason in sorted((refused | clashes).items()):
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused | clashes))

@@ -20,6 +20,7 @@ from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
 from services import outbox
 from web import openapi
+from web.limits import GUESSES
 
 Rows: TypeAlias = Iterator[tuple[object, ...]]
 
@@ -79,7 +80,7 @@ def limits() -> Rows:
     """
     calls = openapi.declared(current_app)
     for limit in dict.fromkeys(limit for *_, call in calls for limit in call.limits):
-        of, counts = f"{limit.by.name}".lower(), "wrong guesses" if limit.guesses else "calls"
+        of, counts = f"{limit.by.name}".lower(), "wrong guesses" if limit in GUESSES else "calls"
         yield limit.rate, limit.name, of, counts
     for name in outbox.LIMITED.values():
         yield f"{outbox.MAX_MAILS} per hour", name, "address", "mails"

@@ -1,5 +1,6 @@
 """How often is too often: for a client IP, for an account, and for the mails to one."""
 
+import inspect
 import re
 import sqlite3
 from datetime import timedelta
@@ -24,6 +25,7 @@ from helpers import (
     register,
     registration,
     rows,
+    set_user,
     statements_of,
     success,
     verify,
@@ -32,10 +34,12 @@ from sqlalchemy import delete, event, update
 from sqlalchemy.exc import OperationalError, TimeoutError
 
 from core.passwords import Hasher, HasherBusy
+from counting import locked_until
 from database import WriteQueueFull, transaction
+from errors import InvalidCredentials, WrongAccessCode, WrongCode, WrongPassword
 from extensions import db
 from models import Counter, Event, User, UserSession
-from web.limits import GUESSES, By, locked_until
+from web.limits import GUESSES, By
 
 LIMITED = {
     str(endpoint): endpoint.operation.limits for endpoint in API if endpoint.operation.limits
@@ -266,6 +270,16 @@ def test_a_guess_is_taken_back_only_from_the_window_that_counted_it(
     during_the_hash(begin_a_window)
     failure(log_in_with(PASSWORD), 403, "account_inactive")
     assert [row.hits for row in counters(limited) if "/wrong passwords" in row.key] == [1, 1]
+
+
+def test_a_right_password_is_no_wrong_one_if_the_account_changes_meanwhile(
+    limited, client, make_user, log_in_with, during_the_hash
+):
+    user = make_user()
+    token = success(log_in_with(PASSWORD))["accessToken"]
+    during_the_hash(lambda: set_user(limited, user, password_version=9))
+    failure(change_password(client, token), 400, "wrong_password")
+    assert {row.hits for row in counters(limited) if "/wrong passwords" in row.key} == {0}
 
 
 def test_a_reset_password_clears_it_too(client, make_user, log_in_with, outbox):
@@ -633,11 +647,13 @@ def test_the_document_names_the_limits_and_their_answer(client):
 
 
 def test_guesses_are_limited_wherever_a_password_is_checked():
-    checking = {
-        str(endpoint)
-        for endpoint in API
-        if any(error.wrong_guess for error in endpoint.operation.errors)
-    }
-    checking.add("POST /api/auth/second-factor/confirm")  # its code
+    wrong = {InvalidCredentials, WrongPassword, WrongCode, WrongAccessCode}
+    checking = {str(endpoint) for endpoint in API if wrong & {*endpoint.operation.errors}}
     checking.remove("POST /api/users/email/confirm")  # has tries of its own
     assert checking == {name for name, found in LIMITED.items() if set(GUESSES) <= set(found)}
+
+
+def test_every_view_that_gets_a_guess_says_what_a_right_one_allows(app):
+    views = [app.view_functions[each.name] for each in API if GUESSES[0] in each.operation.limits]
+    sources = [inspect.getsource(inspect.unwrap(view)) for view in views]
+    assert [source for source in sources if ", guess.right(" not in source] == []

@@ -272,9 +272,9 @@ def test_account_that_somebody_can_sign_in_to_is_not_joined(
         set_user(app, invited, **values)
         return found
 
-    proof, find = visit(), providers._find_account
+    proof, find = visit(), providers.way_in
     if late:  # the UPDATE asks for all of it, too
-        monkeypatch.setattr(providers, "_find_account", then_change)
+        monkeypatch.setattr(providers, "way_in", then_change)
         failure(sign_in(client, proof), 401, "invalid_credentials")
     else:
         set_user(app, invited, **values)

@@ -6,7 +6,6 @@ from typing import Any, cast
 from flask import Flask, Response, has_request_context, request
 from flask_jwt_extended import JWTManager, decode_token
 
-import callers
 import errors
 from callers import Caller
 from core import audit, clock
@@ -15,6 +14,7 @@ from core.roles import Role
 from core.scopes import KEY, KEY_PREFIX, Scope
 from core.tokens import Purpose, TokenCodec, TokenExpired, TokenInvalid
 from extensions import Components, components
+from models import UserRow
 from web import client
 from web.error_handlers import render
 
@@ -72,7 +72,7 @@ def _of_token(token: str, role: Role) -> Caller:
         if Role(row.granted_role).includes(role):
             raise errors.RoleNeedsFactor
         raise errors.Forbidden
-    return callers.of_user(row, claims)
+    return Caller(row.id, row, claims)
 
 
 def _of_key(key: str, scopes: Sequence[Scope]) -> Caller:
@@ -82,9 +82,10 @@ def _of_key(key: str, scopes: Sequence[Scope]) -> Caller:
         raise errors.TokenInvalid("This service key is unknown or was revoked.")
     if row.expires_at and row.expires_at <= clock.utcnow():
         raise errors.TokenExpired("This service key has expired. Replace it by a new one.")
-    if not scopes or not {*scopes} <= {*row.scopes.split()}:
+    held = row.scopes.split()
+    if not scopes or not {*scopes} <= {*held}:
         raise errors.Forbidden
-    return callers.of_key(row)
+    return Caller(f"{KEY}{row.id}", cast("UserRow", None), {}, held)
 
 
 def caller() -> Caller:

@@ -7,36 +7,28 @@ that is reached refuses at once: no call waits for another.
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, auto
-from typing import Any, TypeAlias
+from typing import Any
 
 from flask import request
-from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.exc import DBAPIError
 
 import counting
 import errors
 from core import audit, clock
 from core.addresses import login_name
-from database import (
-    change,
-    ended_statement,
-    harmless,
-    is_unavailable,
-    reading,
-    transaction,
-)
-from extensions import db, settings
-from models import Counter, User, UserRow
+from counting import ANYWHERE, MOST, WRONG, WrongGuess
+from database import change, ended_statement, harmless, is_unavailable, reading, transaction
+from extensions import settings
+from models import Counter, User
 from web import bearer, client
 
 View = Callable[..., object]
-Person: TypeAlias = User | UserRow
-
 _log = logging.getLogger("accounts.limits")
 _OPEN = Counter.expires_at > bindparam("now")
 _FOUND = select(Counter.__table__).where(Counter.key.in_(bindparam("keys", expanding=True)), _OPEN)
@@ -64,8 +56,6 @@ class Limit:
     window: str
     name: str  # what is counted, for the documentation and the keys of the counters
     by: By
-    # Whether it counts wrong passwords and wrong codes only.
-    guesses: bool = False
 
     @property
     def allowed(self) -> int:
@@ -76,11 +66,10 @@ class Limit:
         return f"{self.allowed} per {self.window}"
 
 
-# For views that check a password or a code; the transaction of their act has the `right_guess`.
-_WRONG, _ANYWHERE = "wrong passwords for an account", "wrong passwords from all client IPs"
+# For views that check a password or a code: they get the `guess`, and count wrong ones only.
 GUESSES = (
-    Limit(10, "15 minutes", _WRONG, By.ACCOUNT | By.IP, guesses=True),
-    Limit(100, "hour", _ANYWHERE, By.ACCOUNT, guesses=True),
+    Limit(MOST[WRONG], "15 minutes", WRONG, By.ACCOUNT | By.IP),
+    Limit(MOST[ANYWHERE], "hour", ANYWHERE, By.ACCOUNT),
 )
 # For views that check the password of a caller. Hashes are what logins wait for.
 CONFIRMATIONS = (*GUESSES, Limit(20, "hour", "calls with a current password", By.CALLER))
@@ -90,13 +79,39 @@ class _Reached(Exception):
     """A limit is reached. Its arguments are the limit and the end of the window."""
 
 
+@dataclass(frozen=True)
+class Guess:
+    """A password or a code that a call tries, counted as a wrong one before it is judged.
+
+    A service that finds it wrong raises WrongGuess, and it stays counted; the act that a right one
+    allows says `right`. What says neither, such as every other error, takes the count back.
+    """
+
+    counted: Mapping[str, datetime]  # the ends of the windows, by the keys of their counters
+    names: Collection[str]  # what was typed for the account, or the caller's address, if any
+
+    @contextmanager
+    def right(self, *, forgets: Collection[str] | None = None) -> Iterator[None]:
+        """Run what a right guess allows in the open transaction, which then takes back its count.
+        An act that fails changes no count in this way.
+
+        The wrong ones from this client IP for the same account are forgotten too, or those with the
+        names that it `forgets` instead.
+        """
+        yield
+        if settings.ratelimit_enabled:
+            names = self.names if forgets is None else forgets
+            _take_back(self.counted, {_key(GUESSES[0], each, {}) for each in names})
+
+
 def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> object:
-    """Count a call, then call the view. Raises TooManyRequests where a limit is reached."""
+    """Count a call, then call the view, with its `guess` where guesses are limited. Raises
+    TooManyRequests where a limit is reached.
+    """
     body = arguments.get("body", {})
-    applied = [
-        limit for limit in limits if By.ACCOUNT not in limit.by or _account(body) is not None
-    ]
-    counters = {_key(limit, body): limit for limit in applied if settings.ratelimit_enabled}
+    account = _account(body)
+    applied = [limit for limit in limits if By.ACCOUNT not in limit.by or account is not None]
+    counters = {_key(each, account, body): each for each in applied if settings.ratelimit_enabled}
     try:
         ends = _add_hits(counters) if counters else {}
     except _Reached as error:
@@ -104,21 +119,26 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
         _log_reached(limit, body)
         seconds = math.ceil((end - clock.utcnow()).total_seconds())
         raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
+    guessed = {key: end for key, end in ends.items() if counters[key] in GUESSES}
+    if GUESSES[0] in limits:
+        arguments["guess"] = Guess(guessed, () if account is None else (account,))
     try:
         return view(**arguments)
+    except WrongGuess as wrong:
+        raise wrong.args[0] from None
     except Exception as error:
-        _take_back(counters, ends, error)
+        is_refused = isinstance(error, errors.TooManyRequests)
+        _take_back_after(error, ends if is_refused else guessed)
         raise
 
 
-def _key(limit: Limit, body: Mapping[str, Any]) -> str:
-    account = _account(body) if By.ACCOUNT in limit.by else None
+def _key(limit: Limit, account: str | None, body: Mapping[str, Any]) -> str:
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
         bearer.caller().id if By.CALLER in limit.by else "",
         client.network() if By.IP in limit.by else "",
     )
-    return counting.key(limit.name, *others, account=account)
+    return counting.key(limit.name, *others, account=account if By.ACCOUNT in limit.by else None)
 
 
 def _account(body: Mapping[str, Any]) -> str | None:
@@ -170,70 +190,22 @@ def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.name}")
 
 
-def _take_back(counters: dict[str, Limit], ends: dict[str, datetime], error: Exception) -> None:
+def _take_back_after(error: Exception, counted: Mapping[str, datetime]) -> None:
     """Take back what a call has counted that failed with this error."""
     is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
-    if not ends or (is_lost and not ended_statement(error)):
+    if not counted or (is_lost and not ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
-    is_wrong = isinstance(error, errors.ApiError) and error.wrong_guess
-    is_refused = isinstance(error, errors.TooManyRequests)
-    undone = [key for key in ends if is_refused or (counters[key].guesses and not is_wrong)]
-    if undone:
-        with harmless(_log, "a count could not be changed"), transaction():
-            for key in undone:
-                # The window that has counted the call may be over.
-                this = Counter.key == key, Counter.expires_at == ends[key], Counter.hits > 0
-                change(update(Counter).where(*this).values(hits=Counter.hits - 1))
+    with harmless(_log, "a count could not be changed"), transaction():
+        _take_back(counted)
 
 
-@contextmanager
-def right_guess(
-    body: Mapping[str, Any] | None = None, *, forgets: Sequence[str] | None = None
-) -> Iterator[None]:
-    """Run what a right password or code allows in the open transaction, which then takes back that
-    its call was counted as a wrong one. An act that fails changes no count in this way.
-
-    The wrong ones from this client IP are forgotten too, by default those with the name in the
-    body, or those of the caller.
-    """
-    yield
-    if not settings.ratelimit_enabled:
-        return
-    name = _account(body or {})
-    own = () if name is None else (name,)
-    counted = {_key(limit, {"email": each}) for limit in GUESSES for each in own}
-    forgets = own if forgets is None else forgets
-    forgotten = {_key(GUESSES[0], {"email": each}) for each in forgets}
-    for key in sorted(forgotten | counted, reverse=True):
+def _take_back(counted: Mapping[str, datetime], forgotten: Collection[str] = ()) -> None:
+    """Take back what these windows have counted once, and forget these counters."""
+    for key in sorted({*counted, *forgotten}, reverse=True):
         this = Counter.key == key
-        taken_back = update(Counter).where(this, Counter.hits > 0).values(hits=Counter.hits - 1)
-        change(delete(Counter).where(this) if key in forgotten else taken_back)
-
-
-def unlock(user: Person) -> None:
-    """Clear, in the open transaction, all that is counted for an account from all client IPs."""
-    keys = select(Counter.key).where(_of_account(user)).order_by(Counter.key.desc())
-    found = db.session.scalars(keys.with_for_update()).all()
-    change(delete(Counter).where(Counter.key.in_(found)))
-
-
-def locked_until(user: Person) -> datetime | None:
-    """Return when the last limit that refuses logins to an account ends; None if none does."""
-    if not settings.ratelimit_enabled:
-        return None
-    allowed = {limit.name: limit.allowed for limit in GUESSES}
-    query = select(Counter.__table__).where(_of_account(user), _OPEN)
-    with reading() as connection:
-        found = connection.execute(query, {"now": clock.utcnow()}).all()
-    full = (end for key, hits, end in found if hits >= allowed.get(key.split("/")[1], math.inf))
-    return max(full, default=None)
-
-
-def names(user: Person) -> tuple[str, str]:
-    """Return what may be typed at a login, each of which is counted by itself."""
-    return user.email, user.username.lower()
-
-
-def _of_account(user: Person) -> ColumnElement[bool]:
-    accounts = map(counting.digest, names(user))  # "0" follows "/" in the order of characters
-    return or_(*(and_(Counter.key >= f"{each}/", Counter.key < f"{each}0") for each in accounts))
+        if key in forgotten:
+            change(delete(Counter).where(this))
+            continue
+        # The window that has counted the call may be over.
+        window = Counter.expires_at == counted[key], Counter.hits > 0
+        change(update(Counter).where(this, *window).values(hits=Counter.hits - 1))
