@@ -30,7 +30,6 @@ from services import (
     second_factor,
     sessions,
 )
-from services.letters import MailKind
 from services.users import lock_within
 from web import limits
 
@@ -72,7 +71,8 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         if typed[name] is None:
             label = name.replace("_", " ").capitalize()
             typed[name] = click.prompt(label, value_proc=functools.partial(_check, name))
-    by_password = not (invite or link)
+    deliver = "mail" if invite else "link" if link else "none"
+    by_password = deliver == "none"
     if by_password and sys.stdin.isatty():
         typed["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     elif by_password:
@@ -81,15 +81,14 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     if by_password:
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
-    now = clock.utcnow()
-    proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
-        user = accounts.add(**person, role=role, **proof)
-        if link:
-            events.tell("access_link_made", user.id, deliver="link")
+        user, made = administration.make_account(
+            **person, role=role, deliver=deliver, email_verified=not invite, now=clock.utcnow()
+        )
+        if made:
             limits.unlock(user)
-    if link:
-        _hand_over(recovery.hand_over(user, now=now))
+    if made:
+        _hand_over(made)
     elif invite:
         click.echo(f"{user.email} gets an invitation.")
     else:

@@ -151,7 +151,7 @@ def log_request(environ: WSGIEnvironment, path: str, status: str, seconds: float
     if _access.isEnabledFor(logging.INFO):
         rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
         fields = {
-            # One word for all others, since whoever counts lines by it keeps a number for each.
+            # One word for all others: a program that counts lines by it keeps a number for each.
             "method": method if (method := environ["REQUEST_METHOD"]) in _METHODS else "-",
             # Without the query, which may hold a secret. Cut, so that the line stays whole.
             "path": path[:300].encode("latin-1").decode(errors="replace"),
