@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
+import click
 from flask import current_app
 from sqlalchemy import make_url
 
+import cli
 import config
 import errors
 from app import create_app
@@ -32,6 +34,7 @@ def files() -> dict[str, str]:
         _chapter("Limits", "at most, of these, of one, counts", limits),
         _chapter("Errors", "code, status, when, what the client does", kinds, errors.__doc__),
         _chapter("Reasons", "word, what is wrong", reasons.WORDS.items, reasons.__doc__),
+        _chapter("Commands", "command or option, what", commands, cli.__doc__),
         _chapter("Settings", "name, default, allowed, what", settings, config.__doc__),
         _chapter("Events", "event, in the history, when", events, audit.__doc__),
         _chapter("Tables", "column, type, what", tables),
@@ -89,6 +92,24 @@ def kinds() -> Rows:
     for kind in errors.all_errors():
         when, _, answer = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
         yield f"`{kind.code}`", kind.status, when, answer
+
+
+def commands() -> Rows:
+    for context in _commands(click.Context(current_app.cli, info_name="flask")):
+        usage = " ".join((context.command_path, *context.command.collect_usage_pieces(context)))
+        yield f"**`{usage}`**", context.command.help
+        options = (each.get_help_record(context) for each in context.command.params)
+        for name, text in filter(None, options):
+            yield f"`{name}`", text
+
+
+def _commands(context: click.Context) -> Iterator[click.Context]:
+    group = context.command
+    if not isinstance(group, click.Group):
+        yield context
+        return
+    for name, command in sorted(group.commands.items()):
+        yield from _commands(click.Context(command, context, name))
 
 
 def settings() -> Rows:
