@@ -5,7 +5,6 @@ reach students only.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, literal, or_, select, tuple_
@@ -16,19 +15,9 @@ from core.addresses import fold, login_name
 from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
 from models import User, UserRow, UTCDateTime
-from services import (
-    accounts,
-    email_change,
-    events,
-    groups,
-    login,
-    profiles,
-    recovery,
-    sessions,
-    users,
-)
+from services import accounts, email_change, events, groups, login, profiles, sessions, users
 from services.letters import MailKind
-from services.recovery import Handout
+from services.recovery import Handout, make_link
 from services.users import Condition
 
 # Conditions for an account that nobody but the school has used yet.
@@ -52,15 +41,16 @@ def list_accounts(
     sort: str = "-joinDate",
     reach: Reach = EVERYBODY,
     below: UserRow | None = None,
+    after: str | None = None,
     **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
     Each word of `search` is part of a username, an e-mail address or a name. Each of `any_of` is a
     username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in. Of
-    the `columns`, None matches any value. Who reads the whole list asks for the first page `below`
-    the last row it has: by its number, a page skips somebody when another account is deleted
-    meanwhile.
+    the `columns`, None matches any value. By its number, a page skips somebody when another account
+    goes, or takes another place, meanwhile. So a whole list is read in an order that stays: newest
+    first, each page `below` the last row of the one before, or by id, `after` the last one.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()
@@ -79,7 +69,10 @@ def list_accounts(
     if below:
         place = literal(below.created_at, UTCDateTime), literal(below.id)
         wanted.append(tuple_(User.created_at, User.id) < tuple_(*place))
-    found = select(User.__table__).where(*wanted).order_by(*_ORDERS[sort])
+    if after:
+        wanted.append(User.id > after)
+    order = (User.id,) if after else _ORDERS[sort]
+    found = select(User.__table__).where(*wanted).order_by(*order)
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0
         first = (page - 1) * per_page
@@ -88,19 +81,18 @@ def list_accounts(
 
 
 def make_account(
-    *, deliver: str, email_verified: bool, now: datetime, **person: Any
+    *, deliver: str, email_verified: bool, **person: Any
 ) -> tuple[UserRow, Handout | None]:
     """Add an account for somebody else; return its row, and the way in if it is to be handed over.
 
     `deliver` is "mail" for an invitation, "link" for a way in to hand over, or "none". Raises what
     `accounts.add` does.
     """
-    mail = MailKind.INVITATION if deliver == "mail" else None
-    user = accounts.add(**person, email_verified_at=now if email_verified else None, mail=mail)
-    row = users.lock_within(user.id)  # as lists show it: a row and no object
-    if deliver != "link":
-        return row, None
-    return row, recovery.make_link(row, replace_password=False, now=now)
+    mail, now = MailKind.INVITATION if deliver == "mail" else None, clock.utcnow()
+    made = accounts.add(**person, email_verified_at=now if email_verified else None, mail=mail)
+    user = users.lock_within(made.id)  # as lists show it: a row and no object
+    is_handed = deliver == "link"
+    return user, make_link(user, replace_password=False, now=now) if is_handed else None
 
 
 def alter(
