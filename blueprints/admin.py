@@ -168,7 +168,7 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
         raise errors.Forbidden
     _refuse_role(body["role"])
     with transaction():
-        user, made = administration.make_account(**body, now=clock.utcnow())
+        user, made = administration.make_account(**body)
         if made:
             limits.unlock(user)
     return {"user": _shown(user), **(_handed(made) if made else {})}

@@ -20,7 +20,6 @@ from services import copies
 from services.users import find as find_user
 
 _ACCOUNT = "Id, username or e-mail address."
-_ACCOUNTS = f"{_ACCOUNT}  -: each line of the standard input names one."
 
 
 @contextmanager
@@ -68,7 +67,7 @@ def each_account(command: Callable[..., None]) -> Callable[..., None]:
     An account that is named again is left alone.
     """
 
-    @click.argument("account", help=_ACCOUNTS)
+    @click.argument("account", help=f"{_ACCOUNT}  -: each line of the input names one.")
     @functools.wraps(command)
     def for_each(account: str, **options: Any) -> None:
         if account != "-":

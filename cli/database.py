@@ -11,10 +11,6 @@ from cli.base import Commands
 from config import types
 from services import copies
 
-_URL = (
-    "Of SQLite or Postgres.  -: asked for, or without a terminal the next line of the standard "
-    "input, so that no list of processes shows a password."
-)
 db = Commands("db", help="Upgrade, copy and back up the database.")
 
 
@@ -50,9 +46,9 @@ def _read_url() -> str:
 
 
 @db.command("copy-to")
-@click.argument("url", help=_URL)
+@click.argument("url", help="-: asked for, or the next line of the standard input.")
 def copy_to(url: str) -> None:
-    """Copy everything into the empty database at URL.
+    """Copy everything into the empty database at URL, which no list of processes shows with -.
 
     The target gets its schema first. A copy that is interrupted leaves no rows there, so it can be
     run again.

@@ -83,7 +83,7 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
     with transaction():
         user, made = administration.make_account(
-            **person, role=role, deliver=deliver, email_verified=not invite, now=clock.utcnow()
+            **person, role=role, deliver=deliver, email_verified=not invite
         )
         if made:
             limits.unlock(user)

@@ -1,8 +1,10 @@
-"""`make reference`: docs/reference.md and `.env.example`, made from the declarations."""
+"""`make reference`: docs/reference.md and `.env.example`, made from the declarations; and the sizes
+in docs/design.md."""
 
 import ast
 import inspect
 import itertools
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from models import EpochSeconds, UTCDateTime
 from services import outbox
 from web import openapi
 
+PARTS = ("blueprints", "cli", "config", "core", "services", "web")
 Rows: TypeAlias = Iterator[tuple[object, ...]]
 
 
@@ -47,7 +50,8 @@ def files() -> dict[str, str]:
     template += "# environment goes before that file. docs/reference.md says more.\n"
     for name, default, _, text in settings():
         template += f"\n# {text}\n#{name}={default}\n"
-    return {"docs/reference.md": head + "".join(chapters), ".env.example": template}
+    made = {"docs/reference.md": head + "".join(chapters), ".env.example": template}
+    return made | {"docs/design.md": design((config.ROOT / "docs/design.md").read_text())}
 
 
 def _chapter(title: str, head: str, rows: Callable[[], Any], about: str | None = None) -> str:
@@ -167,6 +171,24 @@ def requirements() -> Rows:
                         found[ast.literal_eval(number)].append(test.name)
     for number in sorted(found, key=lambda number: [*map(int, number.split("."))]):
         yield number, ", ".join(found[number])
+
+
+def design(text: str) -> str:
+    """Return docs/design.md with the sizes of its three parts, each to fifty lines."""
+    parts = re.findall(r"^- \*\*(\w+)\*\*, about [0-9,]+ lines: (.*?\.)$", text, re.M | re.S)
+    files = {part: re.findall(r"`([\w/]+\.py)`", listed) for part, listed in parts}
+    named = [name for names in files.values() for name in names]
+    if len(named) > len({*named}):
+        raise ValueError("a file stands twice")
+    paths = (path.relative_to(config.ROOT) for path in config.ROOT.glob("**/*.py"))
+    ours = {str(path) for path in paths if len(path.parts) == 1 or path.parts[0] in PARTS}
+    files["Capabilities"] = [*ours - {*named}]
+    for part, names in files.items():
+        lines = sum(len((config.ROOT / name).read_text().splitlines()) for name in names)
+        text = re.sub(
+            rf"(\*\*{part}\*\*, about )[0-9,]+", rf"\g<1>{round(lines / 50) * 50:,}", text
+        )
+    return text
 
 
 if __name__ == "__main__":
