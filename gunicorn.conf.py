@@ -31,8 +31,8 @@ bind = netloc(*settings.listens)
 
 worker_class = "web.worker.TurnsWorker"
 workers = settings.web_concurrency
-# Whoever waits for the hasher or a picture, and whoever hashes, leaves 16 threads to requests that
-# take a millisecond.
+# Requests that hash, or wait for the hasher or a picture, leave 16 threads to those that take a
+# millisecond.
 threads = app.WAITING + settings.hashes_at_once + 16
 # An idle or silent connection costs a file and no thread.
 worker_connections = 2000

@@ -658,6 +658,9 @@ class AccountQuery(Shape):
     )
     role = fields.RoleName()
     is_active = fields.FlagInQuery()
+    after = fields.Uuid(
+        metadata={"description": f"To read all by id: the last id that came, at first {NIL}."}
+    )
     page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
     per_page = fields.NumberInQuery(load_default=20, validate=fields.Range(1, 100))
 

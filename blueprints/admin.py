@@ -14,7 +14,6 @@ from database import transaction
 from extensions import settings
 from models import UserRow
 from services import (
-    accounts,
     administration,
     changes,
     events,
@@ -26,7 +25,6 @@ from services import (
     second_factor,
     users,
 )
-from services.letters import MailKind
 from web.api import endpoint
 from web.bearer import caller
 from web.limits import By, Limit
@@ -165,17 +163,12 @@ def create_user(body: dict[str, Any]) -> dict[str, object]:
     e-mail address is the user's. There are no links for admins, and a service key can neither get a
     link nor create an admin.
     """
-    deliver, verified = body.pop("deliver"), body.pop("email_verified")
-    if deliver == "link" and (caller().is_key or body["role"] == Role.ADMIN):
+    if body["deliver"] == "link" and (caller().is_key or body["role"] == Role.ADMIN):
         raise errors.Forbidden
     _refuse_role(body["role"])
-    now = clock.utcnow()
     with transaction():
-        mail = MailKind.INVITATION if deliver == "mail" else None
-        user = accounts.add(**body, email_verified_at=now if verified else None, mail=mail)
-        row = users.lock_within(user.id)  # as lists show it: a row and no object
-        made = recovery.hand_over(row, now=now) if deliver == "link" else None
-    return {"user": _shown(row), **(_handed(made) if made else {})}
+        user, made = administration.make_account(**body)
+    return {"user": _shown(user), **(_handed(made) if made else {})}
 
 
 def _refuse_role(role: str) -> None:

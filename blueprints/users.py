@@ -316,8 +316,9 @@ def delete_account(body: dict[str, str], guess: Guess) -> None:
     me = caller()
     profiles.require_own_account(me.user)
     proof = second_factor.prove(me.user, body["password"], body["second_factor"])
-    acting = second_factor.allowed(me, proof, lock_first=accounts.lock_admins)
-    with acting as admins, guess.right():
-        if admins == [me.user.id]:
+    with transaction(), guess.right():
+        is_last_admin = accounts.lock_admins(me.user.id)  # locked before the caller's own row
+        second_factor.allow(me, proof)
+        if is_last_admin:
             raise errors.LastAdmin
         accounts.delete(me.user)

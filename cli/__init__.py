@@ -1,7 +1,8 @@
 """Commands for operators and schedulers, besides `flask run`.
 
 They exit with 0 for success, 1 if the service refuses or cannot do it, 2 for malformed input.
-Passwords are not taken from the command line, where other users of the machine could read them.
+What is refused is named on standard error. Passwords are not taken from the command line, where
+other users of the machine could read them.
 """
 
 import click

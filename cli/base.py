@@ -19,6 +19,8 @@ from schemas import camel_case
 from services import copies
 from services.users import find as find_user
 
+_ACCOUNT = "Id, username or e-mail address."
+
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
@@ -48,9 +50,9 @@ class Commands(AppGroup):
 
 
 def account(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass the row of ACCOUNT to the command: an id, a username or an e-mail address."""
+    """Pass the row of ACCOUNT to the command."""
 
-    @click.argument("account")
+    @click.argument("account", help=_ACCOUNT)
     @functools.wraps(command)
     def find(account: str, **options: Any) -> None:
         command(find_user(account), **options)
@@ -61,11 +63,11 @@ def account(command: Callable[..., None]) -> Callable[..., None]:
 def each_account(command: Callable[..., None]) -> Callable[..., None]:
     """Do as `account` does, or with `-` for each account that the standard input names in a line.
 
-    Who cannot be found or is refused is named on standard error, and the exit status is then 1. An
-    account that is named again is left alone.
+    Those that are not found or refused are named on standard error, and the exit status is then 1.
+    An account that is named again is left alone.
     """
 
-    @click.argument("account")
+    @click.argument("account", help=f"{_ACCOUNT}  -: each line of the input names one.")
     @functools.wraps(command)
     def for_each(account: str, **options: Any) -> None:
         if account != "-":

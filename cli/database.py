@@ -46,13 +46,12 @@ def _read_url() -> str:
 
 
 @db.command("copy-to")
-@click.argument("url")
+@click.argument("url", help="-: asked for, or the next line of the standard input.")
 def copy_to(url: str) -> None:
-    """Copy everything into the empty database at URL, on SQLite or Postgres.
+    """Copy everything into the empty database at URL, which no list of processes shows with -.
 
-    With `-`, it asks for URL, or without a terminal reads it from the next line of its standard
-    input: no list of processes shows the password then. The target gets its schema first. A copy
-    that is interrupted leaves no rows there, so it can be run again.
+    The target gets its schema first. A copy that is interrupted leaves no rows there, so it can be
+    run again.
     """
     try:
         target = types.database_url(_read_url() if url == "-" else url)
@@ -70,9 +69,9 @@ def copy_to(url: str) -> None:
 
 
 @db.command("backup")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), help="A new file.")
 def backup(file: Path) -> None:
-    """Write a copy of the SQLite database into the new FILE, also while the service runs.
+    """Write a copy of the SQLite database into FILE, also while the service runs.
 
     SECRET_KEY is not in it; that of the embedded database is in `instance/secret_key`.
     """

@@ -43,7 +43,7 @@ def list_keys() -> None:
 
 
 @keys.command("revoke")
-@click.argument("name")
+@click.argument("name", help="As it was given to the key.")
 def revoke_key(name: str) -> None:
     """Revoke the service key NAME, immediately and permanently."""
     with transaction():

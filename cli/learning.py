@@ -13,10 +13,10 @@ learning = Commands("learning", help="Export learning records.")
 
 
 @learning.command("export")
-@click.argument("kind", type=click.Choice([*bulk.KINDS]))
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("kind", type=click.Choice([*bulk.KINDS]), help="What to export.")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path), help="A new file.")
 def export(kind: str, path: Path) -> None:
-    """Write all records of a KIND as CSV into the new FILE, also while the service runs.
+    """Write all records of a kind as CSV into FILE, also while the service runs.
 
     It is read page by page: what is delivered meanwhile is in it or not.
     """

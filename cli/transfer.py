@@ -31,7 +31,7 @@ _COLUMNS = account_files.Columns(
 
 @click.command("import")
 @with_appcontext
-@click.argument("path", metavar="FILE", type=_FILE)
+@click.argument("path", metavar="FILE", type=_FILE, help="-: the standard input.")
 @click.option("--format", "kind", type=_KIND, help="[default: csv if FILE ends so, else jsonl]")
 @click.option("--dry-run", is_flag=True, help="Check everything and write nothing.")
 @click.option("--invite", is_flag=True, help="Send invitations to new accounts without a hash.")
@@ -41,7 +41,7 @@ _COLUMNS = account_files.Columns(
 def import_users(
     path: str, kind: str | None, dry_run: bool, invite: bool, links: str | None, **rules: bool
 ) -> None:
-    """Add the accounts in FILE (-: standard input), JSON Lines or CSV: see docs/moving.md.
+    """Add the accounts in FILE, JSON Lines or CSV: see docs/moving.md.
 
     Lines whose address has an account are left alone, so the same file can be imported again.
     """

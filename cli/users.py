@@ -30,12 +30,11 @@ from services import (
     second_factor,
     sessions,
 )
-from services.letters import MailKind
 from services.users import lock_within
 
 # Accounts that `flask users list` reads per query.
 _PAGE = 500
-
+_PROMPTED = "Prompted for if it is missing."
 
 users = Commands("users", help="Manage accounts.")
 users.add_command(transfer.import_users)
@@ -51,16 +50,16 @@ _replace_password = click.option(
 
 
 @users.command("create")
-@click.option("--username")
-@click.option("--email")
-@click.option("--first-name")
-@click.option("--last-name")
+@click.option("--username", help=_PROMPTED)
+@click.option("--email", help=_PROMPTED)
+@click.option("--first-name", help=_PROMPTED)
+@click.option("--last-name", help=_PROMPTED)
 @click.option("--role", type=_role, default=Role.STUDENT.value, show_default=True)
 @click.option("--language", help="Of its e-mails.  [default: DEFAULT_LANGUAGE]")
 @click.option("--invite", is_flag=True, help="Send an invitation instead of setting a password.")
 @click.option("--link", is_flag=True, help="Print a link and a code to choose one.")
 def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> None:
-    """Create an account and prompt for missing options.
+    """Create an account.
 
     The password is prompted for twice; if the input is not a terminal, it is the next line of the
     standard input. The e-mail address counts as verified, unless --invite lets the user prove it.
@@ -71,7 +70,8 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
         if typed[name] is None:
             label = name.replace("_", " ").capitalize()
             typed[name] = click.prompt(label, value_proc=functools.partial(_check, name))
-    by_password = not (invite or link)
+    deliver = "mail" if invite else "link" if link else "none"
+    by_password = deliver == "none"
     if by_password and sys.stdin.isatty():
         typed["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     elif by_password:
@@ -80,11 +80,10 @@ def create_user(role: str, invite: bool, link: bool, **typed: str | None) -> Non
     if by_password:
         password = person.pop("password")
         person["password_hash"] = accounts.hash_new_password(password, person, field="password")
-    now = clock.utcnow()
-    proof = {"mail": MailKind.INVITATION} if invite else {"email_verified_at": now}
     with transaction():
-        user = accounts.add(**person, role=role, **proof)
-        made = recovery.hand_over(user, now=now) if link else None
+        user, made = administration.make_account(
+            **person, role=role, deliver=deliver, email_verified=not invite
+        )
     if made:
         _hand_over(made)
     elif invite:
@@ -109,8 +108,10 @@ def _hand_over(made: recovery.Handout) -> None:
 @_replace_password
 def make_access_link(user: UserRow, replace_password: bool) -> None:
     """Print a link with which the user of ACCOUNT chooses a password, also for an admin, and a code
-    to be typed in its place, for all others. For each account in the standard input (-), print a
-    line instead: username, link and code, separated by tabs."""
+    to be typed in its place, for all others.
+
+    With -, print a line for each account instead: username, link and code, separated by tabs.
+    """
     with transaction():
         user = lock_within(user.id)
         made = recovery.make_link(user, replace_password=replace_password, now=clock.utcnow())
@@ -122,7 +123,7 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
 
 @users.command("set-email")
 @account
-@click.argument("address")
+@click.argument("address", help="The new one.")
 @_replace_password
 def set_email(user: UserRow, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
@@ -136,7 +137,7 @@ def set_email(user: UserRow, address: str, replace_password: bool) -> None:
 
 @users.command("list")
 @click.option("--search", default="", help="Part of a username, an e-mail address or a name.")
-@click.option("--role", type=_role)
+@click.option("--role", type=_role, help="Only accounts with this role.")
 @click.option("--active/--inactive", default=None, help="Only active or only inactive accounts.")
 def list_users(search: str, role: str | None, active: bool | None) -> None:
     """List accounts, newest first: id, username, e-mail address, role, state, last login, whether
@@ -156,7 +157,7 @@ def list_users(search: str, role: str | None, active: bool | None) -> None:
 @users.command("show")
 @account
 def show_user(user: UserRow) -> None:
-    """Print ACCOUNT (id, username or e-mail address), and why its user cannot log in."""
+    """Print ACCOUNT, and why its user cannot log in."""
     now = clock.utcnow()
     state = login.state(user)
     why_not = ", ".join(state["hindrances"])
@@ -201,24 +202,23 @@ def _factor(user: UserRow) -> str:
 
 @users.command("set-role")
 @account
-@click.argument("role", type=_role)
+@click.argument("role", type=_role, help="The new one.")
 def set_role(user: UserRow, role: str) -> None:
-    """Change the role of ACCOUNT (id, username or e-mail address) and end its sessions."""
+    """Change the role of ACCOUNT and end its sessions."""
     _alter(user, f"has the role {role}", role=role)
 
 
 @users.command("activate")
 @each_account
 def activate_user(user: UserRow) -> None:
-    """Let ACCOUNT (id, username or e-mail address; -: each in the input) log in again."""
+    """Let ACCOUNT log in again."""
     _alter(user, "is active", is_active=True)
 
 
 @users.command("deactivate")
 @each_account
 def deactivate_user(user: UserRow) -> None:
-    """Block logins of ACCOUNT (id, username or e-mail address; -: each in the input) and end its
-    sessions."""
+    """Block logins of ACCOUNT and end its sessions."""
     _alter(user, "is inactive", is_active=False)
 
 
@@ -251,8 +251,7 @@ def reset_second_factor(user: UserRow) -> None:
 @each_account
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete_user(user: UserRow, yes: bool) -> None:
-    """Permanently delete ACCOUNT (id, username or e-mail address; -: each in the input) with all
-    its data."""
+    """Permanently delete ACCOUNT with all its data."""
     if not yes:
         click.confirm(f"Delete {user.username} ({user.email}) for good?", abort=True)
     with transaction():
@@ -272,7 +271,7 @@ def export_user(user: UserRow) -> None:
 
 
 @users.command("fake")
-@click.argument("number", metavar="N", type=click.IntRange(1, 10_000))
+@click.argument("number", metavar="N", type=click.IntRange(1, 10_000), help="1 to 10,000.")
 def fake_users(number: int) -> None:
     """Add N sample students with learning records to the embedded database."""
     if not settings.embedded:

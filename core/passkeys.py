@@ -93,9 +93,9 @@ class RelyingParty(NamedTuple):
         from fido2.webauthn import AuthenticatorData  # noqa: PLC0415
 
         with _reading("attestation"):
-            said: Any = cbor.decode(part(sent, "attestationObject"))
+            attestation: Any = cbor.decode(part(sent, "attestationObject"))
             # The library would take a number for a length, and fill gigabytes with zeros.
-            made = AuthenticatorData(b"" + said["authData"])
+            made = AuthenticatorData(b"" + attestation["authData"])
             self._check("webauthn.create", sent, made)
             found = made.credential_data
             if found is None or len(found.credential_id) not in ID_LENGTHS:
@@ -122,12 +122,12 @@ class RelyingParty(NamedTuple):
     def _check(self, kind: str, sent: Mapping[str, Any], made: "AuthenticatorData") -> bytes:
         """Return the digest of what the browser says, if all of it is as it must be."""
         client_data = part(sent, "clientDataJSON")
-        said = orjson.loads(client_data)
+        claims = orjson.loads(client_data)
         rules = {
-            "type": said["type"] == kind,
-            "origin": said["origin"] in self.origins,
+            "type": claims["type"] == kind,
+            "origin": claims["origin"] in self.origins,
             # People do not see to whom they sign in, in a frame of another site.
-            "frame": said.get("crossOrigin") in (None, False) and "topOrigin" not in said,
+            "frame": claims.get("crossOrigin") in (None, False) and "topOrigin" not in claims,
             "domain": made.rp_id_hash == hashlib.sha256(self.domain.encode()).digest(),
             "user_presence": made.is_user_present(),
             "user_verification": made.is_user_verified(),

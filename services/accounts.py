@@ -173,8 +173,9 @@ def drop_passkeys(user_id: str) -> int:
     return change(delete_from(Passkey).where(Passkey.user_id == user_id))
 
 
-def lock_admins(target: str) -> list[str]:
-    """Lock the rows of all active admins and of this user; return the ids of the admins.
+def lock_admins(target: str) -> bool:
+    """Lock the rows of all active admins and of this user; return whether this user is the last
+    active admin.
 
     If two admins demote each other at once, the second sees what the first has done. Call this
     before any other row is locked; the fixed order prevents deadlocks.
@@ -186,7 +187,7 @@ def lock_admins(target: str) -> list[str]:
         .order_by(User.id)
         .with_for_update(key_share=True)
     )
-    return [user_id for user_id, admin in db.session.execute(query) if admin]
+    return [user_id for user_id, admin in db.session.execute(query) if admin] == [target]
 
 
 def lock_caller(

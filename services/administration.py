@@ -16,6 +16,8 @@ from core.roles import EVERYBODY, Reach, Role
 from database import reading, unique
 from models import User, UserRow, UTCDateTime
 from services import accounts, email_change, events, groups, login, profiles, sessions, users
+from services.letters import MailKind
+from services.recovery import Handout, hand_over
 from services.users import Condition
 
 # Conditions for an account that nobody but the school has used yet.
@@ -39,15 +41,16 @@ def list_accounts(
     sort: str = "-joinDate",
     reach: Reach = EVERYBODY,
     below: UserRow | None = None,
+    after: str | None = None,
     **columns: Any,
 ) -> tuple[Sequence[UserRow], int]:
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
     Each word of `search` is part of a username, an e-mail address or a name. Each of `any_of` is a
     username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in. Of
-    the `columns`, None matches any value. Who reads the whole list asks for the first page `below`
-    the last row it has: by its number, a page skips somebody when another account is deleted
-    meanwhile.
+    the `columns`, None matches any value. By its number, a page skips somebody when another account
+    goes, or takes another place, meanwhile. So a whole list is read in an order that stays: newest
+    first, each page `below` the last row of the one before, or by id, `after` the last one.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()
@@ -66,12 +69,29 @@ def list_accounts(
     if below:
         place = literal(below.created_at, UTCDateTime), literal(below.id)
         wanted.append(tuple_(User.created_at, User.id) < tuple_(*place))
-    found = select(User.__table__).where(*wanted).order_by(*_ORDERS[sort])
+    if after:
+        wanted.append(User.id > after)
+    order = (User.id,) if after else _ORDERS[sort]
+    found = select(User.__table__).where(*wanted).order_by(*order)
     with reading() as connection:
         total = connection.scalar(select(func.count()).select_from(User).where(*wanted)) or 0
         first = (page - 1) * per_page
         rows: Sequence[Any] = connection.execute(found.offset(first).limit(per_page)).all()
         return rows, total
+
+
+def make_account(
+    *, deliver: str, email_verified: bool, **person: Any
+) -> tuple[UserRow, Handout | None]:
+    """Add an account for somebody else; return its row, and the way in if it is to be handed over.
+
+    `deliver` is "mail" for an invitation, "link" for a way in to hand over, or "none". Raises what
+    `accounts.add` does.
+    """
+    mail, now = MailKind.INVITATION if deliver == "mail" else None, clock.utcnow()
+    made = accounts.add(**person, email_verified_at=now if email_verified else None, mail=mail)
+    user = users.lock_within(made.id)  # as lists show it: a row and no object
+    return user, hand_over(user, now=now) if deliver == "link" else None
 
 
 def alter(
@@ -91,42 +111,54 @@ def alter(
     UserNotFound, LastAdmin, Forbidden, UsernameTaken, EmailTaken and ExternalIdTaken; Forbidden
     also for an address if a condition of `email_if` does not hold.
     """
-    role, is_active = changes.get("role"), changes.get("is_active")
-    may_lose_admin = role not in (None, Role.ADMIN) or is_active is False
-    admins = accounts.lock_admins(user_id) if may_lose_admin else None
+    role = changes.get("role")
+    may_end_admin = role not in (None, Role.ADMIN) or changes.get("is_active") is False
+    is_last_admin = may_end_admin and accounts.lock_admins(user_id)
     # Locked, so that the values that are compared below are those that the UPDATE replaces.
     before = users.lock_within(user_id, reach, key_share=email is None)
     if role not in (None, *reach.roles) or (email and before.role == Role.ADMIN):
         raise errors.Forbidden
-    values = {name: value for name, value in changes.items() if value != getattr(before, name)}
-    shuts_out = "role" in values or values.get("is_active") is False
-    if shuts_out and admins == [user_id]:
+    if is_last_admin:
         raise errors.LastAdmin
-    if shuts_out:
-        values["password_version"] = User.password_version + 1
-    # Asked before the changes, so that the error names all; the constraints decide.
-    if "username" in values or email:
-        names = changes.get("username", ""), email or "", changes.get("external_id")
-        if error := accounts.taken(*names, but=user_id):
-            raise error
+    verified_at = clock.utcnow() if email_verified else None
+    if email in (None, before.email):
+        email = None
+        changes["email_verified_at"] = before.email_verified_at or verified_at
+    values = {name: value for name, value in changes.items() if value != getattr(before, name)}
+    _refuse_taken(before, values, email)
     if "username" in values:
         profiles.rename(before, values.pop("username"))
-    now = clock.utcnow()
-    if email in (None, before.email):
-        if email_verified and before.email_verified_at is None:
-            values["email_verified_at"] = now
-    else:
-        verified_at = now if email_verified else None
+    if email:
         email_change.replace(before, email, *email_if, verified_at=verified_at)
         email_change.notify_old_address(before)
-    with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
-        after = users.require(users.update(user_id, **values) if values else users.lock(user_id))
-    if shuts_out:
-        sessions.end_all(user_id)
-    if "role" in values:
-        groups.leave_all(user_id)
+    after = _update(before, values)
     _tell(before, after)
     return before, after
+
+
+def _refuse_taken(before: UserRow, values: dict[str, Any], email: str | None) -> None:
+    """Raise the error for new names that others have; it names all of them.
+
+    Asked before the changes; the constraints decide.
+    """
+    if "username" in values or email:
+        names = values.get("username", ""), email or "", values.get("external_id")
+        if error := accounts.taken(*names, but=before.id):
+            raise error
+
+
+def _update(before: UserRow, values: dict[str, Any]) -> UserRow:
+    """Change columns, and end what ends with a role or an activation; return the whole row."""
+    shuts_out = "role" in values or values.get("is_active") is False
+    if shuts_out:
+        values["password_version"] = User.password_version + 1
+    with unique(lambda: errors.ExternalIdTaken.at("externalId", "taken"), User.external_id):
+        found = users.update(before.id, **values) if values else users.lock(before.id)
+    if shuts_out:
+        sessions.end_all(before.id)
+    if "role" in values:
+        groups.leave_all(before.id)
+    return users.require(found)
 
 
 def _tell(before: UserRow, after: UserRow) -> None:
@@ -147,8 +179,8 @@ def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:
 
     Raises UserNotFound, LastAdmin and Forbidden.
     """
-    admins = accounts.lock_admins(user_id)
+    is_last_admin = accounts.lock_admins(user_id)
     user = users.lock_within(user_id, reach)
-    if admins == [user_id]:
+    if is_last_admin:
         raise errors.LastAdmin
     accounts.delete(user)

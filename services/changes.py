@@ -28,7 +28,7 @@ WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", 
 WATCHED |= {"email_verified_at"}
 _NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
 # The number and the id of the last row of a page.
-_SAID = struct.Struct("!Q16s")
+_PAYLOAD = struct.Struct("!Q16s")
 _LAST = LastChange.__table__
 
 
@@ -78,19 +78,19 @@ def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
         for row in rows
     ]
     number, row_id = (rows[-1].number, rows[-1].place) if rows else (number, row_id)
-    said = _SAID.pack(number, UUID(row_id).bytes)
-    return {"changes": changes, "next": signed.sign("changes", said, end=clock.utcnow() + KEPT)}
+    payload = _PAYLOAD.pack(number, UUID(row_id).bytes)
+    return {"changes": changes, "next": signed.sign("changes", payload, end=clock.utcnow() + KEPT)}
 
 
 def _read(cursor: str) -> tuple[int, str]:
     """Return the number and the id in a cursor. Raises InvalidRequest and CursorExpired."""
     try:
-        said, _ = signed.read("changes", cursor)
+        payload, _ = signed.read("changes", cursor)
     except signed.NotSigned:
         raise errors.InvalidRequest(fields={"after": [_NO_CURSOR]}) from None
     except signed.TooOld:
         raise errors.CursorExpired from None
-    number, row_id = _SAID.unpack(said)
+    number, row_id = _PAYLOAD.unpack(payload)
     return number, str(UUID(bytes=row_id))
 
 

@@ -23,22 +23,22 @@ MACHINE = audit.MACHINE.id
 _EVENTS = Event.__table__
 
 
-def tell(event: str, user_id: str | None = None, **said: str | None) -> None:
+def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     """Say in the open transaction what it does to an account.
 
     The commit puts it into the history of the account, if it is kept, and into the log.
     """
     kept, who = audit.EVENTS[event].kept, components().actor()
     by = "" if who.id == user_id else who.id
-    more = {name: value for name, value in said.items() if value}
+    given = {name: value for name, value in details.items() if value}
     is_login = event == "login"
     if user_id and kept is not None and (not is_login or _is_news(user_id, who.network)):
         ip_address = "" if by else who.network if is_login else who.ip_address
-        details = {name: more[name] for name in kept if name in more}
-        _insert([_row(event, user_id, by=by, ip_address=ip_address, details=details)])
+        stays = {name: given[name] for name in kept if name in given}
+        _insert([_row(event, user_id, by=by, ip_address=ip_address, details=stays)])
     if by not in ("", MACHINE):
-        more["by"] = by
-    afterwards(partial(audit.log, event, user_id, **more))
+        given["by"] = by
+    afterwards(partial(audit.log, event, user_id, **given))
 
 
 def _is_news(user_id: str, network: str) -> bool:

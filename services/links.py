@@ -27,7 +27,7 @@ _PAGES = {
     Action.VERIFY_EMAIL: lambda: settings.verification_page,
 }
 # The user's id, what the token is bound to, and whether it was sent by mail.
-_SAID = struct.Struct("!16s16s?")
+_PAYLOAD = struct.Struct("!16s16s?")
 
 
 class Link(NamedTuple):
@@ -44,8 +44,8 @@ def make(
 
     Its token has 94 characters, so that a link fits into two lines of an e-mail.
     """
-    said = _SAID.pack(UUID(user_id).bytes, UUID(bound).bytes, by_mail)
-    token = signed.sign(action, said, end=expires_at)
+    payload = _PAYLOAD.pack(UUID(user_id).bytes, UUID(bound).bytes, by_mail)
+    token = signed.sign(action, payload, end=expires_at)
     return Link(f"{_PAGES[action]()}#token={token}", expires_at)
 
 
@@ -54,10 +54,10 @@ def read(action: Action, token: str) -> tuple[str, str, datetime, bool]:
     whether it was sent by mail. Raises InvalidToken, also if it has expired.
     """
     try:
-        said, expires_at = signed.read(action, token)
+        payload, expires_at = signed.read(action, token)
     except (signed.NotSigned, signed.TooOld):
         raise errors.InvalidToken from None
-    user_id, bound, by_mail = _SAID.unpack(said)
+    user_id, bound, by_mail = _PAYLOAD.unpack(payload)
     return str(UUID(bytes=user_id)), str(UUID(bytes=bound)), expires_at, by_mail
 
 

@@ -32,7 +32,7 @@ class Way:
     fresh_hash: str | None = None
 
     @property
-    def said(self) -> dict[str, str]:
+    def details(self) -> dict[str, str]:
         """What the event of the login says of it."""
         return {}
 
@@ -148,5 +148,5 @@ def finish(
     user = way.settle(now)
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
-    events.tell("login", user.id, **way.said)
+    events.tell("login", user.id, **way.details)
     return user, pair

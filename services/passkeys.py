@@ -42,7 +42,7 @@ class ByPasskey(login.Way):
     challenge_id: str
 
     @property
-    def said(self) -> dict[str, str]:
+    def details(self) -> dict[str, str]:
         return {"passkey": "yes"}
 
     def settle(self, now: datetime) -> UserRow:
@@ -111,9 +111,9 @@ def _handle(user_id: str) -> bytes:
 
 
 def _options(purpose: str, whose: bytes = b"") -> dict[str, object]:
-    said, end = secrets.token_bytes(_RANDOM) + whose, clock.utcnow() + LIFE
+    payload, end = secrets.token_bytes(_RANDOM) + whose, clock.utcnow() + LIFE
     return {
-        "challenge": encode(signed.sign(purpose, said, end=end).encode()),
+        "challenge": encode(signed.sign(purpose, payload, end=end).encode()),
         "timeout": LIFE // timedelta(milliseconds=1),
     }
 
@@ -124,10 +124,10 @@ def _read_challenge(purpose: str, sent: Mapping[str, Any]) -> tuple[str, bytes]:
     """
     text = challenge_in(sent)
     try:
-        said, _ = signed.read(purpose, text)
+        payload, _ = signed.read(purpose, text)
     except (signed.NotSigned, signed.TooOld):
         raise errors.InvalidToken(_OVER) from None
-    return said[:_RANDOM].hex(), said[_RANDOM:]
+    return payload[:_RANDOM].hex(), payload[_RANDOM:]
 
 
 def _relying_party() -> RelyingParty:

@@ -76,7 +76,7 @@ class ByProvider(login.Way):
     by_password: bool
 
     @property
-    def said(self) -> dict[str, str]:
+    def details(self) -> dict[str, str]:
         return {"provider": self.came.provider}
 
     def settle(self, now: datetime) -> UserRow:
@@ -100,8 +100,8 @@ def begin(name: str, challenge: str, return_to: str | None) -> str:
     return_to = own if return_to is None else return_to
     if return_to not in (*settings.sign_in_return_urls, own if settings.account_pages else None):
         raise errors.InvalidRequest(fields={"returnTo": [_NO_PAGE]})
-    said = [name, challenge, return_to, ids.new_token_id()]
-    state = _sign("provider-state", STATE_LIFE, said)
+    payload = [name, challenge, return_to, ids.new_token_id()]
+    state = _sign("provider-state", STATE_LIFE, payload)
     try:
         client = components().providers[name]
         return client.authorization_url(state, Secrets.of(settings.secret_key, state))
@@ -275,14 +275,14 @@ def _name(text: str) -> str:
         return ""
 
 
-def _sign(purpose: str, life: timedelta, said: Sequence[Any]) -> str:
-    return signed.sign(purpose, orjson.dumps([*said]), end=clock.utcnow() + life)
+def _sign(purpose: str, life: timedelta, payload: Sequence[Any]) -> str:
+    return signed.sign(purpose, orjson.dumps([*payload]), end=clock.utcnow() + life)
 
 
 def _read(purpose: str, text: str) -> Any:
     """Return what was signed for this purpose. Raises InvalidToken, also if it is too old."""
     try:
-        said, _ = signed.read(purpose, text)
+        payload, _ = signed.read(purpose, text)
     except (signed.NotSigned, signed.TooOld):
         raise errors.InvalidToken(_OVER) from None
-    return orjson.loads(said)
+    return orjson.loads(payload)

@@ -44,8 +44,8 @@ class Handout(NamedTuple):
         return qr_codes.svg(self.link)
 
 
-class Way(Enum):
-    """What somebody has who chooses a password."""
+class Means(Enum):
+    """By what somebody chooses a password."""
 
     MAIL = auto()  # the token of a link that came by e-mail, so it proves the address
     LINK = auto()  # that of a link that was handed over
@@ -56,7 +56,7 @@ class Found(NamedTuple):
     """The account that a token or a code is for."""
 
     user: UserRow
-    way: Way
+    means: Means
     expires_at: datetime | None = None  # of a token
 
 
@@ -158,7 +158,7 @@ def find(action: Action, token: str) -> Found:
         or (action is Action.VERIFY_EMAIL and user.email_verified_at)
     ):
         raise errors.InvalidToken
-    return Found(user, Way.MAIL if by_mail else Way.LINK, expires_at)
+    return Found(user, Means.MAIL if by_mail else Means.LINK, expires_at)
 
 
 def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
@@ -177,7 +177,7 @@ def find_by_code(account: str, typed: str, *, now: datetime) -> Found:
     if not user or not made or max(made) < _hour(now - _life(user)):
         audit.log("access_code_refused", user.id if user else None)
         raise counting.WrongGuess(errors.WrongAccessCode())
-    return Found(user, Way.CODE)
+    return Found(user, Means.CODE)
 
 
 def check(token: str) -> dict[str, object]:
@@ -208,17 +208,17 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
         User.email == user.email,
         User.is_active,
         email_verified_at=func.coalesce(
-            User.email_verified_at, now if found.way is Way.MAIL else None
+            User.email_verified_at, now if found.means is Means.MAIL else None
         ),
     )
     if not changed:
-        by_code = found.way is Way.CODE
+        by_code = found.means is Means.CODE
         raise counting.WrongGuess(errors.WrongAccessCode()) if by_code else errors.InvalidToken
-    if found.way is Way.MAIL and not user.email_verified_at and changed.second_factor_at:
+    if found.means is Means.MAIL and not user.email_verified_at and changed.second_factor_at:
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)
         events.tell("second_factor_removed", user.id)
-    events.tell("password_reset" if found.way is Way.MAIL else "access_link_used", user.id)
+    events.tell("password_reset" if found.means is Means.MAIL else "access_link_used", user.id)
     if changed.email_verified_at and not user.email_verified_at:
         events.tell("email_verified", user.id)
 

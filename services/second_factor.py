@@ -243,19 +243,23 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
 
 
 @contextmanager
-def allowed(
-    caller: Caller, proof: Proof | None, *, lock_first: Callable[[str], object] | None = None
-) -> Iterator[object]:
+def allowed(caller: Caller, proof: Proof | None) -> Iterator[None]:
     """Run what a confirmed password and this proof allow, as one transaction with the proof's use.
 
-    What is locked before the caller's row has to be locked by `lock_first`; lend what that returns.
-    Raises what `accounts.lock_caller` does, and WrongGuess if another call has used the code.
+    Raises what `allow` does.
     """
     with transaction():
-        locked = lock_first(caller.user.id) if lock_first else None
-        accounts.lock_caller(caller)
-        spend(proof)
-        yield locked
+        allow(caller, proof)
+        yield
+
+
+def allow(caller: Caller, proof: Proof | None) -> None:
+    """Use the proof up in the transaction of the act that it allows.
+
+    Raises what `accounts.lock_caller` does, and WrongGuess if another call has used the code.
+    """
+    accounts.lock_caller(caller)
+    spend(proof)
 
 
 def spend(proof: Proof | None) -> None:

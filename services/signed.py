@@ -30,23 +30,23 @@ class TooOld(Exception):
     """A text is ours, and its end has come."""
 
 
-def sign(purpose: str, said: bytes, *, end: datetime) -> str:
-    """Return a text that says this until its end. It can be read by whoever has it."""
-    text = base64_encode(_END.pack(int(end.timestamp())) + said)
+def sign(purpose: str, payload: bytes, *, end: datetime) -> str:
+    """Return a text with this payload, good until its end. Everybody who has it can read it."""
+    text = base64_encode(_END.pack(int(end.timestamp())) + payload)
     return _signer(purpose).sign(text).decode()
 
 
 def read(purpose: str, text: str) -> tuple[bytes, datetime]:
-    """Return what a text for this purpose says, and its end. Raises NotSigned and TooOld."""
+    """Return the payload of a text for this purpose, and its end. Raises NotSigned and TooOld."""
     try:
-        said = base64_decode(_signer(purpose).unsign(text if _FORM.fullmatch(text) else ""))
+        payload = base64_decode(_signer(purpose).unsign(text if _FORM.fullmatch(text) else ""))
     except BadSignature:
         raise NotSigned from None
-    (seconds,) = _END.unpack_from(said)
+    (seconds,) = _END.unpack_from(payload)
     end = datetime.fromtimestamp(seconds, UTC)
     if end <= clock.utcnow():
         raise TooOld
-    return said[_END.size :], end
+    return payload[_END.size :], end
 
 
 def is_used(text_id: str) -> bool:

@@ -24,16 +24,30 @@ export async function listGroups(select) {
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
 }
 
-/** Return everybody whom a query finds. Throws Problem if these are more than `most`. */
-export async function loadAll(query, most) {
-  const found = new Map(); // somebody may come twice when others go meanwhile
-  for (let page = 1, last = 1; page <= last; page++) {
-    const { users, total } = await call("GET", "users", { ...query, page, perPage });
-    if (total > most) throw new Problem("too_many_people");
-    for (const user of users) found.set(user.id, user);
-    last = Math.ceil(total / perPage);
+const { compare } = new Intl.Collator(language);
+const ORDERS = {
+  name: (a, b) => compare(a.lastName, b.lastName) || compare(a.firstName, b.firstName),
+  "-joinDate": (a, b) => compare(b.joinDate, a.joinDate),
+  "-lastLogin": (a, b) => compare(b.lastLogin ?? "", a.lastLogin ?? ""),
+};
+
+/**
+ * Return everybody whom a query finds. Throws Problem if these are more than `most`.
+ *
+ * The pages are read by id, which stays as it is. By numbers of pages, or in an order that can
+ * change, somebody would be skipped when others go meanwhile.
+ */
+export async function loadAll({ sort = "-joinDate", ...query }, most) {
+  const found = [];
+  let after = "00000000-0000-0000-0000-000000000000"; // comes before all others
+  while (after) {
+    const { users, total } = await call("GET", "users", { ...query, after, perPage });
+    found.push(...users);
+    const left = total - users.length;
+    if (found.length + left > most) throw new Problem("too_many_people");
+    after = left > 0 && users.at(-1)?.id;
   }
-  return [...found.values()];
+  return found.sort(ORDERS[sort]);
 }
 
 /** Offer a text for saving as a file. */

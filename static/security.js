@@ -14,20 +14,29 @@ const part = (id) => document.getElementById(`security-${id}`);
 const section = document.getElementById("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
-const BROWSERS = [
-  ...[["Edge", /Edg/], ["Opera", /OPR\//], ["Samsung Internet", /SamsungBrowser/]],
-  ...[["Firefox", /Firefox|FxiOS/], ["Chrome", /Chrome|CriOS/], ["Safari", /Safari/]],
-];
-const SYSTEMS = [
-  ...[["iPhone", /iPhone/], ["iPad", /iPad/], ["Android", /Android/], ["Windows", /Windows/]],
-  ...[["ChromeOS", /CrOS/], ["macOS", /Mac OS/], ["Linux", /Linux/]],
-];
+const BROWSERS = {
+  Edge: /Edg/,
+  Opera: /OPR\//,
+  "Samsung Internet": /SamsungBrowser/,
+  Firefox: /Firefox|FxiOS/,
+  Chrome: /Chrome|CriOS/,
+  Safari: /Safari/,
+};
+const SYSTEMS = {
+  iPhone: /iPhone/,
+  iPad: /iPad/,
+  Android: /Android/,
+  Windows: /Windows/,
+  ChromeOS: /CrOS/,
+  macOS: /Mac OS/,
+  Linux: /Linux/,
+};
 let me;
 let codes = [];
 let session = ""; // the id of this device's
 
 function device(userAgent) {
-  const find = (known) => known.find(([, sign]) => sign.test(userAgent))?.[0];
+  const find = (known) => Object.keys(known).find((name) => known[name].test(userAgent));
   const [browser, system] = [find(BROWSERS), find(SYSTEMS)];
   if (browser && system) return say("say_device", { browser, system });
   return userAgent || say("say_unknown_device");

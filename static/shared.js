@@ -1,4 +1,4 @@
-// A computer that many use: who comes next is not taken for whoever was there before.
+// A computer that many use: the next user is not taken for the one before.
 
 import { USED, call, client, isUnused, logOut, stored, userId } from "./api.js";
 import { decoded, fill, nameOf, say } from "./words.js";

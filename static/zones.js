@@ -1,21 +1,29 @@
 // The list of time zones, in groups, so that typing the first letters of a city finds it.
 
 // Names that browsers still list, and today's. The service takes both.
-const RENAMED = new Map([
-  ...[["Africa/Asmera", "Africa/Asmara"], ["America/Godthab", "America/Nuuk"]],
-  ...["Buenos_Aires", "Catamarca", "Cordoba", "Jujuy", "Mendoza"].map((city) =>
-    [`America/${city}`, `America/Argentina/${city}`],
-  ),
-  ...[["America/Coral_Harbour", "America/Atikokan"], ["Asia/Calcutta", "Asia/Kolkata"]],
-  ["America/Indianapolis", "America/Indiana/Indianapolis"],
-  ["America/Louisville", "America/Kentucky/Louisville"],
-  ...[["Asia/Katmandu", "Asia/Kathmandu"], ["Asia/Rangoon", "Asia/Yangon"]],
-  ...[["Asia/Saigon", "Asia/Ho_Chi_Minh"], ["Atlantic/Faeroe", "Atlantic/Faroe"]],
-  ...[["Europe/Kiev", "Europe/Kyiv"], ["Pacific/Enderbury", "Pacific/Kanton"]],
-  ...[["Pacific/Ponape", "Pacific/Pohnpei"], ["Pacific/Truk", "Pacific/Chuuk"]],
-]);
+const RENAMED = {
+  "Africa/Asmera": "Africa/Asmara",
+  "America/Buenos_Aires": "America/Argentina/Buenos_Aires",
+  "America/Catamarca": "America/Argentina/Catamarca",
+  "America/Coral_Harbour": "America/Atikokan",
+  "America/Cordoba": "America/Argentina/Cordoba",
+  "America/Godthab": "America/Nuuk",
+  "America/Indianapolis": "America/Indiana/Indianapolis",
+  "America/Jujuy": "America/Argentina/Jujuy",
+  "America/Louisville": "America/Kentucky/Louisville",
+  "America/Mendoza": "America/Argentina/Mendoza",
+  "Asia/Calcutta": "Asia/Kolkata",
+  "Asia/Katmandu": "Asia/Kathmandu",
+  "Asia/Rangoon": "Asia/Yangon",
+  "Asia/Saigon": "Asia/Ho_Chi_Minh",
+  "Atlantic/Faeroe": "Atlantic/Faroe",
+  "Europe/Kiev": "Europe/Kyiv",
+  "Pacific/Enderbury": "Pacific/Kanton",
+  "Pacific/Ponape": "Pacific/Pohnpei",
+  "Pacific/Truk": "Pacific/Chuuk",
+};
 
-const newName = (zone) => RENAMED.get(zone) ?? zone;
+const newName = (zone) => RENAMED[zone] ?? zone;
 
 /** Choose a zone in the list; one that the list lacks, such as an old name, is added to it. */
 export function choose(list, zone) {

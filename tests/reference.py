@@ -1,17 +1,21 @@
-"""`make reference`: docs/reference.md and `.env.example`, made from the declarations."""
+"""`make reference`: docs/reference.md and `.env.example`, made from the declarations; and the sizes
+in docs/design.md."""
 
 import ast
 import inspect
 import itertools
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
+import click
 from flask import current_app
 from sqlalchemy import make_url
 
+import cli
 import config
 import errors
 from app import create_app
@@ -22,6 +26,7 @@ from services import outbox
 from web import openapi
 from web.limits import GUESSES
 
+PARTS = ("blueprints", "cli", "config", "core", "services", "web")
 Rows: TypeAlias = Iterator[tuple[object, ...]]
 
 
@@ -33,6 +38,7 @@ def files() -> dict[str, str]:
         _chapter("Limits", "at most, of these, of one, counts", limits),
         _chapter("Errors", "code, status, when, what the client does", kinds, errors.__doc__),
         _chapter("Reasons", "word, what is wrong", reasons.WORDS.items, reasons.__doc__),
+        _chapter("Commands", "command or option, what", commands, cli.__doc__),
         _chapter("Settings", "name, default, allowed, what", settings, config.__doc__),
         _chapter("Events", "event, in the history, when", events, audit.__doc__),
         _chapter("Tables", "column, type, what", tables),
@@ -45,7 +51,8 @@ def files() -> dict[str, str]:
     template += "# environment goes before that file. docs/reference.md says more.\n"
     for name, default, _, text in settings():
         template += f"\n# {text}\n#{name}={default}\n"
-    return {"docs/reference.md": head + "".join(chapters), ".env.example": template}
+    made = {"docs/reference.md": head + "".join(chapters), ".env.example": template}
+    return made | {"docs/design.md": design((config.ROOT / "docs/design.md").read_text())}
 
 
 def _chapter(title: str, head: str, rows: Callable[[], Any], about: str | None = None) -> str:
@@ -90,6 +97,24 @@ def kinds() -> Rows:
     for kind in errors.all_errors():
         when, _, answer = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
         yield f"`{kind.code}`", kind.status, when, answer
+
+
+def commands() -> Rows:
+    for context in _commands(click.Context(current_app.cli, info_name="flask")):
+        usage = " ".join((context.command_path, *context.command.collect_usage_pieces(context)))
+        yield f"**`{usage}`**", context.command.help
+        options = (each.get_help_record(context) for each in context.command.params)
+        for name, text in filter(None, options):
+            yield f"`{name}`", text
+
+
+def _commands(context: click.Context) -> Iterator[click.Context]:
+    group = context.command
+    if not isinstance(group, click.Group):
+        yield context
+        return
+    for name, command in sorted(group.commands.items()):
+        yield from _commands(click.Context(command, context, name))
 
 
 def settings() -> Rows:
@@ -147,6 +172,24 @@ def requirements() -> Rows:
                         found[ast.literal_eval(number)].append(test.name)
     for number in sorted(found, key=lambda number: [*map(int, number.split("."))]):
         yield number, ", ".join(found[number])
+
+
+def design(text: str) -> str:
+    """Return docs/design.md with the sizes of its three parts, each to fifty lines."""
+    parts = re.findall(r"^- \*\*(\w+)\*\*, about [0-9,]+ lines: (.*?\.)$", text, re.M | re.S)
+    files = {part: re.findall(r"`([\w/]+\.py)`", listed) for part, listed in parts}
+    named = [name for names in files.values() for name in names]
+    if len(named) > len({*named}):
+        raise ValueError("a file stands twice")
+    paths = (path.relative_to(config.ROOT) for path in config.ROOT.glob("**/*.py"))
+    ours = {str(path) for path in paths if len(path.parts) == 1 or path.parts[0] in PARTS}
+    files["Capabilities"] = [*ours - {*named}]
+    for part, names in files.items():
+        lines = sum(len((config.ROOT / name).read_text().splitlines()) for name in names)
+        text = re.sub(
+            rf"(\*\*{part}\*\*, about )[0-9,]+", rf"\g<1>{round(lines / 50) * 50:,}", text
+        )
+    return text
 
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ import errors
 from config import ProviderSettings
 from core import clock
 from core.clock import rfc3339
+from core.ids import NIL
+from database import transaction
 from models import Course, DeniedSession, User
+from services import administration
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
 FIELDS |= {
@@ -150,6 +153,22 @@ def test_page_is_as_long_as_asked_for_and_always_tells_the_total(app, ask):
     for page in (4, 1_000_000_000):
         data = success(ask(f"perPage=34&page={page}"))
         assert data == {"users": [], "page": page, "perPage": 34, "total": 102}
+
+
+def test_a_list_that_is_read_by_id_is_whole_when_somebody_goes(app, ask):
+    crowd(app, 5)
+    after, found = NIL, []
+    for left in (5, 3, 1):
+        data = success(ask(f"role=student&perPage=2&sort=name&after={after}"))
+        assert data["total"] == left
+        found += [user["username"] for user in data["users"]]
+        after = data["users"][-1]["id"]
+        # By the number of a page, somebody would be skipped now.
+        with app.app_context(), transaction():
+            administration.delete(data["users"][0]["id"])
+    assert found == ["user1", "user2", "user3", "user4", "user5"]
+    assert success(ask(f"role=student&after={after}"))["users"] == []
+    assert failure(ask("after=1"), 400, "invalid_request").keys() == {"after"}
 
 
 def assert_refused(response, *names):

@@ -166,7 +166,7 @@ def test_only_the_first_login_from_a_client_is_kept(app, client, make_user):
 def test_twenty_logins_of_an_account_are_kept_in_a_day_from_however_many_addresses(
     app, client, make_user, clock
 ):
-    """Or whoever knows the password could push what was done before out of the history."""
+    """Or a thief of the password could push what was done before out of the history."""
     user, other = make_user(), make_user("other")
 
     def log_in(number, who=user):

@@ -160,7 +160,7 @@ def test_every_endpoint_is_for_somebody():
 @on_one_database
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user, headers_of):
-    # It is called with nothing in it: whoever gets past the guard is told so, or served.
+    # It is called with nothing in it: a caller that gets past the guard is told so, or served.
     allowed = callers_of(endpoint)
     assert endpoint.operation.role == allowed[0]
     users = {role: make_user(f"the-{role}", role=role) for role in CALLERS if role}
