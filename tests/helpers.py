@@ -15,7 +15,8 @@ from sqlalchemy import event, insert, make_url, select, text, update
 from werkzeug.exceptions import HTTPException
 
 from core.reasons import WORDS
-from database import DriverStatement, reading, transaction
+from database import reading, transaction
+from database.driver import DriverStatement
 from extensions import db
 from models import User
 from services import administration
