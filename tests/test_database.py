@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -40,6 +41,7 @@ from services import accounts, learning
 
 WRITERS = 8
 ROUNDS = 10
+PATIENCE = 20  # seconds; only a hang takes so long
 
 
 def engine_of(app):
@@ -331,6 +333,12 @@ def test_server_that_accepts_and_stays_silent_is_unavailable():
 def freeze(on_postgres):
     """Freeze what serves the connections that are there, as the machine of the database would."""
     frozen = set()
+
+    def thaw():
+        for process in frozen:
+            os.kill(process, signal.SIGCONT)
+
+    in_the_end = threading.Timer(PATIENCE, thaw)  # so that a wait without an end fails the test
     query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'accounts'"
     with psycopg.connect(on_postgres, autocommit=True) as other:
 
@@ -338,10 +346,11 @@ def freeze(on_postgres):
             for (process,) in other.execute(query):
                 os.kill(process, signal.SIGSTOP)
                 frozen.add(process)
+            in_the_end.start()
 
         yield freeze
-    for process in frozen:
-        os.kill(process, signal.SIGCONT)
+    in_the_end.cancel()
+    thaw()
 
 
 def fail(_session):
