@@ -17,18 +17,18 @@ _Convert = Callable[[Any], Any]
 
 
 class DriverStatement:
-    """A SELECT of at most one row."""
+    """A SELECT of at most one row, whose parameters are texts."""
 
     def __init__(self, statement: Select[Any]) -> None:
         self.statement = statement
-        self._compiled: dict[str, tuple[str, _Convert, _Convert]] = {}
+        self._compiled: dict[str, tuple[str, list[str], _Convert]] = {}
 
-    def one_or_none(self, **parameters: object) -> Any | None:
-        """Return the row, or None. Raises SQLAlchemy's errors, or the driver's from connecting."""
+    def one_or_none(self, **parameters: str) -> Any | None:
+        """Return the row, or None. Raises SQLAlchemy's errors."""
         with reading() as connection:
             dialect = connection.dialect
-            sql, values_of, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
-            values = values_of(parameters)
+            sql, names, row_of = self._compiled.get(dialect.name) or self._compile(dialect)
+            values = tuple([parameters[name] for name in names])
             cursor = _cursor(connection)
             try:
                 with in_time(cursor.connection):
@@ -38,12 +38,8 @@ class DriverStatement:
                 found = connection.exec_driver_sql(sql, values).all()
         return row_of(found[0]) if found else None
 
-    def _compile(self, dialect: Dialect) -> tuple[str, _Convert, _Convert]:
+    def _compile(self, dialect: Dialect) -> tuple[str, list[str], _Convert]:
         compiled: Any = self.statement.compile(dialect=dialect)
-        binds = [
-            (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
-            for name in compiled.positiontup
-        ]
         columns = self.statement.exported_columns
         row = namedtuple("row", [column.key for column in columns])  # type: ignore[misc]
         conversions = [
@@ -52,21 +48,13 @@ class DriverStatement:
             if (convert := column.type.dialect_impl(dialect).result_processor(dialect, None))
         ]
 
-        def values_of(parameters: Any) -> Any:
-            return tuple(
-                [
-                    convert(parameters[name]) if convert else parameters[name]
-                    for name, convert in binds
-                ]
-            )
-
         def row_of(found: Any) -> Any:
             values = list(found)
             for place, convert in conversions:
                 values[place] = convert(values[place])
-            return tuple.__new__(row, values)
+            return row._make(values)
 
-        self._compiled[dialect.name] = str(compiled), values_of, row_of
+        self._compiled[dialect.name] = str(compiled), compiled.positiontup, row_of
         return self._compiled[dialect.name]
 
 

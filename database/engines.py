@@ -1,7 +1,7 @@
-"""What SQLite and Postgres need of us: options, events and time limits of their connections.
+"""What SQLite and Postgres need: options, events and time limits of their connections.
 
-A working Postgres ends a long wait by itself (`_ON_CONNECT`). One that is frozen, or a host that is
-gone, says nothing: then a thread of ours shuts the connection, and the request that waits fails.
+A working Postgres ends a long wait by itself (`_ON_CONNECT`). One that is frozen says nothing: then
+a thread of ours shuts the connection, and the request that waits fails.
 """
 
 import os
@@ -90,10 +90,10 @@ def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:
     event.listen(engine, "do_connect", _connect_to_postgres)
     event.listen(engine, "checkout", _refuse_dead)
     event.listen(engine, "handle_error", _leave_standby)
-    event.listen(engine, "do_execute", _execute)
-    event.listen(engine, "do_executemany", _execute_many)
-    for statement in ("commit", "rollback"):
-        event.listen(engine, statement, _as_a_statement(statement))
+    for name in ("execute", "executemany"):
+        event.listen(engine, f"do_{name}", _timed(name))
+    for name in ("commit", "rollback"):
+        event.listen(engine, name, _as_a_statement(name))
 
 
 def lending(engine: Engine) -> AbstractContextManager[None]:
@@ -170,16 +170,15 @@ def _leave_standby(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _execute(cursor: Any, statement: str, parameters: Any, _context: object) -> bool:
-    with in_time(cursor.connection):
-        cursor.execute(statement, parameters)
-    return True  # it is done
+def _timed(name: str) -> Callable[..., bool]:
+    """Return what executes with a time limit, in SQLAlchemy's place."""
 
+    def execute(cursor: Any, statement: str, parameters: Any, _context: object) -> bool:
+        with in_time(cursor.connection):
+            getattr(cursor, name)(statement, parameters)
+        return True  # it is done
 
-def _execute_many(cursor: Any, statement: str, parameters: Any, _context: object) -> bool:
-    with in_time(cursor.connection):
-        cursor.executemany(statement, parameters)
-    return True
+    return execute
 
 
 def _as_a_statement(name: str) -> Callable[[Connection], None]:
@@ -196,45 +195,6 @@ def _as_a_statement(name: str) -> Callable[[Connection], None]:
     return end
 
 
-class _Watch:
-    """The waits of requests for Postgres, and a thread that ends those that take too long."""
-
-    def __init__(self) -> None:
-        self._waits: dict[Any, tuple[float, int]] = {}  # begin and file, by connection
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._end_silent, name="silence", daemon=True)
-
-    def begin(self, connection: Any) -> None:
-        with self._lock:
-            if self._thread.ident is None:  # not earlier, in the process that forks the workers
-                self._thread.start()
-            self._waits[connection] = time.monotonic(), connection.fileno()
-
-    def end(self, connection: Any) -> None:
-        with self._lock:
-            self._waits.pop(connection, None)
-
-    def _end_silent(self) -> None:
-        while True:
-            time.sleep(SILENCE_STEP)
-            with self._lock:  # so that none is over meanwhile, and its file another one's
-                for begin, file in self._waits.values():
-                    if time.monotonic() - begin > SILENCE_WAIT:
-                        _shut(file)
-
-
-def _shut(file: int) -> None:
-    with suppress(OSError):  # it is shut or closed already
-        connection = socket.socket(fileno=file)
-        try:
-            connection.shutdown(socket.SHUT_RDWR)
-        finally:
-            connection.detach()  # psycopg closes it
-
-
-_watch = _Watch()
-
-
 @contextmanager
 def in_time(connection: Any) -> Iterator[None]:
     """Wait for Postgres on a connection of the driver, without the turn and not for ever.
@@ -245,8 +205,28 @@ def in_time(connection: Any) -> Iterator[None]:
         yield
         return
     with turns.waiting(usually_short=True):
+        with _watch:
+            if _watchman.ident is None:  # not earlier, in the process that forks the workers
+                _watchman.start()
+            _waits[connection] = time.monotonic(), connection.fileno()
         try:
-            _watch.begin(connection)
             yield
         finally:
-            _watch.end(connection)
+            with _watch:
+                del _waits[connection]
+
+
+def _end_silent_waits() -> None:
+    while True:
+        time.sleep(SILENCE_STEP)
+        with _watch:  # so that none is over meanwhile, and its file another one's
+            for begin, file in _waits.values():
+                if time.monotonic() - begin > SILENCE_WAIT:
+                    with suppress(OSError), socket.socket(fileno=os.dup(file)) as same:
+                        same.shutdown(socket.SHUT_RDWR)
+
+
+# When each connection began to wait, and its file.
+_waits: dict[Any, tuple[float, int]] = {}
+_watch = threading.Lock()
+_watchman = threading.Thread(target=_end_silent_waits, name="silence", daemon=True)
