@@ -64,5 +64,5 @@ def _cursor(connection: Connection) -> Any:
     """
     pooled: Any = connection.connection
     if DriverStatement not in pooled.info:
-        pooled.info[DriverStatement] = pooled.driver_connection.cursor()
+        pooled.info[DriverStatement] = pooled.dbapi_connection.cursor()
     return pooled.info[DriverStatement]

@@ -188,7 +188,7 @@ def _as_a_statement(name: str) -> Callable[[Connection], None]:
 
     def end(connection: Connection) -> None:
         if not connection.invalidated:
-            driver: Any = connection.connection.driver_connection
+            driver: Any = connection.connection.dbapi_connection
             if driver.info.transaction_status.name in ("INTRANS", "INERROR"):
                 connection.exec_driver_sql(name.upper())
 
