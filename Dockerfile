@@ -17,6 +17,7 @@ COPY blueprints/ blueprints/
 COPY cli/ cli/
 COPY config/ config/
 COPY core/ core/
+COPY database/ database/
 COPY migrations/ migrations/
 COPY services/ services/
 COPY static/ static/

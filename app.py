@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from flask import Flask
+from jinja2 import BytecodeCache
 
 import cli
 import config
-import database
 import embedded
 from blueprints import (
     activity,
@@ -31,10 +31,11 @@ from blueprints import (
     users,
 )
 from core.images import Avatars
-from core.openid import Provider
+from core.openid import STEP, Provider
 from core.passwords import FOREIGN_WAITING, Hasher
 from core.templates import Templates
 from core.tokens import TokenCodec
+from database import engines
 from extensions import Components
 from services import service_keys as keys
 from services import sessions
@@ -49,11 +50,16 @@ _log = logging.getLogger("accounts")
 
 
 def create_app(
-    settings: config.Settings | None = None, instance_path: str | Path | None = None
+    settings: config.Settings | None = None,
+    instance_path: str | Path | None = None,
+    *,
+    parts: Components | None = None,
+    pool_wait: float = engines.POOL_WAIT,
 ) -> Flask:
     """Return the WSGI application, by default with settings from the environment.
 
-    Raises config.ConfigError if they are wrong.
+    Its `parts` are made from the settings, by default. Requests wait `pool_wait` seconds for a free
+    connection to the database. Raises config.ConfigError if the settings are wrong.
     """
     # 1. Settings
     environ = {} if settings else config.environment()
@@ -67,8 +73,8 @@ def create_app(
         settings = replace(settings, secret_key=embedded.secret_key(folder))
 
     # 2. Components
-    app.extensions["accounts"] = parts = make_components(settings)
-    database.init_app(app, settings.database_url or embedded.database_url(folder))
+    app.extensions["accounts"] = parts = parts or make_components(settings)
+    engines.init_app(app, settings.database_url or embedded.database_url(folder), pool_wait)
 
     # 3. The web layer
     logs.configure(settings)
@@ -116,18 +122,30 @@ def create_app(
     return app
 
 
-def make_components(settings: config.Settings) -> Components:
-    """Return what an application with these settings holds besides the database."""
+def make_components(
+    settings: config.Settings,
+    *,
+    provider_step: float = STEP,
+    compiled: BytecodeCache | None = None,
+) -> Components:
+    """Return what an application with these settings holds besides the database.
+
+    Each step to a provider may take `provider_step` seconds; `compiled` keeps compiled templates.
+    """
     return Components(
         settings=settings,
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
-        templates=Templates(settings.templates_dir, settings.default_language, settings.site_color),
+        templates=Templates(
+            *(settings.templates_dir, settings.default_language, settings.site_color),
+            compiled=compiled,
+        ),
         providers={
             each.name: Provider(
                 *(each.issuer, each.client_id, each.client_secret, each.prompt),
                 f"{settings.public_url}/api/auth/providers/{each.name}/callback",
+                step=provider_step,
             )
             for each in settings.oidc_providers
         },

@@ -13,9 +13,9 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy import URL
 
-import database
 from config import ConfigError
 from config.types import MIN_SECRET_BYTES
+from database import schema
 from extensions import db
 
 DATABASE = "accounts.db"
@@ -50,8 +50,8 @@ def bring_up_schema(app: Flask, folder: Path) -> None:
     Raises ConfigError.
     """
     with _lock(folder), app.app_context():
-        if not database.schema_is_ready():
-            database.upgrade()
+        if not schema.is_ready():
+            schema.upgrade()
         # With `gunicorn --preload`, workers would inherit this process's connection.
         db.engine.dispose()
 

@@ -28,7 +28,7 @@ LOGS = {"no log line": QUIET, "text": TEXT, "json": {**TEXT, "LOG_FORMAT": "json
 PARTS = {
     "log line": ("/logging/", "/json/", "web/logs.py"),
     "token": ("/jwt/", "flask_jwt_extended", "hmac.py", "base64.py", "tokens.py", "bearer.py"),
-    "database": ("sqlalchemy", "psycopg", "database.py", "sessions.py"),
+    "database": ("sqlalchemy", "psycopg", "/database/", "sessions.py"),
     "body of the response": ("marshmallow", "schemas.py", "answers.py"),
 }
 

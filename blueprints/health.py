@@ -3,7 +3,7 @@
 from flask import Blueprint
 
 import errors
-from database import schema_is_ready
+from database import schema
 from web.api import endpoint
 
 bp = Blueprint("health", __name__)
@@ -17,5 +17,5 @@ def healthz() -> None:
 @endpoint(bp, "GET", "/readyz", message="The service is ready.", errors=(errors.Unavailable,))
 def readyz() -> None:
     """Succeed if the database is reachable and its schema new enough; for a load balancer."""
-    if not schema_is_ready():
+    if not schema.is_ready():
         raise errors.Unavailable("The database's schema is not current. Run: flask db upgrade")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-import database
 from cli.base import Commands
 from config import types
+from database import schema
 from services import copies
 
 db = Commands("db", help="Upgrade, copy and back up the database.")
@@ -17,13 +17,13 @@ db = Commands("db", help="Upgrade, copy and back up the database.")
 @db.command("upgrade")
 def upgrade() -> None:
     """Bring the schema up to date. Several processes may do that at once."""
-    found = database.schema_revision()
-    if found <= database.SCHEMA_REVISION:
-        database.upgrade()
+    found = schema.revision()
+    if found <= schema.NEWEST:
+        schema.upgrade()
         return
     # On the way back from a newer release. Its migrations are not here, and every way to start the
     # service runs this command first.
-    text = f"the schema ({found}) is newer than this release ({database.SCHEMA_REVISION})"
+    text = f"the schema ({found}) is newer than this release ({schema.NEWEST})"
     click.echo(f"Warning: {text}, which works with it. Nothing was changed.", err=True)
 
 
@@ -34,9 +34,9 @@ def migrate(message: str) -> None:
 
     The database is upgraded first.
     """
-    database.upgrade()
-    number = f"{int(database.SCHEMA_REVISION) + 1:04}"
-    database.run_alembic("revision", message, autogenerate=True, rev_id=number)
+    schema.upgrade()
+    number = f"{int(schema.NEWEST) + 1:04}"
+    schema.run_alembic("revision", message, autogenerate=True, rev_id=number)
 
 
 def _read_url() -> str:

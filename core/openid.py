@@ -79,9 +79,17 @@ class Provider:
     """One provider; `callback` is our URL that it sends users back to."""
 
     def __init__(
-        self, issuer: str, client_id: str, client_secret: str, prompt: str, callback: str
+        self,
+        issuer: str,
+        client_id: str,
+        client_secret: str,
+        prompt: str,
+        callback: str,
+        *,
+        step: float = STEP,
     ) -> None:
         self.issuer, self._client_id, self._callback = issuer, client_id, callback
+        self.step = step
         self._prompt = {} if prompt == "none" else {"prompt": prompt}
         # RFC 6749, section 2.3.1: both are form-encoded first.
         login = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
@@ -130,7 +138,7 @@ class Provider:
             with turns.waiting():
                 yield
         except HTTPError as error:
-            raise ProviderFailed(_reason(error)) from None
+            raise ProviderFailed(_reason(error, self.step)) from None
         except _FAULTS as error:
             cause = getattr(error, "reason", None)  # of a URLError
             kind = type(cause if isinstance(cause, Exception) else error)
@@ -164,7 +172,7 @@ class Provider:
         """
         if (found := self._find_kept(url, life)) is not None:
             return found
-        if not self._lock.acquire(timeout=STEP):
+        if not self._lock.acquire(timeout=self.step):
             raise TimeoutError
         try:
             if (found := self._find_kept(url, life)) is None:
@@ -177,8 +185,8 @@ class Provider:
     def _ask(self, url: str, form: bytes | None = None, **headers: str) -> Json:
         headers |= {"Accept": "application/json", "User-Agent": "accounts"}
         request = Request(url, form, headers)  # noqa: S310 - `_end_points_of` has looked at the scheme
-        with self._open(request, timeout=STEP) as response:
-            content = json.loads(_body(response))
+        with self._open(request, timeout=self.step) as response:
+            content = json.loads(_body(response, self.step))
         if not isinstance(content, dict):
             raise ValueError("not an object")
         return content
@@ -219,9 +227,9 @@ class Provider:
         raise jwt.InvalidKeyError
 
 
-def _body(response: Any) -> bytes:
+def _body(response: Any, seconds: float) -> bytes:
     """Return a body. Raises ValueError for one that is too large, and TimeoutError."""
-    body, end = b"", time.monotonic() + STEP
+    body, end = b"", time.monotonic() + seconds
     while part := response.read1(LARGEST + 1 - len(body)):
         body += part
         if len(body) > LARGEST:
@@ -231,11 +239,11 @@ def _body(response: Any) -> bytes:
     return body
 
 
-def _reason(error: HTTPError) -> str:
+def _reason(error: HTTPError, seconds: float) -> str:
     """Return the error code in a response (RFC 6749, section 5.2), else its status."""
     with error:
         try:
-            code = json.loads(_body(error))["error"]
+            code = json.loads(_body(error, seconds))["error"]
         except _FAULTS:
             code = ""
     return code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(error.code)

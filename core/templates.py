@@ -83,7 +83,14 @@ class PageFacts:
 class Templates:
     """The templates of one application; read once, at the start."""
 
-    def __init__(self, folder: Path | None, default: str, color: str = BLUE) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        default: str,
+        color: str = BLUE,
+        *,
+        compiled: jinja2.BytecodeCache | None = None,
+    ) -> None:
         self._default = default
         self.look = look_of(color)
         self._sources = read(SHIPPED)
@@ -97,6 +104,7 @@ class Templates:
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            bytecode_cache=compiled,
         )
         self._environment.globals |= {
             "logo": self.own_look("logo.svg"),

@@ -13,7 +13,7 @@ from flask import Flask
 
 import errors
 from core import clock
-from database import ended_statement, is_unavailable, schema_is_ready
+from database import ended_statement, is_unavailable, schema
 from extensions import components
 from services import outbox, pruning, second_factor
 
@@ -76,7 +76,7 @@ class BackgroundThread:
                 self._failing = None
 
     def _work(self) -> None:
-        self._migrated = self._migrated or schema_is_ready()
+        self._migrated = self._migrated or schema.is_ready()
         if not self._migrated:
             raise errors.Unavailable("Background work needs the schema. Run: flask db upgrade")
         now = time.monotonic()

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 import database
 from core.files import new_file
-from database import reading, snapshot, transaction
+from database import engines, reading, schema, snapshot, transaction
 from extensions import db
 
 _BATCH = 100  # rows that are in memory at once; each may hold a picture
@@ -28,19 +28,19 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
     off leaves none. `progress(length=…)` gets their number and lends what has `update(number)`.
     Raises CopyError.
     """
-    if database.schema_revision() != database.SCHEMA_REVISION:
+    if schema.revision() != schema.NEWEST:
         raise CopyError("The schema of this database is not up to date. Run flask db upgrade.")
     # Something that `db` can be bound to. Relative paths of SQLite begin in the instance folder.
     target = Flask(
         "target", root_path=current_app.root_path, instance_path=current_app.instance_path
     )
-    database.init_app(target, url)
+    engines.init_app(target, url)
     with snapshot() as source, target.app_context():
         try:
             with reading() as connection:
                 _refuse_rows(connection)  # before the schema changes
-            if not database.schema_is_ready():
-                database.upgrade()
+            if not schema.is_ready():
+                schema.upgrade()
             with transaction() as session:
                 return _copy_rows(source, session.connection(), progress)
         except Exception as error:

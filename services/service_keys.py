@@ -11,7 +11,8 @@ import errors
 from core import clock, scopes
 from core.reasons import Reason
 from core.scopes import Scope
-from database import DriverStatement, change_one, is_unavailable, one_statement, reading, unique
+from database import change_one, is_unavailable, one_statement, reading, unique
+from database.driver import DriverStatement
 from extensions import db
 from models import ServiceKey
 from services import events

@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -20,17 +19,14 @@ import psycopg
 import pytest
 import real_service
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
-from flask import Flask
 from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from jinja2 import BytecodeCache
 from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import URL, make_url, select
 
 import config
-import database
 from app import create_app, make_components
 from config import Settings
-from core import openid, templates
 from core.passwords import Hasher
 from database import reading, transaction
 from extensions import components, db
@@ -72,12 +68,7 @@ def pytest_collection_finish():
 
 # The file system in memory that Linux has.
 MEMORY = "/dev/shm"
-# On a busy machine, sixteen racers may wait longer than a second for eight connections.
-database.POOL_WAIT = 10
-openid.STEP = real_service.PATIENCE
 expect.set_options(timeout=real_service.PATIENCE * 1000)
-# Each answer to a client of the tests is compared with what its endpoint declares.
-Flask.test_client_class = DeclaredClient
 # The mail server of the tests logs each command, also after the test whose output it would join.
 logging.getLogger("mail.log").setLevel(logging.WARNING)
 
@@ -94,9 +85,18 @@ class CompiledTemplates(BytecodeCache):
         self._found[bucket.key, bucket.checksum] = bucket.code
 
 
-templates.SandboxedEnvironment = partial(
-    templates.SandboxedEnvironment, bytecode_cache=CompiledTemplates()
-)
+def _components(settings):
+    return make_components(
+        settings, provider_step=real_service.PATIENCE, compiled=CompiledTemplates()
+    )
+
+
+def _application(settings):
+    # On a busy machine, sixteen racers may wait longer than a second for eight connections.
+    app = create_app(settings, parts=_components(settings), pool_wait=10)
+    # Each answer to a client of the tests is compared with what its endpoint declares.
+    app.test_client_class = DeclaredClient
+    return app
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +194,7 @@ _EVENT = re.compile(rf"[a-z_]+ (machine|(key:)?{_ID})? [0-9a-f.:]*(/64)? {{({_WO
 def app(database_url, _default_apps):
     """The application with the usual settings, on an emptied database."""
     app = _default_apps.get(database_url) or _default_apps.setdefault(
-        database_url, create_app(_settings(database_url=database_url))
+        database_url, _application(_settings(database_url=database_url))
     )
     logs.configure(components(app).settings)
     _empty(app)
@@ -235,7 +235,7 @@ def make_app(app, database_url, _spare_apps):
     def make(*, new=False, **changes):
         settings = _settings(**{"database_url": database_url, **changes})
         key = None if new or settings.oidc_providers else str(vars(settings))
-        other = _spare_apps.pop(key, None) or create_app(settings)
+        other = _spare_apps.pop(key, None) or _application(settings)
         logs.configure(settings)
         made.append((key, other, dict(vars(components(other)))))
         return other
@@ -365,7 +365,7 @@ def connect(app, database_url, provider):
 
     def connect(**environ):
         settings = {**vars(config.load({**usual, **environ})), "database_url": database_url}
-        parts = make_components(_settings(**settings))
+        parts = _components(_settings(**settings))
         logs.configure(parts.settings)
         vars(components(app)).update(vars(parts))
 

@@ -15,7 +15,8 @@ from sqlalchemy import event, insert, make_url, select, text, update
 from werkzeug.exceptions import HTTPException
 
 from core.reasons import WORDS
-from database import DriverStatement, reading, transaction
+from database import reading, transaction
+from database.driver import DriverStatement
 from extensions import db
 from models import User
 from services import administration
@@ -279,7 +280,7 @@ def statements_of(app):
     def note(_connection, _cursor, statement, *_more):
         sent.append(statement)
 
-    # The guard's query and a refresh pass SQLAlchemy's events by.
+    # The guard's query passes SQLAlchemy's events by.
     one_or_none = DriverStatement.one_or_none
 
     def note_passed(statement, **parameters):

@@ -26,10 +26,10 @@ from helpers import registration as registration
 from sqlalchemy import URL, create_engine, make_url, text
 from werkzeug.serving import make_server
 
-import database
 from app import create_app
 from config import ROOT, Settings
 from core.totp import STEP, hotp
+from database import schema
 from extensions import db
 
 # What a deployment says to glibc about memory.
@@ -268,7 +268,7 @@ def migrate(url):
     """Bring a database up to date: in this process, since a command of its own takes seconds."""
     app = create_app(Settings(database_url=url, secret_key=SECRET))
     with app.app_context():
-        database.upgrade()
+        schema.upgrade()
         db.engine.dispose()
 
 

@@ -30,10 +30,9 @@ from passkey_device import Device, add, sign_in
 from real_service import empty_database, migrate
 from sqlalchemy import create_engine, insert, inspect, select, text, update
 
-import database
 from config.types import database_url as parse_url
 from core.clock import utcnow
-from database import reading, snapshot
+from database import reading, schema, snapshot
 from extensions import db
 from models import Counter, OutboxMail, User, UserSession
 from services import copies
@@ -290,7 +289,7 @@ def test_target_in_which_no_table_can_be_made_is_refused_plainly(app, copy, by_h
 @pytest.mark.parametrize("revision", ["0001", "9999"])
 @on_one_database
 def test_source_with_another_schema_is_refused(app, copy, target, monkeypatch, revision):
-    monkeypatch.setattr(database, "SCHEMA_REVISION", revision)
+    monkeypatch.setattr(schema, "NEWEST", revision)
     output, status = copy()
     assert status == 1
     assert "Error: The schema of this database is not up to date. Run flask db upgrade." in output

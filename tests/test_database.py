@@ -1,7 +1,10 @@
 """The doors to the database, and what happens when it is slow, busy or gone."""
 
+import os
+import signal
 import socket
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -24,19 +27,21 @@ from helpers import (
     verify,
 )
 from sqlalchemy import bindparam, event, make_url, select, text, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 import database
 from app import create_app
 from config import Settings
 from core import clock
-from database import afterwards, change, last, reading, transaction
+from database import afterwards, change, engines, last, reading, transaction
+from database.driver import DriverStatement
 from extensions import db
 from models import Course, DeniedSession, User
 from services import accounts, learning
 
 WRITERS = 8
 ROUNDS = 10
+PATIENCE = 20  # seconds; only a hang takes so long
 
 
 def engine_of(app):
@@ -94,7 +99,7 @@ def test_reading_holds_no_transaction(app, make_user):
 
 def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, app):
     engine = engine_of(app)
-    connections = [engine.connect() for _ in range(database.POOL_SIZE)]
+    connections = [engine.connect() for _ in range(engines.POOL_SIZE)]
     try:
         for connection in connections:
             found = {
@@ -105,7 +110,7 @@ def test_sqlite_is_durable_and_keeps_foreign_keys_on_each_connection(on_sqlite, 
                 "journal_mode": ("wal",),
                 "foreign_keys": (1,),
                 "synchronous": (2,),  # FULL
-                "busy_timeout": (database.SQLITE_WAIT * 1000,),
+                "busy_timeout": (engines.SQLITE_WAIT * 1000,),
             }
     finally:
         for connection in connections:
@@ -184,7 +189,7 @@ def test_error_of_the_database_repeats_no_parameters(app, make_user):
 def test_locked_database_is_unavailable_for_writers_and_serves_again(
     on_sqlite, make_app, monkeypatch, busy
 ):
-    monkeypatch.setattr(database, "SQLITE_WAIT", 0.05)
+    monkeypatch.setattr(engines, "SQLITE_WAIT", 0.05)
     client = make_app().test_client()
     with database._sqlite_writers if busy == "in this process" else writer(on_sqlite):
         answer = register(client)
@@ -241,10 +246,10 @@ def other_connections(on_postgres):
 
 def test_connections_that_died_in_the_pool_are_not_used(app, client, auth, other_connections):
     engine = engine_of(app)
-    for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
+    for connection in [engine.connect() for _ in range(engines.POOL_SIZE)]:
         connection.close()
     other_connections()
-    for _ in range(database.POOL_SIZE + 1):
+    for _ in range(engines.POOL_SIZE + 1):
         success(verify(client, auth))
     other_connections()
     success(register(client), 201)
@@ -256,12 +261,12 @@ def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
 ):
     app = make_app()
     client, engine = app.test_client(), engine_of(app)
-    for connection in [engine.connect() for _ in range(database.POOL_SIZE)]:
+    for connection in [engine.connect() for _ in range(engines.POOL_SIZE)]:
         connection.close()
-    event.remove(engine, "checkout", database._refuse_dead)  # as if they died after the look
+    event.remove(engine, "checkout", engines._refuse_dead)  # as if they died after the look
     other_connections()
     failure(verify(client, auth), 503, "unavailable")
-    for _ in range(database.POOL_SIZE):
+    for _ in range(engines.POOL_SIZE):
         success(verify(client, auth))
 
 
@@ -309,20 +314,86 @@ def test_database_that_takes_no_writes_is_unavailable_until_it_does(client, make
     success(login(client, user))
 
 
-def test_server_that_accepts_and_stays_silent_is_unavailable(monkeypatch):
-    monkeypatch.setattr(database, "POOL_WAIT", 1)  # as in production
+def test_server_that_accepts_and_stays_silent_is_unavailable():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = make_url(f"postgresql+psycopg://user:secret@127.0.0.1:{silent.getsockname()[1]}/none")
         app = create_app(Settings(database_url=url, secret_key=SECRET))
-        with ThreadPoolExecutor(database.POOL_SIZE + 1) as threads:
+        with ThreadPoolExecutor(engines.POOL_SIZE + 1) as threads:
             calls = [
                 threads.submit(app.test_client().get, "/readyz")
-                for _ in range(database.POOL_SIZE + 1)
+                for _ in range(engines.POOL_SIZE + 1)
             ]
             # It takes three; psycopg would wait for 130.
             soon(lambda: all(call.done() for call in calls), patience=30)
     for call in calls:
         failure(call.result(), 503, "unavailable")
+
+
+@pytest.fixture
+def freeze(on_postgres):
+    """Freeze what serves the connections that are there, as the machine of the database would."""
+    frozen = set()
+
+    def thaw():
+        for process in frozen:
+            os.kill(process, signal.SIGCONT)
+
+    in_the_end = threading.Timer(PATIENCE, thaw)  # so that a wait without an end fails the test
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'accounts'"
+    with psycopg.connect(on_postgres, autocommit=True) as other:
+
+        def freeze():
+            for (process,) in other.execute(query):
+                os.kill(process, signal.SIGSTOP)
+                frozen.add(process)
+            in_the_end.start()
+
+        yield freeze
+    in_the_end.cancel()
+    thaw()
+
+
+def fail(_session):
+    raise KeyError
+
+
+@pytest.mark.parametrize(
+    "last_act",
+    [
+        pytest.param(lambda session: session.execute(select(User.id)), id="a statement"),
+        pytest.param(
+            lambda session: session.execute(text("UPDATE users SET bio = :bio"), [{"bio": ""}] * 2),
+            id="many statements",
+        ),
+        pytest.param(lambda _: None, id="the commit"),
+        pytest.param(fail, id="the rollback"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_frozen_server_is_unavailable_until_it_goes_on(make_app, freeze, monkeypatch, last_act):
+    monkeypatch.setattr(engines, "SILENCE_WAIT", 0.2)
+
+    def act():
+        with transaction() as session:
+            session.execute(update(User).values(bio="New"))
+            freeze()
+            last_act(session)
+
+    with make_app(new=True).test_request_context():
+        with pytest.raises(DBAPIError) as caught:
+            act()
+        assert database.is_unavailable(caught.value)
+        with reading() as connection:
+            assert connection.scalar(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_guard_gives_a_frozen_server_up(client, auth, freeze, monkeypatch):
+    success(verify(client, auth))
+    monkeypatch.setattr(engines, "SILENCE_WAIT", 0.2)
+    freeze()
+    failure(verify(client, auth), 503, "unavailable")
+    success(verify(client, auth))
 
 
 # Mistakes of our own
@@ -361,9 +432,9 @@ def test_mistake_in_our_own_sql_is_an_error_with_a_traceback(make_app, auth):
 def test_guards_row_is_the_one_that_sqlalchemy_reads(app, auth):
     query = select(User.__table__).where(User.id == bindparam("user_id"))
     with app.app_context():
-        fast = database.DriverStatement(query).one_or_none(user_id=auth.user.id)
+        fast = DriverStatement(query).one_or_none(user_id=auth.user.id)
         with reading() as connection:
             slow = connection.execute(query, {"user_id": auth.user.id}).one()
         assert fast._asdict() == slow._asdict()
         assert [*map(type, fast)] == [*map(type, slow)]
-        assert database.DriverStatement(query).one_or_none(user_id="nobody") is None
+        assert DriverStatement(query).one_or_none(user_id="nobody") is None

@@ -5,7 +5,7 @@ from helpers import failure, success
 
 def test_service_is_not_ready_with_an_older_schema(client, monkeypatch):
     assert success(client.get("/readyz")) == {}
-    monkeypatch.setattr("database.SCHEMA_REVISION", "9999")
+    monkeypatch.setattr("database.schema.NEWEST", "9999")
     response = client.get("/readyz")
     assert failure(response, 503, "unavailable") == {}
     assert "flask db upgrade" in response.get_json()["message"]
@@ -14,5 +14,5 @@ def test_service_is_not_ready_with_an_older_schema(client, monkeypatch):
 
 
 def test_service_is_ready_with_the_schema_of_a_later_release(client, monkeypatch):
-    monkeypatch.setattr("database.SCHEMA_REVISION", "0001")
+    monkeypatch.setattr("database.schema.NEWEST", "0001")
     assert success(client.get("/readyz")) == {}

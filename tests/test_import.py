@@ -548,7 +548,7 @@ def test_accounts_that_get_links_are_locked_in_the_order_of_ids(app, load, tmp_p
 def test_a_command_waits_for_another_process_as_long_as_it_must(
     make_app, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr("database.SQLITE_WAIT", 0.1)
+    monkeypatch.setattr("database.engines.SQLITE_WAIT", 0.1)
     app, tries = make_app(), []
     monkeypatch.setattr("database.transaction", lambda: tries.append(1) or transaction())
     (tmp_path / "a.jsonl").write_bytes(jsonl(person("ada")))

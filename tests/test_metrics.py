@@ -21,7 +21,7 @@ from real_service import ROOT
 from sqlalchemy import delete, insert
 
 from core import clock as core_clock
-from database import SCHEMA_REVISION
+from database import schema
 from models import Counter, DeniedSession
 from web.openapi import VERSION
 
@@ -40,7 +40,7 @@ def scrape(client, make_key):
         found = re.findall(form, response.text)
         assert all(kind == ("counter" if "_total" in name else "gauge") for name, kind, *_ in found)
         assert all(name == same for name, _, same, *_ in found)
-        info = f'{{version="{VERSION}",schema="{SCHEMA_REVISION}"}}'
+        info = f'{{version="{VERSION}",schema="{schema.NEWEST}"}}'
         assert [labels for *_, labels, _ in found] == [info, *[""] * 5]
         assert found[0][-1] == "1"  # one can multiply by it
         return {name.removeprefix("accounts_"): int(value) for name, *_, value in found[1:]}

@@ -15,7 +15,8 @@ import database
 from app import create_app
 from config import Settings
 from core import clock
-from database import MIGRATIONS
+from database import schema
+from database.schema import MIGRATIONS
 from extensions import Base, db
 from models import Achievement, Avatar, Certificate, Course, Group, Lesson, Membership, User
 
@@ -53,7 +54,7 @@ def differences(connection):
 
 def test_migrations_make_what_the_models_say(app, engine):
     with app.app_context():
-        database.upgrade()
+        schema.upgrade()
     with engine.connect() as connection:
         assert differences(connection) == []
         found = inspect(connection)
@@ -98,26 +99,26 @@ def test_database_of_before_the_first_release_is_told_what_to_do(app, engine):
 
 def test_a_migration_is_written_to_what_the_models_say(app, engine, tmp_path, monkeypatch):
     copy = shutil.copytree(MIGRATIONS, tmp_path / "100%")
-    monkeypatch.setattr(database, "MIGRATIONS", copy)
+    monkeypatch.setattr(schema, "MIGRATIONS", copy)
     (first,) = copy.glob("versions/*_all_tables.py")
     column = '        sa.Column("revoked_at", seconds),\n'
     assert column in first.read_text()
     first.write_text(first.read_text().replace(column, ""))
     result = app.test_cli_runner().invoke(args=["db", "migrate", "-m", "time of revocation"])
     assert result.exit_code == 0, result.output
-    following = f"{int(database.SCHEMA_REVISION) + 1:04}_time_of_revocation.py"
+    following = f"{int(schema.NEWEST) + 1:04}_time_of_revocation.py"
     added = "op.add_column('certificates', sa.Column('revoked_at', sa.BigInteger(), nullable=True))"
     assert added in (copy / "versions" / following).read_text()
     with app.app_context():
-        database.upgrade()
+        schema.upgrade()
     with engine.connect() as connection:
         assert differences(connection) == []
 
 
 def test_the_newest_revision_has_the_highest_number_and_the_oldest_is_the_first_release():
     scripts = ScriptDirectory(MIGRATIONS)
-    assert scripts.get_heads() == [database.SCHEMA_REVISION]
-    assert scripts.get_bases() == [database.FIRST_REVISION]
+    assert scripts.get_heads() == [schema.NEWEST]
+    assert scripts.get_bases() == [schema.OLDEST]
 
 
 BAD_ROWS = [
@@ -177,7 +178,7 @@ def test_database_refuses_a_bad_row(app):
     }
     others = {"id": "other", "username": "New", "username_key": "new", "email": "o@example.org"}
     with app.app_context():
-        database.upgrade()
+        schema.upgrade()
         with database.transaction() as work:
             for table, values in good.items():
                 work.execute(insert(table), values)

@@ -38,7 +38,7 @@ LAYERS = [
 NOT_FOR = {"cli": {"web"}}
 # Imports that wait until they are needed. Alembic costs 230 ms and 10 MB, and only a change of
 # the schema needs it. Many processes never see a passkey; core/passkeys.py says what that saves.
-LATE_IMPORTS = {("database.py", "alembic"), ("core/passkeys.py", "fido2")}
+LATE_IMPORTS = {("database/schema.py", "alembic"), ("core/passkeys.py", "fido2")}
 # Files that import types from above, for mypy only: what one application holds has them all.
 TYPES_FROM_ABOVE = {"extensions.py"}
 # Requirements that our code does not import, and what needs them.

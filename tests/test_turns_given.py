@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 import database
 from core import images, openid, passwords, turns
-from database import one_statement, reading, transaction
+from database import engines, one_statement, reading, transaction
 
 PATIENCE = 40  # seconds; only a hang takes so long
 
@@ -86,7 +86,7 @@ def test_free_connection(app, given):
             given.wait()
 
     with app.app_context(), ThreadPoolExecutor(1) as thread, ExitStack() as held:
-        for _ in range(database.POOL_SIZE):
+        for _ in range(engines.POOL_SIZE):
             held.enter_context(reading())
         thread.submit(lambda: given.over.wait(PATIENCE) and held.close())
         assert given(read)

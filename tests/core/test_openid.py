@@ -21,8 +21,7 @@ from fake_provider import (
 )
 from helpers import race, soon
 
-from core import openid
-from core.openid import LARGEST, PLACES, ProviderFailed, Secrets
+from core.openid import LARGEST, PLACES, Provider, ProviderFailed, Secrets
 
 STATE, SECRETS = "state", Secrets.of("a key", "state")
 PEM = Key().private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -36,7 +35,8 @@ def connect(provider):
     def connect(provider=provider, **changes):
         login = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "prompt": "none"}
         usual = {"issuer": provider.issuer, **login, "callback": "https://school.test/callback"}
-        return openid.Provider(**{**usual, **changes})
+        # A busy machine takes longer than a provider may.
+        return Provider(**{**usual, "step": 60, **changes})
 
     return connect
 
@@ -197,15 +197,15 @@ EVERYWHERE = (DISCOVERY, "/keys", "/token", "/userinfo")
     ],
     ids=lambda value: ascii(value)[:60],
 )
-def test_what_is_no_answer_is_refused_and_not_kept(provider, sign_in, monkeypatch, path, trouble):
+def test_what_is_no_answer_is_refused_and_not_kept(provider, connect, sign_in, path, trouble):
+    ours = connect(step=0.3)
     provider.userinfo, provider.claims = {"sub": "subject-1"}, {"email": GONE}
     provider.troubles = {path: trouble}
-    with monkeypatch.context() as patched:
-        patched.setattr(openid, "STEP", 0.3)
-        refused(sign_in)
+    refused(sign_in, ours)
+    ours.step = 60
     assert (provider.asked["/moved"], provider.sent < EVERYTHING) == (0, True)
     provider.troubles = dict.fromkeys(EVERYWHERE, Trouble(pads_to=LARGEST))
-    assert sign_in()
+    assert sign_in(ours)
 
 
 @pytest.mark.asvs("1.3.6")
@@ -244,10 +244,7 @@ def test_userinfo_is_asked_for_an_address_that_the_token_lacks(provider, sign_in
         refused(sign_in)
 
 
-def test_few_wait_for_a_silent_provider_and_the_others_are_told_at_once(
-    provider, connect, monkeypatch
-):
-    monkeypatch.setattr(openid, "STEP", 60)
+def test_few_wait_for_a_silent_provider_and_the_others_are_told_at_once(provider, connect):
     ours = connect()
     ours.authorization_url(STATE, SECRETS)
     provider.troubles = {"/token": Trouble(chunks="silence")}
@@ -263,18 +260,15 @@ def test_few_wait_for_a_silent_provider_and_the_others_are_told_at_once(
     assert provider.asked["/token"] == PLACES
 
 
-def test_who_waits_for_a_document_that_another_call_fetches_waits_one_step(
-    provider, connect, monkeypatch
-):
-    monkeypatch.setattr(openid, "STEP", 10)
+def test_who_waits_for_a_document_that_another_call_fetches_waits_one_step(provider, connect):
     ours = connect()
     provider.troubles = {DISCOVERY: Trouble(chunks="silence")}
     with ThreadPoolExecutor() as threads:
         first = threads.submit(ours.authorization_url, STATE, SECRETS)
         soon(lambda: provider.asked[DISCOVERY])
-        with monkeypatch.context() as patched:
-            patched.setattr(openid, "STEP", 0.1)
-            assert refused(ours.authorization_url, STATE, SECRETS) == "TimeoutError"
+        ours.step = 0.1
+        assert refused(ours.authorization_url, STATE, SECRETS) == "TimeoutError"
+        ours.step = 60
         assert not first.done()
         provider.released.set()
     assert first.result()

@@ -8,7 +8,7 @@ from helpers import soon
 from real_service import environment, finish, free_port, production, python
 from sqlalchemy import create_engine, text
 
-import database
+from database import schema
 
 AT_ONCE = 6
 UPGRADES = 4
@@ -52,7 +52,7 @@ def test_upgrades_at_once_all_succeed(new_database):
     with engine.connect() as connection:
         found = connection.scalars(text("SELECT version_num FROM alembic_version")).all()
     engine.dispose()
-    assert found == [database.SCHEMA_REVISION]
+    assert found == [schema.NEWEST]
 
 
 def test_processes_that_start_at_once_share_one_fresh_database(tmp_path):
@@ -67,7 +67,7 @@ def test_processes_that_start_at_once_share_one_fresh_database(tmp_path):
     assert finish(starts) == [(0, "")] * AT_ONCE
     with closing(sqlite3.connect(folder / "accounts.db")) as connection:
         found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
-    assert found == [(database.SCHEMA_REVISION,)]
+    assert found == [(schema.NEWEST,)]
     secret = folder / "secret_key"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in folder.iterdir()) == ["accounts.db", "lock", "secret_key"]
