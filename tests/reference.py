@@ -26,7 +26,7 @@ from services import outbox
 from web import openapi
 from web.limits import GUESSES
 
-PARTS = ("blueprints", "cli", "config", "core", "services", "web")
+PARTS = ("blueprints", "cli", "config", "core", "database", "services", "web")
 Rows: TypeAlias = Iterator[tuple[object, ...]]
 
 
