@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Delete, Table, Update, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, TimeoutError
+from sqlalchemy.exc import DBAPIError, IntegrityError, TimeoutError
 from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 
 from core import turns
@@ -22,6 +22,8 @@ from database import engines
 from extensions import db
 
 T = TypeVar("T")
+# psycopg's classes for an unreachable database, and for a standby, which refuses writes.
+_UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
 _LEVELS = {"sqlite": "SERIALIZABLE", "postgresql": "READ COMMITTED"}  # of a transaction
 _SNAPSHOTS = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 
@@ -207,17 +209,18 @@ def lacks_parent(error: IntegrityError) -> bool:
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now. A mistake in our SQL is something else."""
-    if not isinstance(error, DBAPIError):
-        return isinstance(error, WriteQueueFull | TimeoutError)
-    if error.connection_invalidated:
-        return True  # also by a standby, and PgBouncer reports a lost server as an InternalError
-    original = error.orig
+    if isinstance(error, WriteQueueFull | TimeoutError):
+        return True
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True  # PgBouncer reports a lost server twice: psycopg raises InternalError for that
+    original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         # A plain DatabaseError is a damaged file. SQLITE_ERROR is a mistake in a statement, such as
         # an unknown column.
         mistake = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
         return type(original) in (sqlite3.OperationalError, sqlite3.DatabaseError) and not mistake
-    return isinstance(error, OperationalError)
+    names = {f"{cls.__module__}.{cls.__name__}" for cls in type(original).__mro__}
+    return not names.isdisjoint(_UNAVAILABLE)
 
 
 def ended_statement(error: BaseException) -> bool:

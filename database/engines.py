@@ -195,15 +195,18 @@ def _as_a_statement(name: str) -> Callable[[Connection], None]:
     return end
 
 
-@contextmanager
-def in_time(connection: Any) -> Iterator[None]:
+def in_time(connection: Any) -> AbstractContextManager[None]:
     """Wait for Postgres on a connection of the driver, without the turn and not for ever.
 
     Migrations and commands may take longer. SQLite answers at once.
     """
     if isinstance(connection, sqlite3.Connection) or not has_request_context():
-        yield
-        return
+        return nullcontext()
+    return _waiting(connection)
+
+
+@contextmanager
+def _waiting(connection: Any) -> Iterator[None]:
     with turns.waiting(usually_short=True):
         with _watch:
             if _watchman.ident is None:  # not earlier, in the process that forks the workers

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, se
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import one_statement, reading, transaction
+from database import reading, transaction, writing
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
@@ -90,7 +90,7 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
 
 
 # Of parallel calls with one token, this conditional UPDATE lets one rotate it.
-_ROTATE = (
+_ROTATE = DriverStatement(
     update(_SESSIONS)
     .where(_SESSIONS.c.id == bindparam("sid"), _SESSIONS.c.user_id == bindparam("sub"))
     .where(_SESSIONS.c.refresh_token_id == bindparam("jti"))
@@ -121,8 +121,8 @@ def rotate(token: str, *, now: datetime) -> tuple[dict[str, str], TokenPair]:
         raise errors.TokenExpired
     parameters = {"next": ids.new_token_id(), "now": now, "end": end}
     parameters |= {name: claims[name] for name in ("sid", "sub", "jti")}
-    with one_statement() as connection:
-        session = connection.execute(_ROTATE, parameters).one_or_none()
+    with writing():
+        session = _ROTATE.one_or_none(**parameters)
     if session is None:
         session = _handle_reuse(claims, now=now)
     role = users.role_in_effect(session)

@@ -280,7 +280,7 @@ def statements_of(app):
     def note(_connection, _cursor, statement, *_more):
         sent.append(statement)
 
-    # The guard's query passes SQLAlchemy's events by.
+    # The guard's query and a refresh pass SQLAlchemy's events by.
     one_or_none = DriverStatement.one_or_none
 
     def note_passed(statement, **parameters):
