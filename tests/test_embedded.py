@@ -94,7 +94,7 @@ def test_database_is_its_owners_alone(start, folder):
 def test_current_or_newer_database_starts_without_migrating(start, monkeypatch, revision):
     with start().app_context(), database.transaction() as session:
         session.execute(text("UPDATE alembic_version SET version_num = :new"), {"new": revision})
-    monkeypatch.setattr(database, "upgrade", None)  # cannot be called
+    monkeypatch.setattr(schema, "upgrade", None)  # cannot be called
     start()
 
 
