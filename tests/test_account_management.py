@@ -12,7 +12,7 @@ from helpers import (
     execute,
     failure,
     login,
-    on_one_database,
+    on_both,
     on_postgres,
     race,
     set_user,
@@ -156,6 +156,7 @@ def test_taken_names_and_addresses_are_refused_and_change_nothing(app, make_user
     assert stored(app, user).first_name == "First"
 
 
+@on_both
 def test_one_of_two_accounts_gets_a_name(client, make_user, patch):
     users = [make_user("one"), make_user("two")]
     statuses = race(lambda number: patch(users[number], username="wanted").status_code, 2)
@@ -250,6 +251,7 @@ def teacher(make_user, log_in):
     return log_in(make_user("teacher", role="instructor")).headers
 
 
+@on_both
 def test_teachers_see_students_only_where_the_setting_says_so(
     client, school, make_user, teacher, admin
 ):
@@ -283,7 +285,6 @@ def test_teachers_make_access_links_for_students(school, make_user, teacher):
         ("GET", "/api/service-keys"),
     ],
 )
-@on_one_database
 def test_teachers_do_nothing_else_about_accounts(school, make_user, teacher, method, path):
     response = school.open(path.format(make_user().id), method=method, headers=teacher)
     failure(response, 403, "forbidden")

@@ -15,7 +15,7 @@ from helpers import (
     execute,
     failure,
     login,
-    on_one_database,
+    on_both,
     on_postgres,
     refresh,
     registration,
@@ -127,6 +127,7 @@ def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, 
     assert oldest["lastLogin"] >= oldest["joinDate"]
 
 
+@on_both
 def test_accounts_of_other_systems_stand_where_they_belong(app, ask, run, make_user):
     start, names = clock.utcnow(), ("old", "new", "twin", "last")
     for name, digit, days in zip(names, "f120", (-9, 1, 1, 2), strict=True):
@@ -140,6 +141,7 @@ def test_accounts_of_other_systems_stand_where_they_belong(app, ask, run, make_u
     assert [user["username"] for user in students] == ["new", "old"]
 
 
+@on_both
 def test_page_is_as_long_as_asked_for_and_always_tells_the_total(app, ask):
     crowd(app, 101)
     for length in (1, 100):
@@ -157,7 +159,6 @@ def assert_refused(response, *names):
 
 
 @pytest.mark.asvs("15.3.7")
-@on_one_database
 def test_parameter_that_is_unknown_or_repeated_is_refused_by_name(ask):
     good = {"search": "a", "role": "admin", "isActive": "true", "page": "1", "perPage": "1"}
     for name, value in good.items():
@@ -170,6 +171,7 @@ def test_parameter_that_is_unknown_or_repeated_is_refused_by_name(ask):
 # Filters and search
 
 
+@on_both
 def test_role_and_activity_filter_alone_and_together(find, make_user, clock):
     for name, role in {
         **{"learner": "student", "dropout": "student", "teacher": "instructor"},
@@ -188,6 +190,7 @@ def test_role_and_activity_filter_alone_and_together(find, make_user, clock):
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
+@on_both
 def test_who_cannot_sign_in_is_listed_with_the_reasons(make_app, make_user, admin, is_strict):
     """The filter is SQL and the words are Python: they say the same."""
     school = ProviderSettings(
@@ -229,6 +232,7 @@ def test_who_cannot_sign_in_is_listed_with_the_reasons(make_app, make_user, admi
         )
 
 
+@on_both
 def test_a_list_of_names_numbers_and_addresses_finds_each_of_them(find, make_user):
     make_user("lena", external_id="S-1")
     make_user("tom")
@@ -246,6 +250,7 @@ def test_a_list_has_a_hundred_names_at_most(ask, make_user):
     assert_refused(ask(f"anyOf={','.join([*names, 'one', 'last'])}"), "anyOf")
 
 
+@on_both
 def test_each_word_of_a_search_is_part_of_a_username_an_address_or_a_name(find, make_user):
     make_user("other")
     names = {"first_name": "Augústa", "last_name": "King-Noël"}
@@ -274,6 +279,7 @@ def test_each_word_of_a_search_is_part_of_a_username_an_address_or_a_name(find, 
         ("李小龍", ["小龍", "李"]),
     ],
 )
+@on_both
 def test_search_knows_no_case_in_any_script(find, make_user, name, searches):
     make_user("other", first_name="Nobody", last_name="Else")
     make_user("somebody", email="x@y.example", first_name=name, last_name="Z")
@@ -282,6 +288,7 @@ def test_search_knows_no_case_in_any_script(find, make_user, name, searches):
 
 
 @pytest.mark.asvs("1.2.4")
+@on_both
 def test_signs_are_taken_literally(find, make_user):
     make_user("plain", first_name="Plain", last_name="Name")
     signs = ["%", "_", "\\", "/", "*", "?", "[a]", "'", '"', "$", "--", "^"]
@@ -293,6 +300,7 @@ def test_signs_are_taken_literally(find, make_user):
             assert find(search) == [], search
 
 
+@on_both
 def test_longest_search_is_as_long_as_the_longest_address(ask, make_user):
     address = f"{'a' * 64}@{'b' * 63}.{'c' * 63}.{'d' * 57}.org"
     make_user("longest", email=address)

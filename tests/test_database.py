@@ -15,6 +15,7 @@ from helpers import (
     Log,
     failure,
     login,
+    on_both,
     race,
     refresh,
     register,
@@ -34,6 +35,8 @@ from database import afterwards, change, last, reading, transaction
 from extensions import db
 from models import Course, DeniedSession, User
 from services import accounts, learning
+
+pytestmark = on_both
 
 WRITERS = 8
 ROUNDS = 10
@@ -250,7 +253,7 @@ def test_connections_that_died_in_the_pool_are_not_used(app, client, auth, other
     success(register(client), 201)
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.databases("postgres")
 def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
     make_app, auth, other_connections
 ):

@@ -17,6 +17,7 @@ from helpers import (
     failure,
     forgot,
     login,
+    on_both,
     race,
     register,
     rows,
@@ -174,6 +175,7 @@ def test_new_address_obeys_the_list_of_domains(make_app, ask):
     success(ask("me@school.example", app=app))
 
 
+@on_both
 def test_later_request_replaces_the_earlier_one(app, ask, ask_code, confirm, outbox):
     success(ask("unsent@example.org"))
     first = ask_code("first@example.org")
@@ -217,6 +219,7 @@ def test_change_ends_after_a_day(client, ask_code, confirm, log_in, auth, clock)
     failure(confirm(code, headers), 400, "invalid_token")
 
 
+@on_both
 def test_fifth_try_may_be_right_and_the_sixth_never_is(ask_code, confirm, state):
     code = ask_code()
     for _ in range(5):
@@ -230,6 +233,7 @@ def test_fifth_try_may_be_right_and_the_sixth_never_is(ask_code, confirm, state)
 
 
 @pytest.mark.asvs("6.6.3")
+@on_both
 def test_parallel_wrong_codes_are_all_counted(app, ask_code, confirm):
     code = ask_code()
     statuses = race(lambda n: confirm(wrong(code)).get_json()["error"]["code"])
@@ -327,6 +331,7 @@ def test_address_whose_code_was_not_seen_is_never_confirmed(
     assert rows(app, PendingEmail)[0].new_email == "unseen@example.org"
 
 
+@on_both
 def test_address_that_is_taken_meanwhile_stays_with_its_account(
     app, client, auth, ask_code, confirm, outbox
 ):
@@ -339,6 +344,7 @@ def test_address_that_is_taken_meanwhile_stays_with_its_account(
     success(verify(client, auth))
 
 
+@on_both
 def test_of_many_uses_of_one_code_one_wins(app, client, auth, ask_code, confirm, outbox):
     code = ask_code()
     statuses = race(lambda _: confirm(code).status_code)
@@ -348,6 +354,7 @@ def test_of_many_uses_of_one_code_one_wins(app, client, auth, ask_code, confirm,
     success(verify(client, auth))
 
 
+@on_both
 def test_of_two_users_who_prove_one_address_one_gets_it(app, make_user, log_in, ask_code, confirm):
     users = [make_user(f"user{number}") for number in range(8)]
     sessions = [log_in(user).headers for user in users]
@@ -375,6 +382,7 @@ def test_new_username_shows_everywhere_at_once(client, auth, rename, outbox, adm
     success(register(client, "student", email="second@example.org"), 201)
 
 
+@on_both
 def test_taken_username_is_refused_in_any_case(client, auth, rename, make_user, outbox):
     make_user("other")
     assert failure(rename("OTHER"), 409, "username_taken").keys() == {"username"}
@@ -430,6 +438,7 @@ def test_command_also_ends_the_password_that_a_hijacker_knows(app, client, auth,
     success(login(client, NEW, NEW_PASSWORD))
 
 
+@on_both
 def test_command_refuses_what_is_taken_unknown_or_malformed(app, auth, make_user, run):
     make_user("other")
     printed, status = run("users", "set-email", "student", "other@example.org")

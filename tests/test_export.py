@@ -6,7 +6,18 @@ import json
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import Log, bearer, execute, failure, picture, picture_form, rows, set_user, success
+from helpers import (
+    Log,
+    bearer,
+    execute,
+    failure,
+    on_both,
+    picture,
+    picture_form,
+    rows,
+    set_user,
+    success,
+)
 from passkey_device import Device, add
 from PIL import Image
 from sqlalchemy import delete
@@ -99,6 +110,7 @@ def value_at(content, path):
     return content
 
 
+@on_both
 def test_every_column_is_exported_or_left_out_for_a_reason(client, pupil):
     columns = {
         str(column)
@@ -117,6 +129,7 @@ def test_every_column_is_exported_or_left_out_for_a_reason(client, pupil):
 
 
 @pytest.mark.asvs("14.2.2", "14.2.3")
+@on_both
 def test_export_is_a_file_with_all_that_was_stored(client, pupil, clock):
     log = Log()
     response = client.get("/api/users/export", headers=pupil["headers"])

@@ -13,7 +13,7 @@ from helpers import (
     Log,
     bearer,
     failure,
-    on_one_database,
+    on_both,
     registration,
     success,
 )
@@ -27,7 +27,6 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (?P<level>[A-Z]+) (?P<logger
 
 
 @pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
-@on_one_database
 def test_request_is_one_line_without_its_query(client, auth):
     log = Log()
     response = client.get("/api/auth/verify?token=in-the-query", headers=auth.headers)
@@ -61,7 +60,6 @@ def test_no_line_waits_for_a_lock(app):
     assert " WARNING root " in log.text()
 
 
-@on_one_database
 def test_line_of_a_request_fits_into_one_write_to_a_pipe(make_app):
     # POSIX keeps 4,096 bytes whole (PIPE_BUF). A longer line could be cut by that of another
     # process, and the rest of a path would look like a line of ours.
@@ -73,7 +71,6 @@ def test_line_of_a_request_fits_into_one_write_to_a_pipe(make_app):
 
 
 @pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
-@on_one_database
 def test_request_is_one_json_object_without_its_query(make_app):
     client = make_app(log_format="json").test_client()
     log = Log()
@@ -96,7 +93,6 @@ HOSTILE_PATHS = [
 
 
 @pytest.mark.asvs("16.4.1")
-@on_one_database
 def test_path_cannot_make_a_second_line_or_field(make_app):
     client = make_app().test_client()
     for path, line in lines_of(client):
@@ -122,7 +118,6 @@ def lines_of(client):
         yield path, line
 
 
-@on_one_database
 @both_formats
 def test_other_values_of_a_request_cannot_either(make_app, log_format):
     client = make_app(log_format=log_format, trusted_proxies=1).test_client()
@@ -134,7 +129,6 @@ def test_other_values_of_a_request_cannot_either(make_app, log_format):
 
 
 @pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4", "16.3.1")
-@on_one_database
 def test_security_events_are_one_line_each(make_app, make_user, outbox):
     client = make_app(log_format="json").test_client()
     user = make_user()
@@ -189,7 +183,6 @@ def test_security_events_are_one_line_each(make_app, make_user, outbox):
 
 
 @pytest.mark.asvs("13.4.2", "13.4.3", "13.4.4", "13.4.5", "16.3.4", "16.5.1", "16.5.2", "16.5.3")
-@on_one_database
 def test_unexpected_error_is_told_to_the_log_and_to_nobody_else(failing_app):
     client, log = failing_app().test_client(), Log()
     response = client.get("/api/fails?token=in-the-query")
@@ -215,6 +208,7 @@ def test_unexpected_error_is_told_to_the_log_and_to_nobody_else(failing_app):
 
 
 @both_formats
+@on_both
 def test_row_that_the_database_refuses_is_not_logged(make_app, log_format):
     app = make_app(new=True, log_format=log_format)
     secrets = {"email": "secret-address@example.org", "password_hash": "secret-hash"}
@@ -233,7 +227,6 @@ def test_row_that_the_database_refuses_is_not_logged(make_app, log_format):
     assert "secret" not in text.replace("**secrets", "")
 
 
-@on_one_database
 def test_unexpected_error_is_one_json_object(failing_app):
     client, log = failing_app(log_format="json").test_client(), Log()
     response = client.get("/api/fails")
@@ -250,7 +243,6 @@ ASKING = ["auth.verify", "auth.login", "auth.register", "auth.refresh", "auth.fo
 
 
 @pytest.mark.asvs("16.5.1", "16.5.2", "16.5.3")
-@on_one_database
 @pytest.mark.parametrize("endpoint", [each for each in API if each.name in ASKING], ids=str)
 def test_database_that_is_away_is_503(make_app, auth, endpoint):
     client, log = make_app(database_url=UNREACHABLE).test_client(), Log()
@@ -268,7 +260,6 @@ def test_database_that_is_away_is_503(make_app, auth, endpoint):
     assert "Traceback" not in text
 
 
-@on_one_database
 def test_process_answers_while_the_database_is_away(make_app):
     client = make_app(database_url=UNREACHABLE).test_client()
     success(client.get("/healthz"))
@@ -279,7 +270,6 @@ def test_process_answers_while_the_database_is_away(make_app):
     failure(client.get("/readyz"), 503, "unavailable")
 
 
-@on_one_database
 def test_log_level_is_the_lowest_that_is_logged(failing_app):
     both = ["accounts.errors", "accounts.access"]
     for log_level, wanted in (("CRITICAL", []), ("ERROR", both[:1]), ("INFO", both)):
@@ -289,7 +279,6 @@ def test_log_level_is_the_lowest_that_is_logged(failing_app):
 
 
 @pytest.mark.asvs("16.2.1", "16.2.2", "16.2.3", "16.2.4")
-@on_one_database
 def test_second_application_in_a_process_adds_no_second_line(make_app):
     make_app()
     client = make_app().test_client()
