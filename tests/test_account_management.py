@@ -229,14 +229,6 @@ def test_address_of_an_admin_is_changed_on_the_machine_only(make_user, patch, ma
     failure(patch(head, key, firstName="Ada"), 403, "forbidden")
 
 
-def test_each_correction_is_a_security_event_of_its_own(make_user, patch, caplog):
-    success(patch(make_user(), **CORRECTIONS, email="new@example.org", emailVerified=True))
-    events = [line.message for line in caplog.records if line.name == "accounts.security"]
-    changes = ["username_changed", "email_changed", "names_changed", "email_verified"]
-    changes.append("profile_changed")
-    assert [event for event in events if event != "login"] == changes
-
-
 # Teachers
 
 
@@ -256,7 +248,6 @@ def test_teachers_see_students_only_where_the_setting_says_so(
     client, school, make_user, teacher, admin
 ):
     pupil, colleague = make_user("pupil"), make_user("colleague", role="instructor")
-    failure(client.get("/api/users", headers=teacher), 403, "forbidden")
     data = success(school.get("/api/users", headers=teacher))
     assert ([user["username"] for user in data["users"]], data["total"]) == (["pupil"], 1)
     assert success(school.get("/api/users?role=admin", headers=teacher))["users"] == []

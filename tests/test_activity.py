@@ -96,19 +96,6 @@ def test_every_event_comes_once_whatever_happens_meanwhile(app, ask, pupil):
     assert first["next"] == first["events"][-1]["id"]
 
 
-def test_activity_is_for_admins_in_effect(ask, make_app, admin, make_user, make_key, log_in):
-    every = ("users:read", "users:write", "groups:write", "learning:read", "metrics:read")
-    for token in (
-        log_in(make_user()),
-        log_in(make_user("teacher", role="instructor")),
-        make_key(*every),
-    ):
-        failure(ask(headers=bearer(token)), 403, "forbidden")
-    strict = make_app(require_second_factor="admin").test_client()
-    answer = strict.get("/api/activity", headers=admin.headers)
-    failure(answer, 403, "second_factor_required")
-
-
 def test_groups_are_in_neither_the_users_own_history_nor_the_export(client, pupil, log_in):
     token = bearer(log_in(pupil))
     path = f"/api/users/{pupil.id}/activity"

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from endpoints import UNKNOWN_ID
 from helpers import (
+    Log,
     assert_ended,
     bearer,
-    choose,
     crowd,
     delete_account,
     execute,
@@ -18,7 +18,6 @@ from helpers import (
     on_both,
     on_postgres,
     refresh,
-    registration,
     rows,
     stored,
     success,
@@ -83,19 +82,6 @@ def remove(client, admin):
         return client.delete(f"/api/users/{user.id}", headers=admin.headers)
 
     return remove
-
-
-@pytest.fixture
-def events(caplog):
-    """Return the security events since the last call: what, of whom, by whom."""
-    caplog.set_level("INFO", logger="accounts.security")
-
-    def events():
-        found = [record for record in caplog.records if record.name == "accounts.security"]
-        caplog.clear()
-        return [(each.getMessage(), each.fields["user"], each.fields.get("by")) for each in found]
-
-    return events
 
 
 def active_admins(app):
@@ -363,57 +349,16 @@ UNCHANGED |= {"username": "student", "email": "student@example.org"}
 
 @pytest.mark.parametrize("changes", [{}, UNCHANGED], ids=len)
 def test_what_changes_nothing_ends_no_session_and_sends_no_mail(
-    app, client, auth, alter, changes, events, outbox
+    app, client, auth, alter, changes, outbox
 ):
-    before = stored(app, auth.user)
-    events()
+    before, log = stored(app, auth.user), Log()
     data = success(alter(auth.user, **changes))
     assert (data["id"], data["role"], data["isActive"]) == (auth.user.id, "student", True)
-    assert events() == outbox.waiting() == []
+    assert outbox.waiting() == []
+    assert "accounts.security" not in log.text()
     assert stored(app, auth.user) == before
     success(verify(client, auth))
     success(refresh(client, auth))
-
-
-DEACTIVATED = "account_deactivated"
-
-
-def test_events_name_the_account_and_the_admin(client, admin, make_user, events):
-    user = make_user()
-    events()
-    for method, path, body, names in (
-        ("PATCH", "", {"role": "instructor"}, ["role_changed"]),
-        ("PATCH", "", {"isActive": False, "emailVerified": True}, ["email_verified", DEACTIVATED]),
-        ("PATCH", "", {"isActive": False, "emailVerified": True}, []),
-        ("PATCH", "", {"isActive": True}, ["account_activated"]),
-        ("DELETE", "/failed-logins", None, ["account_unlocked"]),
-        ("POST", "/access-link", {}, ["access_link_made"]),
-        ("DELETE", "", None, ["account_deleted"]),
-    ):
-        url = f"/api/users/{user.id}{path}"
-        success(client.open(url, method=method, json=body, headers=admin.headers))
-        assert events() == [(name, user.id, admin.id) for name in names]
-    failure(client.delete(url, headers=admin.headers), 404, "user_not_found")
-    failure(client.delete(f"/api/users/{admin.id}", headers=admin.headers), 409, "last_admin")
-    assert events() == []
-
-
-def test_events_of_a_link_to_hand_over_do_not_hold_it(client, admin, events, caplog):
-    body = registration("pupil", deliver="link")
-    del body["password"]
-    user = success(client.post("/api/users", json=body, headers=admin.headers), 201)["user"]
-    body = {"deliver": "link", "replacePassword": True}
-    url = f"/api/users/{user['id']}/access-link"
-    link = success(client.post(url, json=body, headers=admin.headers))["link"]
-    success(choose(client, link.partition("=")[2]))
-    assert link[-20:] not in caplog.text
-    assert events()[-5:] == [
-        ("account_created", user["id"], admin.id),
-        ("access_link_made", user["id"], admin.id),
-        ("password_removed", user["id"], admin.id),
-        ("access_link_made", user["id"], admin.id),
-        ("access_link_used", user["id"], None),
-    ]
 
 
 # The last admin

@@ -1,6 +1,5 @@
 """A new e-mail address, proven by a code; a new username."""
 
-import json
 import re
 from datetime import timedelta
 from types import SimpleNamespace
@@ -9,7 +8,6 @@ import pytest
 from helpers import (
     NEW_PASSWORD,
     PASSWORD,
-    Log,
     assert_ended,
     change_password,
     choose,
@@ -446,25 +444,3 @@ def test_command_refuses_what_is_taken_unknown_or_malformed(app, auth, make_user
     assert run("users", "set-email", "nobody", NEW)[1] == 1
     assert run("users", "set-email", "student", "no address")[1] == 2
     assert stored(app, auth.user).email == OLD
-
-
-# Logs
-
-
-def test_events_hold_no_address_and_no_code(make_app, auth, ask, confirm, rename, outbox):
-    outbox._app = app = make_app(log_format="json")
-    log = Log()
-    success(ask(app=app))
-    code = code_in(*outbox.deliver())
-    failure(confirm(wrong(code), app=app), 400, "wrong_code")
-    success(confirm(code, app=app))
-    success(rename("renamed", app=app))
-    text = log.text()
-    for secret in (NEW, OLD, code, code.replace("-", ""), "renamed"):
-        assert secret not in text
-    events = [json.loads(line) for line in text.splitlines() if "accounts.security" in line]
-    assert [(event["message"], event["user"]) for event in events] == [
-        ("email_change_requested", auth.user.id),
-        ("email_changed", auth.user.id),
-        ("username_changed", auth.user.id),
-    ]

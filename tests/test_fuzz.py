@@ -1,7 +1,7 @@
 """Schemathesis reads the OpenAPI document and tries to prove it wrong.
 
 Its pytest plugin is off (see pyproject.toml), so the cases come from its programming interface.
-FUZZ_EXAMPLES asks for more of them: `FUZZ_EXAMPLES=500 pytest tests/test_fuzz.py`.
+FUZZ_EXAMPLES asks for more of them: `FUZZ_EXAMPLES=500 pytest -m '' tests/test_fuzz.py`.
 """
 
 import logging

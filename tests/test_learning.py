@@ -456,23 +456,6 @@ def test_streak_goes_by_the_time_zone_of_the_learner(school):
         assert seen["progress"]["currentStreak"] == streak
 
 
-@on_sqlite
-def test_learners_see_their_own_records_only(school, make_user):
-    other = make_user("other")
-    for kind in KINDS:
-        success(school.put(kind.path, kind.body), 201)
-    assert school.progress(other) == NO_PROGRESS
-    assert school.certificates(other) == []
-    assert school.progress(school.system) == NO_PROGRESS
-    # Nor do records of the same ids get mixed up.
-    success(school.put("courses/python", COURSE | {"lessons": 1}, of=other), 201)
-    success(school.put(LESSON_PATH, {"minutes": 600}, of=other), 201)
-    expected = {**dict.fromkeys(COUNTS, 1), "totalHours": 10.0, "achievements": []}
-    assert school.progress(other) == expected
-    mine = school.progress()
-    assert (mine["completedCourses"], mine["totalLessons"], mine["totalHours"]) == (0, 3, 0.4)
-
-
 # What others see
 
 

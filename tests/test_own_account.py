@@ -247,13 +247,3 @@ def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
     assert statuses[0] == 200
     assert set(statuses) <= {200, 201, 401, 404}
     assert traces(app, auth.user) == {"outbox.address", "deletions.id"}
-
-
-def test_events_tell_who_did_what(auth, change, remove, caplog):
-    with caplog.at_level("INFO", "accounts.security"):
-        failure(change(current="wrong"), 400, "wrong_password")
-        success(change())
-        success(remove(password=NEW_PASSWORD))
-    told = [(found.getMessage(), found.fields["user"]) for found in caplog.records]
-    kinds = ("wrong_password", "password_changed", "account_deleted")
-    assert [row for row in told if row[0] != "request"] == [(kind, auth.user.id) for kind in kinds]

@@ -3,17 +3,7 @@
 import pytest
 from authenticator import set_up
 from forgeries import claims_of
-from helpers import (
-    PASSWORD,
-    bearer,
-    failure,
-    login,
-    refresh,
-    rows,
-    success,
-    verify,
-    words,
-)
+from helpers import PASSWORD, bearer, failure, login, refresh, rows, success, verify, words
 
 import errors
 from models import Counter

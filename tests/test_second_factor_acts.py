@@ -251,28 +251,6 @@ def test_a_right_code_opens_no_window(app, client, protected):
     assert [row.window_ends_at for row in rows(app, SecondFactor)] == [None]
 
 
-def test_recovery_code_is_logged_when_it_is_used_up_and_not_before(
-    app, client, protected, monkeypatch, caplog
-):
-    def broken(*_arguments, **_options):
-        raise ZeroDivisionError
-
-    def logged():
-        return [record.getMessage() for record in caplog.records].count("recovery_code_used")
-
-    caplog.set_level("INFO", "accounts.security")
-    code = protected.app.recovery_codes[0]
-    with monkeypatch.context() as patched:
-        patched.setattr("services.sessions.open_session", broken)
-        failure(enter(client, protected.user, code), 500, "internal_error")
-        patched.setattr("services.profiles.rename", broken)
-        failure(do(client, protected, "username", code), 500, "internal_error")
-    assert logged() == 0
-    success(do(client, protected, "username", code))
-    success(enter(client, protected.user, protected.app.recovery_codes[1]))
-    assert logged() == 2
-
-
 def test_right_codes_neither_count_nor_clear_the_wrong_ones(app, client, protected, guess, clock):
     guess(19)
     for _ in range(3):

@@ -6,17 +6,7 @@ from datetime import timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    Log,
-    bearer,
-    failure,
-    on_both,
-    race,
-    rows,
-    statements_of,
-    stored,
-    success,
-)
+from helpers import Log, bearer, failure, on_both, race, rows, statements_of, stored, success
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 

@@ -9,7 +9,8 @@ from forgeries import FORGERIES, OTHER_KEY, USER_ID, forge
 from helpers import SECRET, failure, login, refresh, success, verify
 
 from core import clock as real_clock
-from core.tokens import REMEMBERED, Purpose, TokenCodec, TokenInvalid, key_id
+from core import tokens
+from core.tokens import Purpose, TokenCodec, TokenInvalid, key_id
 
 CODECS = {algorithm: TokenCodec([SECRET], algorithm) for algorithm in ("HS256", "ES256")}
 
@@ -68,14 +69,16 @@ def test_refresh_tokens_stay_with_the_shared_key():
         codec.decode(Purpose.REFRESH, forge(token, header=public))
 
 
-def test_what_is_remembered_is_bounded():
+def test_what_is_remembered_is_bounded(monkeypatch):
+    assert tokens.REMEMBERED <= 2048
+    monkeypatch.setattr(tokens, "REMEMBERED", 256)
     codec = TokenCodec([SECRET])
     tracemalloc.start()
-    for _ in range(2 * REMEMBERED):
+    for _ in range(2 * tokens.REMEMBERED):
         codec.decode(Purpose.ACCESS, issue(codec, Purpose.ACCESS))
     used, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert used < 3 * 1024 * REMEMBERED
+    assert used < 3 * 1024 * tokens.REMEMBERED
 
 
 def test_claims_cannot_be_changed_for_the_next_request(issued):
