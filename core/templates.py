@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ class Templates:
     ) -> None:
         self._default = default
         self.look = look_of(color)
-        self._sources = read(SHIPPED)
+        self._sources = dict(_shipped())
         own = read(folder) if folder else {}
         self._sources |= {name: self._ours_before(name) + text for name, text in own.items()}
         self.languages = {name.partition("/")[0] for name in self._sources if "/" in name}
@@ -217,6 +218,11 @@ def read(folder: Path) -> dict[str, str]:
     return texts
 
 
+@cache  # the settings are checked with them, before the application reads them
+def _shipped() -> Mapping[str, str]:
+    return read(SHIPPED)
+
+
 def problems(folder: Path) -> list[str]:
     """Return what is wrong with an operator's templates, a sentence for each file."""
     try:
@@ -234,7 +240,7 @@ def problems(folder: Path) -> list[str]:
 
 def _unlike_ours(name: str, own: Mapping[str, str]) -> str | None:
     """Return what is wrong with an operator's file in itself: its name, form or what it uses."""
-    ours, (tag, _, file) = read(SHIPPED), name.partition("/")
+    ours, (tag, _, file) = _shipped(), name.partition("/")
     like = name if name in ours or standard_language(tag) != tag else f"{ENGLISH}/{file}"
     if like not in ours:
         return f"has a file whose name is none of ours: {name}"
@@ -257,7 +263,7 @@ def _unlike_ours(name: str, own: Mapping[str, str]) -> str | None:
 def _failures(templates: Templates, own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Write each e-mail once, since one that fails later is lost; yield the files at fault."""
     mails = []
-    for name, ours in read(SHIPPED).items():
+    for name, ours in _shipped().items():
         if name.startswith(f"{ENGLISH}/mail/"):
             used = meta.find_undeclared_variables(_parse(ours))
             # Each unit has its own words.

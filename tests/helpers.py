@@ -26,9 +26,11 @@ from web.openapi import possible_errors, successes
 SECRET = "a key for the tests, so long that no forged algorithm warns about its length"
 PASSWORD = "Tr4vel-Mug-Blue-42"
 RACERS = 16
-# For what does not depend on the database.
-on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+# For tests or modules where SQL, locks, constraints, collation or plans differ, or where a race is
+# won in the database. All others run on SQLite.
+on_both = pytest.mark.databases("sqlite", "postgres")
+on_postgres = pytest.mark.databases("postgres")
+on_sqlite = pytest.mark.databases("sqlite")  # in a module that is on both
 # Nothing listens there.
 UNREACHABLE = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
 

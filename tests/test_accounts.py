@@ -12,7 +12,7 @@ from helpers import (
     connections_held,
     failure,
     login,
-    on_one_database,
+    on_both,
     race,
     register,
     rows,
@@ -57,11 +57,13 @@ def test_registered_user_can_log_in(app, client, outbox):
         ({"username": "ADA.L-1"}, "username_taken", {"username", "email"}),
     ],
 )
+@on_both
 def test_taken_name_or_address_is_refused(client, changes, code, fields):
     success(register_ada(client), 201)
     assert failure(register_ada(client, **changes), 409, code).keys() == fields
 
 
+@on_both
 def test_address_is_one_in_all_its_forms(client):
     success(register_ada(client, email="ada@Bücher.example"), 201)
     other = register_ada(client, username="other", email="ADA@xn--bcher-kva.example")
@@ -70,6 +72,7 @@ def test_address_is_one_in_all_its_forms(client):
 
 
 @pytest.mark.parametrize("free", ["username", "email"])
+@on_both
 def test_race_for_one_name_has_one_winner(app, outbox, free):
     def act(number):
         own = {"username": f"racer{number}", "email": f"racer{number}@example.org"}[free]
@@ -81,7 +84,6 @@ def test_race_for_one_name_has_one_winner(app, outbox, free):
 
 
 @pytest.mark.parametrize("password", ["short", "P@ssw0rd!", "ada.l-1-2024"])
-@on_one_database
 def test_guessable_password_is_refused_with_the_reason(client, password):
     (reason,) = failure(register_ada(client, password=password), 400, "weak_password")["password"]
     assert reason.startswith("This password ")
@@ -118,7 +120,6 @@ def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, pas
     assert "WWW-Authenticate" not in response.headers
 
 
-@on_one_database
 def test_log_says_why_a_login_failed_and_not_what_was_typed(make_app, make_user):
     client, log = make_app(log_format="json").test_client(), Log()
     foreign = "pbkdf2_sha256$870000$salt$digest"
@@ -160,6 +161,7 @@ def test_inactive_account_is_told_only_after_the_right_password(client, make_use
     failure(login(client, user), 403, "account_inactive")
 
 
+@on_both
 def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     user, stranger = make_user(), make_user("stranger")
     client = make_app(bcrypt_rounds=5).test_client()
@@ -170,7 +172,6 @@ def test_login_renews_a_hash_of_another_cost(app, make_app, make_user):
     success(login(client, user))
 
 
-@on_one_database
 @pytest.mark.parametrize("password", ["short", "\ufb01" + "a" * 99, "a" * 129], ids=len)
 def test_login_replaces_a_hash_of_other_software_where_ours_can_hold_the_password(
     app, client, make_user, password

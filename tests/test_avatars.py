@@ -8,7 +8,7 @@ from helpers import (
     connections_held,
     execute,
     failure,
-    on_one_database,
+    on_both,
     picture,
     picture_form,
     race,
@@ -70,6 +70,7 @@ def shown(client, path):
 
 
 @pytest.mark.asvs("5.3.1", "5.3.2")
+@on_both
 def test_uploaded_picture_is_shown_to_everybody_whatever_is_said_of_it(client, auth, upload):
     told = {"filename": "../../evil.html", "content_type": "text/html"}
     answer = success(upload(picture("red", form="JPEG"), **told))
@@ -109,6 +110,7 @@ def test_everybody_has_a_picture_from_the_start_and_after_the_own_one(app, clien
     assert rows(app, Avatar) == []
 
 
+@on_both
 def test_another_picture_has_another_address_and_takes_the_place_of_the_first(
     app, client, upload, make_user, log_in
 ):
@@ -144,7 +146,6 @@ def test_picture_of_an_inactive_user_is_not_shown(app, client, auth, upload):
 
 
 @pytest.mark.asvs("5.3.1", "5.3.2")
-@on_one_database
 def test_unknown_picture_is_a_404_in_json(client):
     for name in ("0" * 64, "x", "%00", ""):
         path = f"/avatars/{name}.webp"
@@ -163,7 +164,6 @@ def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, uploa
     assert rows(app, Avatar) == []
 
 
-@on_one_database
 def test_body_that_is_no_form_is_a_415(send):
     for body, content_type in (
         *((picture(), None), (picture(), "image/png")),
@@ -172,7 +172,6 @@ def test_body_that_is_no_form_is_a_415(send):
         failure(send(body, content_type), 415, "unsupported_media_type")
 
 
-@on_one_database
 def test_what_is_wrong_with_the_form_is_named(send):
     unknown, required, wrong_type = ["unknown"], ["required"], ["type"]
     for data, wrong in (
@@ -189,7 +188,6 @@ def test_what_is_wrong_with_the_form_is_named(send):
         assert words(response) == wrong
 
 
-@on_one_database
 def test_broken_form_is_a_400(send):
     head = b'--x\r\nContent-Disposition: form-data; name="%s"; filename="a"\r\n\r\n'
     for boundary, body in (
@@ -203,7 +201,6 @@ def test_broken_form_is_a_400(send):
         failure(send(body, f"multipart/form-data{boundary}"), 400, "invalid_request")
 
 
-@on_one_database
 def test_endless_forms_are_cut_off(send):
     many = {f"field{number}": "x" for number in range(11)}
     for data in (many, {"note": "x" * 300_000}, {"n" * 300_000: "x"}):
@@ -246,7 +243,6 @@ def test_chunked_upload_is_measured_and_read(client, send_stream):
     failure(send_stream(Broken(), str(6 * 2**20)), 413, "too_large")
 
 
-@on_one_database
 def test_chunked_upload_is_not_stored_beyond_the_limit(send_stream, monkeypatch):
     stored = []
 
@@ -276,6 +272,7 @@ def test_too_many_pictures_at_once_are_asked_to_come_again(upload, monkeypatch):
     assert int(response.headers["Retry-After"]) > 0
 
 
+@on_both
 def test_of_uploads_at_once_one_stays_and_is_shown(app, client, auth):
     def send(number):
         data = picture_form(picture((number * 15, 0, 0)))

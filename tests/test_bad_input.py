@@ -5,7 +5,7 @@ import json
 
 import pytest
 from endpoints import API, ENDPOINTS, UNKNOWN_ID, WITH_BODY
-from helpers import failure, on_one_database, on_postgres, rows, success
+from helpers import failure, on_postgres, rows, success
 
 from models import Event
 from web.bodies import MAX_BODY
@@ -108,7 +108,6 @@ def test_route_table_is_read():
 
 @pytest.mark.asvs("1.1.1", "1.1.2")
 @each_of_two
-@on_one_database
 def test_body_that_is_no_json_object_is_refused(endpoint, send):
     for what, raw in NOT_AN_OBJECT.items():
         response = send(endpoint, raw)
@@ -119,7 +118,6 @@ def test_body_that_is_no_json_object_is_refused(endpoint, send):
 
 @pytest.mark.asvs("3.5.1", "3.5.2", "3.5.3")
 @each_of_two
-@on_one_database
 def test_body_of_another_type_is_refused(endpoint, send):
     for content_type in OTHER_TYPES:
         failure(send(endpoint, endpoint.example, content_type), 415, "unsupported_media_type")
@@ -144,7 +142,6 @@ def test_control_characters_never_get_through(endpoint, send):
 
 
 @each_of_two
-@on_one_database
 def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, send, admin):
     fine = b'{"surprise": 1}'
     fits = fine + b" " * (MAX_BODY - len(fine))
@@ -162,7 +159,6 @@ def test_body_of_64_kib_is_read_and_a_byte_more_is_too_large(endpoint, client, s
 
 
 @each_of_two
-@on_one_database
 def test_body_that_breaks_off_is_refused(endpoint, client, admin):
     whole = json.dumps(endpoint.example).encode()  # and yet it is not all that was announced
     for body, length in ((Broken(), ""), (Broken(), "100"), (whole, "1000")):
@@ -171,7 +167,6 @@ def test_body_that_breaks_off_is_refused(endpoint, client, admin):
 
 
 @each_of_two
-@on_one_database
 def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, client, admin):
     response = stream(client, endpoint, Untouched(), "9" * 20, headers=admin.headers)
     failure(response, 413, "too_large")
@@ -181,7 +176,6 @@ def test_announced_length_is_believed_when_it_is_too_much_or_odd(endpoint, clien
 
 
 @each_of_two
-@on_one_database
 def test_query_is_no_body(endpoint, client, admin):
     query = "?email=me@example.org&email=x&password=y&%00=%ff&" + "&".join(endpoint.example)
     response = client.open(
@@ -191,7 +185,6 @@ def test_query_is_no_body(endpoint, client, admin):
 
 
 @pytest.mark.asvs("4.1.1")
-@on_one_database
 def test_unknown_path_is_a_404_in_json(client):
     for path in UNKNOWN_PATHS:
         failure(client.get(path), 404, "not_found")
@@ -203,7 +196,6 @@ def test_unknown_path_is_a_404_in_json(client):
 
 @pytest.mark.asvs("3.5.1", "3.5.2", "3.5.3", "13.4.2", "13.4.3", "13.4.4", "13.4.5")
 @every_endpoint
-@on_one_database
 def test_other_method_is_a_405_that_names_the_right_ones(endpoint, client):
     same = [other for other in API if other.path == endpoint.path]
     served = {other.method for other in same} | {"OPTIONS"}
@@ -235,7 +227,6 @@ def test_head_is_refused_where_get_changes_something(app, client, auth):
     assert rows(app, Event) == before
 
 
-@on_one_database
 def test_odd_host_header_is_answered_in_json(client):
     for host in ("", "evil.example", "a b", "[::1", "x:99999", "x:y", "\u00e4\u00ff", "a,b"):
         success(client.get("/healthz", headers={"Host": host}))

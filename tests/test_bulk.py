@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import bearer, crowd, execute, failure, on_one_database, statements_of, success
+from helpers import bearer, crowd, execute, failure, on_both, statements_of, success
 from sqlalchemy import event, text, update
 
 from core.clock import rfc3339, utcnow
@@ -82,6 +82,7 @@ def keys(kind, records):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 4, 100])
+@on_both
 def test_pages_have_every_record_once_by_user_and_id(get, pupils, kind, limit):
     found, after = [], {}
     while True:
@@ -98,6 +99,7 @@ def test_pages_have_every_record_once_by_user_and_id(get, pupils, kind, limit):
     assert len(found) == 6
 
 
+@on_both
 def test_records_are_as_they_were_delivered(get, deliver, make_user):
     user = deliver(make_user(external_id="S-1", is_active=False, role="instructor"))
     whose, at = {"userId": user.id, "externalId": "S-1"}, rfc3339(AT)
@@ -137,6 +139,7 @@ def test_keys_do_not_get_the_records_of_admins_nor_their_ids(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@on_both
 def test_a_group_has_the_records_of_its_members(app, get, deliver, make_user, kind):
     inside = deliver(make_user("inside"), group="0190a6e0-0000-7000-8000-00000000000")
     deliver(make_user("outside"))
@@ -149,7 +152,6 @@ def test_a_group_has_the_records_of_its_members(app, get, deliver, make_user, ki
     failure(get(kind, groupId=UNKNOWN_ID), 404, "not_found")
 
 
-@on_one_database
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -167,14 +169,12 @@ def test_what_is_no_query_is_named(get, query, field):
         }
 
 
-@on_one_database
 def test_csv_takes_larger_pages(get):
     assert get("lessons", as_csv=True, limit=10_000).status_code == 200
     failure(get("lessons", as_csv=True, limit=10_001), 400, "invalid_request")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@on_one_database
 def test_csv_has_the_same_records_with_texts_that_are_no_formulas(client, get, pupils, kind):
     records = success(get(kind))["records"]
     lines, path, query = [], kind, {"limit": 4}
@@ -200,21 +200,18 @@ def test_csv_has_the_same_records_with_texts_that_are_no_formulas(client, get, p
 CSV_FIRST = ["text/csv; charset=UTF-8", "text/*", "text/csv, */*"]
 
 
-@on_one_database
 @pytest.mark.parametrize("accept", CSV_FIRST)
 def test_csv_can_be_asked_for_in_each_form(client, make_key, accept):
     headers = {**bearer(make_key("learning:read")), "Accept": accept}
     assert client.get("/api/learning/lessons", headers=headers).mimetype == "text/csv"
 
 
-@on_one_database
 @pytest.mark.parametrize("accept", ["*/*", "application/json, text/csv", "image/png", "text/*;q=0"])
 def test_who_does_not_ask_for_csv_gets_json(client, make_key, accept):
     headers = {**bearer(make_key("learning:read")), "Accept": accept}
     success(client.get("/api/learning/lessons", headers=headers))
 
 
-@on_one_database
 def test_copies_are_there_without_the_prefix_too(client, make_key):
     success(client.get("/learning/lessons", headers=bearer(make_key("learning:read"))))
 
@@ -227,6 +224,7 @@ def test_a_page_is_one_query_by_the_primary_key(app, get, pupils, as_csv):
     assert len(statements) == 2  # the guard's, and the page's
 
 
+@on_both
 def test_no_page_reads_the_whole_table(app, get):
     crowd(app, 500)
     execute(app, text("INSERT INTO courses SELECT id, 'c', 'C', 9 FROM users"))
@@ -250,7 +248,6 @@ def test_no_page_reads_the_whole_table(app, get):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@on_one_database
 def test_command_writes_the_whole_table(app, get, pupils, run, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(bulk, "BATCH", 4)
     file = tmp_path / "records.csv"
@@ -260,7 +257,6 @@ def test_command_writes_the_whole_table(app, get, pupils, run, tmp_path, monkeyp
     assert [*tmp_path.iterdir()] == [file]
 
 
-@on_one_database
 def test_command_leaves_no_part_of_a_file_and_no_other_file_changed(
     run, pupils, tmp_path, monkeypatch
 ):
@@ -286,6 +282,7 @@ def test_command_leaves_no_part_of_a_file_and_no_other_file_changed(
     assert [*tmp_path.iterdir()] == []
 
 
+@on_both
 def test_between_two_pages_of_a_file_nothing_is_held(app, pupils, monkeypatch):
     monkeypatch.setattr(bulk, "BATCH", 4)
     with app.app_context():

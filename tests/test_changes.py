@@ -18,8 +18,9 @@ from helpers import (
     crowd,
     execute,
     failure,
-    on_one_database,
+    on_both,
     on_postgres,
+    on_sqlite,
     register,
     rows,
     soon,
@@ -38,6 +39,8 @@ from extensions import db
 from models import Achievement, LastChange, User
 from services import accounts, administration, users
 from services.transfer import Import
+
+pytestmark = on_both
 
 DOCS = (ROOT / "docs/events.md").read_text()
 
@@ -244,7 +247,7 @@ def test_account_that_is_imported_again_comes_after_its_deletion(run, make_user,
     assert (copy.follow(), copy.copy) == ([user.id], {})
 
 
-@on_one_database
+@on_sqlite
 def test_cursor_is_good_for_ninety_days_and_for_this_database(app, make_user, reader, clock):
     copy, user = reader(), make_user()
     alter(app, user, {"role": "instructor"})
@@ -259,7 +262,7 @@ def test_cursor_is_good_for_ninety_days_and_for_this_database(app, make_user, re
     failure(copy.get(after=copy.place), 410, "cursor_expired")
 
 
-@on_one_database
+@on_sqlite
 def test_what_is_no_cursor_of_ours_is_named(make_app, make_key, reader):
     copy = reader()
     copy.follow()
@@ -279,7 +282,7 @@ def test_what_is_no_cursor_of_ours_is_named(make_app, make_key, reader):
     assert words(Reader(lost, key).get(after=place)) == {"after": ["invalid"]}
 
 
-@on_one_database
+@on_sqlite
 def test_the_program_in_the_docs_keeps_a_copy(app, make_user, make_key, clock, tmp_path):
     (program,) = re.findall(r"^```python\n(.*?)^```", DOCS, re.M | re.S)
     (again,) = re.findall(r"`(UPDATE place .*?)`", DOCS, re.S)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from helpers import NEW_PASSWORD, execute, failure, on_one_database, refresh, rows, success, verify
+from helpers import NEW_PASSWORD, execute, failure, refresh, rows, success, verify
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
@@ -89,7 +89,6 @@ def test_link_says_what_it_does_for_whom_and_until_when_until_it_is_used(
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("action", Action)
-@on_one_database
 def test_check_refuses_what_the_call_refuses_and_nothing_else(
     app, make, check, use, action, change
 ):
@@ -102,7 +101,6 @@ def test_check_refuses_what_the_call_refuses_and_nothing_else(
             success(answer)
 
 
-@on_one_database
 def test_other_tokens_are_no_links(auth, check):
     for token in ("", "a.b.c", "x" * 4096, auth.access, auth.refresh):
         failure(check(token), 400, "invalid_token")
@@ -124,7 +122,6 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-@on_one_database
 def test_changed_token_is_refused(make, check, name):
     for action in Action:
         token, _ = make(action)
@@ -134,7 +131,6 @@ def test_changed_token_is_refused(make, check, name):
 
 @pytest.mark.asvs("9.2.2", "9.2.3")
 @pytest.mark.parametrize("action", Action)
-@on_one_database
 def test_token_of_a_link_does_nothing_else(app, client, make, use, action):
     token, _ = make(action)
     for other in set(Action) - {action}:
@@ -148,7 +144,6 @@ def test_token_of_a_link_does_nothing_else(app, client, make, use, action):
 
 
 @pytest.mark.parametrize("action", Action)
-@on_one_database
 def test_link_is_short_and_outlives_a_new_key(app, make_app, make, check, action):
     old, _ = make(action)
     assert len(old) == 94

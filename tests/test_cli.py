@@ -1,7 +1,7 @@
 """Commands for schedulers and operators."""
 
 import pytest
-from helpers import SECRET, UNREACHABLE, execute, rows
+from helpers import SECRET, UNREACHABLE, execute, on_both, rows
 from sqlalchemy import text
 
 from app import create_app
@@ -10,6 +10,7 @@ from database import schema
 from models import DeniedSession, UserSession
 
 
+@on_both
 def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, run, log_in):
     client.post("/api/auth/logout", headers=auth.headers)
     log_in(auth.user)
@@ -25,6 +26,7 @@ def test_prune_removes_what_is_spent_and_nothing_else(app, client, auth, clock, 
     assert [len(rows(app, model)) for model in left] == [0, 0]
 
 
+@on_both
 def test_upgrade_leaves_a_newer_schema_to_the_release_that_made_it(app, run):
     pretend = text("UPDATE alembic_version SET version_num = :revision")
     execute(app, pretend.bindparams(revision="9999"))

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from helpers import UNREACHABLE, on_one_database
+from helpers import UNREACHABLE
 
 from config import ROOT
 
@@ -40,7 +40,6 @@ WRONG = {
 }
 
 
-@on_one_database
 @pytest.mark.parametrize("name", FILES)
 def test_each_origin_may_read_a_file_and_ask_whether_it_has_changed(make_app, name):
     settings = {"account_pages": False, "cors_origins": (ORIGIN,)}

@@ -75,17 +75,19 @@ def run(project, *arguments):
 
 def test_the_worked_example_is_all_that_a_new_endpoint_needs(project):
     tests = (
-        # Those of the example: success, a conflict, a validation error, a wrong role.
+        # Those of the example: success, a conflict, a validation error.
         "tests/test_email_confirmation.py",
         # Those that compare all endpoints and errors with the docs and with lists.
         *("tests/test_docs.py", "tests/test_openapi.py", "tests/test_reference.py"),
         "tests/test_roles.py::test_every_endpoint_is_for_somebody",
+        "tests/test_roles.py::test_endpoint_is_for_its_callers_and_nobody_else"
+        "[POST /api/users/<uuid:user_id>/email-confirmation]",
         "tests/test_two_users.py::test_every_call_and_command_that_changes_something_is_an_act",
         "tests/test_two_users.py::test_act_on_one_user_leaves_the_rows_of_the_others"
-        "[admin POST /api/users/{userId}/email-confirmation-sqlite]",
+        "[postgres-admin POST /api/users/{userId}/email-confirmation]",
     )
     run(project, "tests.reference")
-    printed = run(project, "pytest", "-p", "no:cacheprovider", "-k", "not postgres", *tests)
+    printed = run(project, "pytest", "-p", "no:cacheprovider", *tests)
     assert "skipped" not in printed
     run(project, "ruff", "check", "--no-cache", ".")
     run(project, "ruff", "format", "--check", "--no-cache", ".")

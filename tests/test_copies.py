@@ -18,8 +18,9 @@ from helpers import (
     execute,
     failure,
     forgot,
-    on_one_database,
+    on_both,
     on_postgres,
+    on_sqlite,
     picture,
     picture_form,
     refresh,
@@ -36,6 +37,8 @@ from database import reading, schema, snapshot
 from extensions import db
 from models import Counter, OutboxMail, User, UserSession
 from services import copies
+
+pytestmark = on_both
 
 OTHER_KIND = {"sqlite": "postgres", "postgresql": "sqlite"}
 
@@ -252,7 +255,7 @@ def test_rows_that_the_target_does_not_keep_are_noticed(school, copy, target, by
     assert not any(contents(make_app(database_url=target)).values())
 
 
-@on_one_database  # SQLite does not look at the lengths of columns
+@on_sqlite  # SQLite does not look at the lengths of columns
 def test_row_that_the_target_refuses_is_named_without_its_content(app, auth, copy):
     execute(app, update(UserSession).values(user_agent=256 * "x"))
     output, status = copy()
@@ -261,7 +264,7 @@ def test_row_that_the_target_refuses_is_named_without_its_content(app, auth, cop
     assert "xx" not in output
 
 
-@on_one_database
+@on_sqlite
 @pytest.mark.parametrize(
     ("url", "status", "words"),
     [
@@ -287,7 +290,7 @@ def test_target_in_which_no_table_can_be_made_is_refused_plainly(app, copy, by_h
 
 
 @pytest.mark.parametrize("revision", ["0001", "9999"])
-@on_one_database
+@on_sqlite
 def test_source_with_another_schema_is_refused(app, copy, target, monkeypatch, revision):
     monkeypatch.setattr(schema, "NEWEST", revision)
     output, status = copy()
@@ -303,7 +306,7 @@ def test_long_reads_have_no_time_limit(app):
         assert connection.scalar(text("SHOW statement_timeout")) != "0"
 
 
-@on_one_database
+@on_sqlite
 def test_long_writes_of_a_copy_have_no_time_limit(auth, copy, monkeypatch):
     limits = set()
 
@@ -329,7 +332,7 @@ def full_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@on_one_database
+@on_sqlite
 def test_backup_is_a_whole_database_that_only_its_owner_can_read(
     app, school, db_command, tmp_path, make_app, monkeypatch
 ):
@@ -353,7 +356,7 @@ def test_backup_is_a_whole_database_that_only_its_owner_can_read(
     success(verify(restored.test_client(), school.session))
 
 
-@on_one_database
+@on_sqlite
 def test_backup_overwrites_nothing(db_command, tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
@@ -364,7 +367,7 @@ def test_backup_overwrites_nothing(db_command, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["dangling", "file"]
 
 
-@on_one_database
+@on_sqlite
 def test_backup_that_fails_leaves_nothing_behind(app, db_command, tmp_path):
     missing = tmp_path / "missing" / "backup.db"
     reason = "cannot be written: No such file or directory"

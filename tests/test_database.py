@@ -18,6 +18,7 @@ from helpers import (
     Log,
     failure,
     login,
+    on_both,
     race,
     refresh,
     register,
@@ -38,6 +39,8 @@ from database.driver import DriverStatement
 from extensions import db
 from models import Course, DeniedSession, User
 from services import accounts, learning
+
+pytestmark = on_both
 
 WRITERS = 8
 ROUNDS = 10
@@ -255,7 +258,7 @@ def test_connections_that_died_in_the_pool_are_not_used(app, client, auth, other
     success(register(client), 201)
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.databases("postgres")
 def test_dead_connections_cost_the_guard_one_answer_and_not_one_each(
     make_app, auth, other_connections
 ):
@@ -369,7 +372,7 @@ def fail(_session):
         pytest.param(fail, id="the rollback"),
     ],
 )
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.databases("postgres")
 def test_frozen_server_is_unavailable_until_it_goes_on(make_app, freeze, monkeypatch, last_act):
     monkeypatch.setattr(engines, "SILENCE_WAIT", 0.2)
 
@@ -387,7 +390,7 @@ def test_frozen_server_is_unavailable_until_it_goes_on(make_app, freeze, monkeyp
             assert connection.scalar(text("SELECT 1"))
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.databases("postgres")
 def test_guard_gives_a_frozen_server_up(client, auth, freeze, monkeypatch):
     success(verify(client, auth))
     monkeypatch.setattr(engines, "SILENCE_WAIT", 0.2)

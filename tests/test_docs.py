@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
-from helpers import on_one_database, success, verify
+from helpers import on_both, success, verify
 from sqlalchemy import text
 
 from core.clock import utcnow
@@ -62,7 +62,6 @@ def test_the_readme_leads_to_a_logged_in_user(client):
     assert success(verify(client, data["accessToken"]))["user"]["username"] == "newcomer"
 
 
-@on_one_database
 def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
     (block,) = re.findall(r"^```\n(/api .*?)^```", OPERATIONS, re.M | re.S)
     rules = [rule.rule for rule in app.url_map.iter_rules() if rule.rule != "/"]
@@ -73,6 +72,7 @@ def test_every_path_for_the_proxy_of_a_shared_host_is_in_the_docs(app):
     assert sorted(block.split()) == sorted(first)
 
 
+@on_both
 def test_example_queries_show_the_week_and_the_month_of_a_class(app, make_user):
     # Of an hour when it is the next day in Tokyo.
     now = utcnow().replace(hour=20, minute=0)

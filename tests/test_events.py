@@ -13,7 +13,7 @@ from helpers import (
     failure,
     forgot,
     login,
-    on_one_database,
+    on_both,
     race,
     rows,
     set_user,
@@ -75,7 +75,6 @@ OTHERS = {"data_exported": exported, "password_reset": reset, "group_joined": jo
 OTHERS |= {"account_activated": activated, "account_imported": imported}
 
 
-@on_one_database
 @pytest.mark.parametrize("event", OTHERS)
 def test_event_is_kept(app, client, auth, outbox, run, event):
     execute(app, delete(Event))
@@ -133,7 +132,6 @@ def test_users_and_admins_see_who_did_what_and_nobody_sees_where_an_admin_was(
     assert (changed["by"], changed["ipAddress"]) == ("user", "192.0.2.77")
 
 
-@on_one_database
 def test_history_is_for_the_user_and_for_admins(
     client, admin, make_app, make_user, make_key, log_in
 ):
@@ -149,6 +147,7 @@ def test_history_is_for_the_user_and_for_admins(
     assert history(strict, admin, admin)
 
 
+@on_both
 def test_only_the_first_login_from_a_client_is_kept(app, client, make_user):
     user, addresses = make_user(), ["192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8::2"]
     for address in (*addresses, "2001:db8:0:1::1"):
@@ -183,6 +182,7 @@ def test_twenty_logins_of_an_account_are_kept_in_a_day_from_however_many_address
     assert len(rows(app, Event, user_id=user.id)) == 21
 
 
+@on_both
 def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
     start = core_clock.utcnow() - timedelta(days=9)
     row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}
@@ -215,7 +215,6 @@ def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
     assert [each["id"] for each in data["events"]][1:] == found[:199] + found[200:]
 
 
-@on_one_database
 def test_history_needs_no_log_and_is_kept_as_long_as_the_setting_says(make_app, make_user):
     app = make_app(log_level="CRITICAL", event_days=0)
     success(login(app.test_client(), make_user()))
@@ -224,13 +223,13 @@ def test_history_needs_no_log_and_is_kept_as_long_as_the_setting_says(make_app, 
         assert pruning.prune(core_clock.utcnow())["events"] == 1
 
 
+@on_both
 def test_of_parallel_first_logins_from_a_client_one_is_kept(app, client, make_user):
     user = make_user()
     race(lambda _: success(login(app.test_client(), user)))
     assert types(app) == ["login"]
 
 
-@on_one_database
 def test_export_of_an_account_that_is_gone_meanwhile_is_refused(app, client, auth, monkeypatch):
     def collect(*_, **__):
         execute(app, delete(User))
@@ -242,7 +241,6 @@ def test_export_of_an_account_that_is_gone_meanwhile_is_refused(app, client, aut
     assert types(app) == []
 
 
-@on_one_database
 def test_word_that_is_not_declared_fails_the_act(app):
     with app.app_context(), pytest.raises(KeyError), transaction():
         events.tell("unheard_of")

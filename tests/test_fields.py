@@ -2,7 +2,7 @@
 
 import pytest
 from endpoints import API, WITH_BODY
-from helpers import PASSWORD, failure, on_one_database, registration, words
+from helpers import PASSWORD, failure, registration, words
 from marshmallow import ValidationError
 from marshmallow import fields as ma
 
@@ -253,7 +253,6 @@ def test_a_name_in_any_script_is_taken(shape, field):
         assert kept(shape, field, name) == name
 
 
-@on_one_database
 def test_reasons_have_the_shape_of_the_fields(client, auth):
     body = {"theme": 7, "privacy": {"profileVisible": "yes", "surprise": 1}}
     response = client.put("/api/users/settings", json=body, headers=auth.headers)
@@ -265,7 +264,6 @@ def test_reasons_have_the_shape_of_the_fields(client, auth):
     assert words(missing) == {"email": ["required"], "password": ["required"]}
 
 
-@on_one_database
 def test_what_is_taken_weak_or_wrong_has_its_word(client, auth):
     body = registration(auth.user.username, email=auth.user.email)
     taken = client.post("/api/auth/register", json=body)

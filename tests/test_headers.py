@@ -12,8 +12,6 @@ from sqlalchemy.exc import OperationalError
 
 from web import client
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 APP = "https://app.example.org"
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
 

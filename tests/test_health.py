@@ -1,8 +1,9 @@
 """What balancers and supervisors ask for."""
 
-from helpers import failure, success
+from helpers import failure, on_both, success
 
 
+@on_both
 def test_service_is_not_ready_with_an_older_schema(client, monkeypatch):
     assert success(client.get("/readyz")) == {}
     monkeypatch.setattr("database.schema.NEWEST", "9999")
@@ -13,6 +14,7 @@ def test_service_is_not_ready_with_an_older_schema(client, monkeypatch):
     success(client.get("/healthz"))
 
 
+@on_both
 def test_service_is_ready_with_the_schema_of_a_later_release(client, monkeypatch):
     monkeypatch.setattr("database.schema.NEWEST", "0001")
     assert success(client.get("/readyz")) == {}

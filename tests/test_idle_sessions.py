@@ -4,11 +4,24 @@ from datetime import datetime
 
 import pytest
 from forgeries import GONE, forge
-from helpers import Log, bearer, failure, login, refresh, rows, statements_of, success
+from helpers import (
+    Log,
+    bearer,
+    failure,
+    login,
+    on_both,
+    on_sqlite,
+    refresh,
+    rows,
+    statements_of,
+    success,
+)
 
 from core import clock as real_clock
 from models import DeniedSession, UserSession
 from services import pruning
+
+pytestmark = on_both
 
 
 @pytest.fixture
@@ -105,6 +118,7 @@ def test_changed_setting_acts_from_the_next_refresh_on(make_app, client, auth, c
 
 
 @pytest.mark.parametrize("login", [GONE, "0", None])
+@on_sqlite
 def test_token_without_the_time_of_its_login_is_refused(client, idle, login):
     token = forge(idle["refreshToken"], auth_time=login)
     failure(refresh(client, token), 401, "token_invalid")

@@ -19,8 +19,9 @@ from helpers import (
     execute,
     failure,
     login,
-    on_one_database,
+    on_both,
     on_postgres,
+    on_sqlite,
     register,
     rows,
     soon,
@@ -37,6 +38,8 @@ from database import lift_time_limits, reading, transaction
 from extensions import db
 from models import OutboxMail, User
 from services import accounts, recovery, transfer
+
+pytestmark = on_both
 
 ADA = {"email": "ada@example.org", "firstName": "Ada", "lastName": "Park"}
 FULL = {
@@ -168,7 +171,7 @@ def test_what_is_left_out_has_the_usual_value(app, client, load, make_user):
     failure(login(client, ADA["email"]), 401, "invalid_credentials")
 
 
-@on_one_database
+@on_sqlite
 @pytest.mark.parametrize(
     ("addresses", "usernames"),
     [
@@ -190,7 +193,7 @@ def test_usernames_are_made_from_the_address(app, load, monkeypatch, addresses, 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("delimiter", [",", ";"])
-@on_one_database
+@on_sqlite
 def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
     lines = (
         *("email,firstName,lastName,isActive,bio,role", "ada@example.org,Zoë,Park,FALSE,,"),
@@ -210,7 +213,7 @@ def test_csv_from_a_spreadsheet(app, load, run, mark, delimiter):
     assert run("users", "import", "-", "--format", "csv", typed=text)[0].endswith(counts(0, 3, 3))
 
 
-@on_one_database
+@on_sqlite
 @pytest.mark.parametrize(
     ("content", "name", "says"),
     [
@@ -238,7 +241,7 @@ def test_a_file_with_a_wrong_form_changes_nothing(app, load, tmp_path, content, 
     assert not links.exists()
 
 
-@on_one_database
+@on_sqlite
 def test_what_is_no_file_is_told(run, tmp_path):
     there = tmp_path / "a.jsonl"
     there.write_bytes(b"")
@@ -543,7 +546,7 @@ def test_accounts_that_get_links_are_locked_in_the_order_of_ids(app, load, tmp_p
         assert done.result() == (counts(0, 2), 0)
 
 
-@on_one_database
+@on_sqlite
 @pytest.mark.parametrize("command", ["users import {}", "db upgrade"])
 def test_a_command_waits_for_another_process_as_long_as_it_must(
     make_app, tmp_path, monkeypatch, command
@@ -576,7 +579,7 @@ def test_a_bulk_import_tells_postgres_how_many_rows_there_are(app, load, monkeyp
     assert batches == "IAIAIIAII", "before the batches 2, 3, 5, 9 and so on"
 
 
-@on_one_database
+@on_sqlite
 def test_one_event_a_run_and_nothing_of_a_line_in_the_log(make_app, tmp_path):
     app = make_app(log_format="json")
     log, run = Log(), app.test_cli_runner().invoke
@@ -610,7 +613,7 @@ def test_a_dump_makes_the_same_accounts_elsewhere(app, client, run, make_user, m
     success(login(client, "newcomer"))
 
 
-@on_one_database
+@on_sqlite
 def test_progress_is_for_a_terminal(load, monkeypatch):
     assert load([ADA]) == (counts(1), 0)
     terminal = SimpleNamespace(isatty=lambda: True)

@@ -11,7 +11,6 @@ from helpers import (
     delete_account,
     failure,
     forgot,
-    on_one_database,
     registration,
     rows,
     statements_of,
@@ -66,14 +65,12 @@ def test_the_default_language_is_stored_where_none_fits(register, make_app):
     assert register("pt", client)[0] == "es"
 
 
-@on_one_database
 def test_language_and_time_zone_are_nothing_personal(register):
     """The passwords are made of their names, and of nothing that is the user's own."""
     register(language="de-CH-1996", password="de-CH-1996 x4!q")
     register(username="other", timezone="Europe/Berlin", password="europe.berlin")
 
 
-@on_one_database
 def test_accounts_that_the_machine_makes_have_the_default_language(make_app, app):
     runner = make_app(default_language="fr").test_cli_runner()
     options = ["--username", "newcomer", "--email", "newcomer@example.org"]
@@ -173,7 +170,6 @@ def test_an_address_without_an_account_costs_the_same(
     assert len(known[1][1]) == 3
 
 
-@on_one_database
 def test_own_words_and_the_name_of_the_service_reach_mails(make_app, outbox, make_user, tmp_path):
     (tmp_path / "de/mail").mkdir(parents=True)
     own = "Passwort weg?\n\nBei {{ site }}:\n\n{{ link }}"
@@ -188,7 +184,6 @@ def test_own_words_and_the_name_of_the_service_reach_mails(make_app, outbox, mak
     assert "Bei Lee &amp; Jo&#39;s School:" in mail.get_body(("html",)).get_content()
 
 
-@on_one_database
 def test_messages_of_the_api_stay_english(client, make_user):
     response = client.get("/api/auth/verify", headers={"Accept-Language": "de"})
     failure(response, 401, "token_missing")

@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import failure, race, rows, statements_of, success
+from helpers import failure, on_both, on_sqlite, race, rows, statements_of, success
 
 from core.clock import rfc3339
 from models import Achievement, Certificate, Course, Lesson
+
+pytestmark = on_both
 
 # When each story begins.
 NOW = "2030-06-12T12:00:00Z"
@@ -157,6 +159,7 @@ def count(app, table, **columns):
 # One record
 
 
+@on_sqlite
 def test_lesson_without_a_name_has_none_and_loses_an_earlier_one(school):
     school.course()
     school.lesson("one", name="Loops")
@@ -221,6 +224,7 @@ def test_time_left_out_is_that_of_the_first_delivery(school, kind):
 
 
 @every_kind_with_a_time
+@on_sqlite
 def test_time_may_be_as_far_ahead_as_clocks_differ(school, kind):
     prepare(school, kind)
     sent = at(NOW, minutes=5)
@@ -245,6 +249,7 @@ def test_times_from_year_1_to_9999_are_kept(school):
 
 
 @every_kind
+@on_sqlite
 def test_records_of_nobody_are_refused(app, school, kind):
     malformed = school.learner.id + "0"
     for of, code in ((UNKNOWN_ID, "user_not_found"), (malformed, "not_found")):
@@ -269,6 +274,7 @@ def test_lesson_waits_for_its_course(app, school, make_user):
     failure(school.put(LESSON_PATH, LESSON), 404, "not_found")
 
 
+@on_sqlite
 def test_records_of_an_inactive_user_are_kept(app, school, make_user):
     sleeper = make_user("sleeper", is_active=False)
     for kind in KINDS:
@@ -450,25 +456,10 @@ def test_streak_goes_by_the_time_zone_of_the_learner(school):
         assert seen["progress"]["currentStreak"] == streak
 
 
-def test_learners_see_their_own_records_only(school, make_user):
-    other = make_user("other")
-    for kind in KINDS:
-        success(school.put(kind.path, kind.body), 201)
-    assert school.progress(other) == NO_PROGRESS
-    assert school.certificates(other) == []
-    assert school.progress(school.system) == NO_PROGRESS
-    # Nor do records of the same ids get mixed up.
-    success(school.put("courses/python", COURSE | {"lessons": 1}, of=other), 201)
-    success(school.put(LESSON_PATH, {"minutes": 600}, of=other), 201)
-    expected = {**dict.fromkeys(COUNTS, 1), "totalHours": 10.0, "achievements": []}
-    assert school.progress(other) == expected
-    mine = school.progress()
-    assert (mine["completedCourses"], mine["totalLessons"], mine["totalHours"]) == (0, 3, 0.4)
-
-
 # What others see
 
 
+@on_sqlite
 def test_progress_is_shown_as_the_settings_and_roles_say(school, make_user):
     for kind in KINDS:
         success(school.put(kind.path, kind.body), 201)
@@ -487,6 +478,7 @@ def test_progress_is_shown_as_the_settings_and_roles_say(school, make_user):
         assert ("progress" in seen) == visible
 
 
+@on_sqlite
 def test_reading_takes_no_more_statements_however_much_there_is(app, school, make_user):
     classmate = make_user("classmate")
 

@@ -20,7 +20,7 @@ from helpers import (
     failure,
     forgot,
     login,
-    on_one_database,
+    on_both,
     race,
     register,
     registration,
@@ -189,7 +189,6 @@ def call(app, limited, make_user, make_key, log_in):
 
 
 @pytest.mark.parametrize("things", STORIES)
-@on_one_database
 def test_call_after_the_last_one_is_refused(limited, call, clock, things):
     together, endpoint, counted, uncounted = STORIES[things]
     (limit,) = (limit for limit in LIMITED[endpoint] if limit.name == things)
@@ -229,6 +228,7 @@ def test_a_school_can_have_other_limits_by_client_ip(make_app):
 
 @pytest.mark.asvs("6.3.1")
 @pytest.mark.parametrize("known", [True, False])
+@on_both
 def test_ten_wrong_passwords_from_one_client_ip_lock_the_account_for_that_ip(
     make_user, log_in_with, known, clock
 ):
@@ -249,6 +249,7 @@ def test_ten_wrong_passwords_from_one_client_ip_lock_the_account_for_that_ip(
     assert log_in_with(PASSWORD).status_code == (200 if known else 401)
 
 
+@on_both
 def test_the_right_password_clears_the_count_of_its_client_ip(limited, make_user, log_in_with):
     make_user()
     for _ in range(2):
@@ -259,6 +260,7 @@ def test_the_right_password_clears_the_count_of_its_client_ip(limited, make_user
     assert hits == {"wrong passwords from all client IPs": 18, "logins": 20}
 
 
+@on_both
 def test_a_guess_is_taken_back_only_from_the_window_that_counted_it(
     limited, make_user, log_in_with, clock, during_the_hash
 ):
@@ -337,6 +339,7 @@ def test_what_comes_after_a_right_password_clears_no_count(client, make_user, lo
     assert refused(change_password(client, token), 15 * 60)
 
 
+@on_both
 def test_parallel_calls_to_two_machines_do_not_slip_through(make_app, make_user, limited, outbox):
     user = make_user()
     clients = [app.test_client() for app in (limited, make_app(ratelimit_enabled=True))]
@@ -348,6 +351,7 @@ def test_parallel_calls_to_two_machines_do_not_slip_through(make_app, make_user,
     assert len(outbox.waiting()) == 3
 
 
+@on_both
 def test_a_guess_is_counted_before_the_hash_and_holds_no_connection_then(
     limited, make_user, log_in_with, monkeypatch, during_the_hash
 ):
@@ -394,7 +398,6 @@ def test_wrong_current_passwords_count_like_failed_logins(client, make_user, log
         ("", "unix:", True),
     ],
 )
-@on_one_database
 def test_one_client_is_an_ipv4_address_or_64_bits_of_ipv6(limited, log_in_with, one, other, same):
     log_in_with("wrong", environ_overrides={"REMOTE_ADDR": one})
     count_up(limited, "/wrong passwords for an account/", to=10)
@@ -403,7 +406,6 @@ def test_one_client_is_an_ipv4_address_or_64_bits_of_ipv6(limited, log_in_with, 
 
 
 @pytest.mark.parametrize("email", ["", "\u0000", "a" * 1024])
-@on_one_database
 def test_no_text_in_place_of_an_address_evades_the_count(limited, log_in_with, email):
     failure(log_in_with("wrong", email), 401, "invalid_credentials")
     count_up(limited, "/wrong passwords for an account/", to=10)
@@ -417,6 +419,7 @@ def test_no_text_in_place_of_an_address_evades_the_count(limited, log_in_with, e
         ("/api/auth/resend-verification", "email_verification"),
     ],
 )
+@on_both
 def test_three_mails_of_a_kind_an_hour(client, make_user, outbox, clock, path, kind):
     make_user()
 
@@ -466,6 +469,7 @@ def test_another_secret_counts_anew(make_app, log_in_with):
     failure(login(other, "student@example.org", "wrong"), 401, "invalid_credentials")
 
 
+@on_both
 def test_refusing_writes_nothing(limited, log_in_with):
     log_in_with("wrong")
     count_up(limited, "/wrong passwords for an account/", to=10)
@@ -494,7 +498,6 @@ def test_a_count_that_cannot_be_taken_back_changes_no_refusal(
     assert len(rows(limited, UserSession)) == 1
 
 
-@on_one_database
 def test_a_login_commits_twice(limited, make_user, log_in_with):
     make_user()
     for _ in range(3):
@@ -586,6 +589,7 @@ def test_an_account_that_is_handed_over_begins_without_failed_logins(
     failure(log_in_with("wrong", environ_overrides=OTHER_IP), 401, "invalid_credentials")
 
 
+@on_both
 def test_the_last_limit_that_refuses_logins_says_when_it_ends(
     limited, make_user, log_in_with, clock
 ):

@@ -12,7 +12,7 @@ from helpers import (
     failure,
     forgot,
     login,
-    on_one_database,
+    on_both,
     register,
     statements_of,
     success,
@@ -48,6 +48,7 @@ def scrape(client, make_key):
     return scrape
 
 
+@on_both
 def test_figures_are_what_the_database_knows(app, client, scrape, make_user, clock):
     nothing = {"mails_waiting": 0, "mails_oldest_seconds": 0, "sessions": 0, "changes_total": 0}
     nothing |= {"pruning_late_seconds": 0}
@@ -74,14 +75,12 @@ def test_figures_are_what_the_database_knows(app, client, scrape, make_user, clo
     assert scrape()["sessions"] == 0
 
 
-@on_one_database
 def test_errors_are_json_also_for_a_browser(client, auth):
     for headers, status, code in (({}, 401, "token_missing"), (auth.headers, 403, "forbidden")):
         response = client.get("/metrics", headers={**headers, "Accept": "text/html"})
         failure(response, status, code)
 
 
-@on_one_database
 def test_examples_name_what_there_is(client, scrape):
     rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
     named = {name for rule in rules for name in re.findall(r"accounts_(\w+)", rule["expr"])}

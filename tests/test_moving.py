@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import bcrypt
 import pytest
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from helpers import PASSWORD, login, on_one_database, rows, stored, success
+from helpers import PASSWORD, login, rows, stored, success
 
 from config import ROOT
 from core.passwords import Hasher
@@ -66,7 +66,6 @@ def follow(run, tmp_path, monkeypatch):
     return follow
 
 
-@on_one_database
 def test_a_file_of_accounts_and_a_class(app, client, follow, tmp_path):
     tried, done = follow("A file of accounts")
     assert tried == done == "made: 2\npresent: 0\nrefused: 0\n"
@@ -111,7 +110,6 @@ sys.modules["django.core.management.base"].BaseCommand = object
 """
 
 
-@on_one_database
 def test_from_django(app, client, follow):
     digest = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), b"salt", 10)
     stored_hash = f"pbkdf2_sha256$10$salt${base64.b64encode(digest).decode()}"
@@ -137,7 +135,6 @@ def keycloak(name, algorithm, digest, rounds, more):
     return {**user, "createdTimestamp": 1600000000123}
 
 
-@on_one_database
 def test_from_keycloak(app, client, follow, tmp_path):
     salt, password = b"0123456789abcde\xfb", PASSWORD.encode()
     sizes = {"hashLength": ["32"], "memory": ["64"], "type": ["id"], "parallelism": ["1"]}
@@ -159,7 +156,6 @@ def test_from_keycloak(app, client, follow, tmp_path):
         assert stored(app, username=user["username"]).id == user["id"]
 
 
-@on_one_database
 @pytest.mark.parametrize("number", ["", "S-1"])
 def test_nobody_gets_into_groups_by_the_number_of_somebody_else(app, tmp_path, number):
     path, names = tmp_path / "students.csv", "externalId,username,email,firstName,lastName,group"

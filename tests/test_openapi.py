@@ -15,8 +15,6 @@ from core.roles import Role
 from web.bodies import NOT_MULTIPART
 from web.openapi import possible_errors, successes
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 # Of no single endpoint: they are the answer where there is none.
 OF_THE_ROUTER = {errors.MethodNotAllowed}
 ERROR = {"$ref": "#/components/schemas/Error"}

@@ -12,6 +12,7 @@ from helpers import (
     failure,
     forgot,
     login,
+    on_both,
     race,
     refresh,
     rows,
@@ -86,6 +87,7 @@ def test_new_password_is_judged_as_at_registration(client, auth, change):
     success(login(client, auth.user))
 
 
+@on_both
 def test_of_changes_at_once_one_wins(app, client, auth, change):
     def attempt(number):
         new = f"{NEW_PASSWORD} and window {number}"
@@ -161,6 +163,7 @@ def traces(app, user):
     return {column for column, value in cells(app) if any(word in value.lower() for word in words)}
 
 
+@on_both
 def test_deletion_leaves_nothing_in_any_table(app, client, make_user, log_in, outbox):
     user = make_user("vanishing")
     teacher = log_in(make_user("teacher", role="instructor")).headers
@@ -210,6 +213,7 @@ def test_notice_of_a_changed_password_outlives_the_account(change, remove, outbo
     assert outbox.waiting() == [(kind, auth.user.email) for kind in kinds]
 
 
+@on_both
 def test_of_deletions_at_once_one_wins(app, auth):
     def attempt(_number):
         return delete_account(app.test_client(), auth).status_code
@@ -217,6 +221,7 @@ def test_of_deletions_at_once_one_wins(app, auth):
     assert sorted(race(attempt)) == [200] + [401] * 15
 
 
+@on_both
 def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
     app, make_user, log_in, auth
 ):
@@ -242,13 +247,3 @@ def test_what_others_do_with_an_account_while_it_goes_is_no_server_error(
     assert statuses[0] == 200
     assert set(statuses) <= {200, 201, 401, 404}
     assert traces(app, auth.user) == {"outbox.address", "deletions.id"}
-
-
-def test_events_tell_who_did_what(auth, change, remove, caplog):
-    with caplog.at_level("INFO", "accounts.security"):
-        failure(change(current="wrong"), 400, "wrong_password")
-        success(change())
-        success(remove(password=NEW_PASSWORD))
-    told = [(found.getMessage(), found.fields["user"]) for found in caplog.records]
-    kinds = ("wrong_password", "password_changed", "account_deleted")
-    assert [row for row in told if row[0] != "request"] == [(kind, auth.user.id) for kind in kinds]

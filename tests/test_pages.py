@@ -29,12 +29,6 @@ class Visitor(DeclaredClient):
 
 
 @pytest.fixture
-def database_url(_migrated, _sqlite_url):
-    """The pages do not see which database there is."""
-    return _migrated(_sqlite_url)
-
-
-@pytest.fixture
 def visitor(app):
     return Visitor(app)
 

@@ -15,7 +15,7 @@ from helpers import (
     failure,
     forgot,
     login,
-    on_one_database,
+    on_both,
     on_postgres,
     race,
     rows,
@@ -64,6 +64,7 @@ def boss(make_user, log_in):
     return log_in(make_user("boss", role="admin"))
 
 
+@on_both
 def test_passkey_opens_the_account_without_naming_it(app, client, auth, passkey, device, clock):
     assert passkey["lastUsedAt"] is None
     clock.move(minutes=10)
@@ -315,7 +316,6 @@ def test_challenge_ends_after_five_minutes(client, auth, passkey, device, clock)
     failure(send_new(client, auth, made), 400, "invalid_token")
 
 
-@on_one_database
 def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, log_in, make_user):
     failure(send(client, device.get(begin(client, auth))), 400, "invalid_token")
     options = ask(client) | {"user": {"id": encode(UUID(auth.user.id).bytes)}}
@@ -327,7 +327,6 @@ def test_challenge_is_for_one_use_and_one_user(client, auth, passkey, device, lo
 @pytest.mark.parametrize(
     ("challenge", "status"), [("", 400), ("x", 401), ("YQ", 400), ("_w", 400), ("é", 401), (1, 401)]
 )
-@on_one_database
 def test_challenge_that_is_not_ours_signs_nobody_in(client, passkey, device, challenge, status):
     code = {400: "invalid_token", 401: "invalid_credentials"}[status]
     failure(send(client, device.get({"challenge": challenge})), status, code)
@@ -364,6 +363,7 @@ def test_passkeys_of_others_are_not_there(client, passkey, make_user, log_in):
     failure(remove(client, other, passkey), 404, "not_found")
 
 
+@on_both
 def test_passkey_belongs_to_one_account(client, auth, passkey, device, make_user, log_in):
     for session in (auth, log_in(make_user("other"))):
         made = Device().create(begin(client, session), id_=next(iter(device.keys)))
@@ -439,7 +439,6 @@ def test_staff_only(make_app, make_user, client, auth, passkey, device):
     success(sign_in(staff, theirs))
 
 
-@on_one_database
 def test_passkey_works_with_its_domain_and_on_its_pages_alone(make_app, client, passkey, device):
     here, above = "https://learn.school.test", {"passkey_domain": "school.test"}
     other = make_app(public_url=here).test_client()
@@ -457,6 +456,7 @@ def test_passkey_works_with_its_domain_and_on_its_pages_alone(make_app, client, 
 # Races.
 
 
+@on_both
 def test_of_parallel_logins_with_one_assertion_one_wins(app, client, passkey, device):
     assertion = device.get(ask(client))
     statuses = [each.status_code for each in race(lambda _: send(app.test_client(), assertion))]
@@ -464,6 +464,7 @@ def test_of_parallel_logins_with_one_assertion_one_wins(app, client, passkey, de
     assert len(rows(app, UserSession)) == 2
 
 
+@on_both
 def test_of_parallel_calls_with_one_new_passkey_one_wins(app, client, auth, device):
     made = device.create(begin(client, auth))
     answers = race(lambda _: send_new(app.test_client(), auth, made))
@@ -471,6 +472,7 @@ def test_of_parallel_calls_with_one_new_passkey_one_wins(app, client, auth, devi
     assert statuses == [201] + [400] * (len(statuses) - 1)
 
 
+@on_both
 def test_parallel_calls_make_no_more_than_ten(app, client, auth, device):
     made = [device.create(begin(client, auth)) for _ in range(12)]
     answers = race(lambda number: send_new(app.test_client(), auth, made[number]), len(made))

@@ -20,7 +20,7 @@ from helpers import (
     failure,
     forgot,
     login,
-    on_one_database,
+    on_both,
     race,
     register,
     rows,
@@ -106,7 +106,6 @@ def test_first_sign_in_makes_an_account_and_nothing_is_stored_before(
 
 
 @pytest.mark.asvs("3.7.1", "3.7.2")
-@on_one_database
 def test_walk_begins_with_a_challenge_and_ends_at_a_page_of_the_settings(client, connect, provider):
     connect(SIGN_IN_RETURN_URLS=f"https://third.example/,{OTHER}", OIDC_SCHOOL_PROMPT="none")
     for page in (OWN, OTHER):
@@ -133,7 +132,6 @@ def test_walk_begins_with_a_challenge_and_ends_at_a_page_of_the_settings(client,
 
 
 @pytest.mark.asvs("6.8.1", "10.2.2")
-@on_one_database
 def test_state_that_is_not_ours_leads_nowhere(client, connect, provider, visit, clock):
     others = dict.fromkeys(("OIDC_OTHER_CLIENT_ID", "OIDC_OTHER_CLIENT_SECRET"), "x")
     connect(OIDC_PROVIDERS="school,other", OIDC_OTHER_ISSUER="https://other.example", **others)
@@ -158,7 +156,6 @@ def test_state_that_is_not_ours_leads_nowhere(client, connect, provider, visit, 
     ],
     ids=str,
 )
-@on_one_database
 def test_callback_says_how_it_ended_and_the_log_why(client, connect, query, error, reason):
     connect(LOG_FORMAT="json")
     state, log = state_of(success(start(client))["url"]), Log()
@@ -176,7 +173,6 @@ def test_callback_says_how_it_ended_and_the_log_why(client, connect, query, erro
 
 
 @pytest.mark.asvs("10.1.2", "10.2.1")
-@on_one_database
 def test_code_opens_one_session_for_its_verifier_within_ten_minutes(app, client, visit, clock):
     proof = visit()
     for wrong in ("x", VERIFIER, f" {proof['verifier']}", f"{proof['verifier']}\n"):
@@ -198,6 +194,7 @@ def test_code_opens_one_session_for_its_verifier_within_ten_minutes(app, client,
 
 
 @pytest.mark.parametrize("is_new", [True, False])
+@on_both
 def test_one_code_opens_one_session(app, client, visit, is_new):
     if not is_new:
         success(sign_in(client, visit()))
@@ -210,7 +207,6 @@ def test_one_code_opens_one_session(app, client, visit, is_new):
     assert (len(rows(app, UserSession)), len(rows(app, User))) == (before + 1, 1)
 
 
-@on_one_database
 def test_new_secret_key_ends_walks_at_the_provider_but_no_code(client, connect, visit, provider):
     keys = [f"key number {number} of this service and its rotation" for number in range(2)]
     connect(SECRET_KEY=keys[0])
@@ -296,7 +292,6 @@ def test_account_that_somebody_can_sign_in_to_is_not_joined(
     ids=str,
 )
 @pytest.mark.parametrize("registration", ["open", "closed"])
-@on_one_database
 def test_refusal_names_the_address_that_the_provider_has_proved(
     client, connect, make_user, visit, said, shown, registration
 ):
@@ -311,7 +306,6 @@ def test_refusal_names_the_address_that_the_provider_has_proved(
 @pytest.mark.parametrize(
     ("sent", "zone"), [("Europe/London", "Europe/London"), ("Etc/Unknown", "UTC"), (None, "UTC")]
 )
-@on_one_database
 def test_new_account_has_the_time_zone_of_the_login(app, client, visit, sent, zone):
     success(sign_in(client, visit(), **({"timezone": sent} if sent else {})))
     (user,) = rows(app, User)
@@ -327,7 +321,6 @@ UNVOUCHED = [
 
 
 @pytest.mark.parametrize("said", UNVOUCHED, ids=str)
-@on_one_database
 def test_address_that_is_not_vouched_for_joins_nothing(app, client, invited, visit, outbox, said):
     email = said.get("email", invited.email)
     set_user(app, invited, email=email)
@@ -353,7 +346,6 @@ def test_address_that_is_not_vouched_for_joins_nothing(app, client, invited, vis
         ),
     ],
 )
-@on_one_database
 def test_a_domain_is_vouched_for_as_the_provider_writes_it(
     app, client, connect, visit, domain, is_vouched
 ):
@@ -362,7 +354,6 @@ def test_a_domain_is_vouched_for_as_the_provider_writes_it(
     assert bool(stored(app, email=found["email"]).email_verified_at) is is_vouched
 
 
-@on_one_database
 def test_google_vouches_for_its_own_addresses_and_those_of_schools(
     app, client, connect, provider, visit, monkeypatch
 ):
@@ -375,7 +366,6 @@ def test_google_vouches_for_its_own_addresses_and_those_of_schools(
         assert bool(stored(app, email=email).email_verified_at) is is_vouched
 
 
-@on_one_database
 def test_new_account_waits_for_its_address_where_that_must_be_verified(
     client, connect, visit, outbox
 ):
@@ -397,7 +387,6 @@ def test_new_account_waits_for_its_address_where_that_must_be_verified(
     ],
     ids=ascii,
 )
-@on_one_database
 def test_whoever_may_not_register_is_told_what_to_do(
     app, client, connect, visit, make_user, settings, said, is_there
 ):
@@ -423,13 +412,11 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("said", "names"), NAMES, ids=ascii)
-@on_one_database
 def test_names_are_the_provider_s_where_they_are_names(app, client, visit, said, names):
     success(sign_in(client, visit(**said)))
     assert (stored(app).first_name, stored(app).last_name) == names
 
 
-@on_one_database
 def test_new_account_has_a_free_username_and_the_browser_s_language(
     app, client, connect, visit, make_user
 ):
@@ -444,6 +431,7 @@ def test_new_account_has_a_free_username_and_the_browser_s_language(
 
 
 @pytest.mark.parametrize("is_there", [True, False])
+@on_both
 def test_one_of_people_with_one_vouched_address_gets_the_account(
     app, client, visit, make_user, is_there
 ):
@@ -456,6 +444,7 @@ def test_one_of_people_with_one_vouched_address_gets_the_account(
     assert (len(rows(app, User)), len(rows(app, UserSession))) == (1, 1)
 
 
+@on_both
 def test_joining_and_an_invitation_do_not_both_hold(app, client, invited, visit, outbox):
     success(forgot(client, invited.email))
     token, proof = outbox.deliver_token(), visit()
@@ -466,7 +455,6 @@ def test_joining_and_an_invitation_do_not_both_hold(app, client, invited, visit,
     assert passwords.is_usable(user.password_hash) is (user.identity is None)
 
 
-@on_one_database
 def test_provider_that_is_gone_from_the_settings_signs_nobody_in(client, linked, visit, connect):
     proof = visit()
     connect(OIDC_SCHOOL_ISSUER="https://other.example")
@@ -489,6 +477,7 @@ def test_password_and_provider_together_link(app, client, make_user, visit, outb
     assert outbox.waiting() == [("provider_linked", user.email)]
 
 
+@on_both
 def test_account_has_one_link_and_a_link_one_account(app, client, linked, visit, make_user):
     other, before, proof = make_user("other"), rows(app, UserSession), visit()
     for name, shown in (("other", proof), ("ada", visit(sub="second"))):
@@ -499,6 +488,7 @@ def test_account_has_one_link_and_a_link_one_account(app, client, linked, visit,
 
 
 @pytest.mark.parametrize("is_one_account", [True, False])
+@on_both
 def test_of_parallel_links_one_wins(app, client, visit, make_user, is_one_account):
     users = [make_user("one"), make_user("two")]
     if is_one_account:  # and two people
@@ -525,7 +515,6 @@ def test_link_that_is_made_meanwhile_is_announced_once(
 
 @pytest.mark.parametrize("body", [{}, {"email": "a"}, {"password": "a"}], ids=str)
 @pytest.mark.parametrize("proof", [{}, {"provider": {"code": "x", "verifier": "x" * 43}}], ids=str)
-@on_one_database
 def test_half_a_login_is_named(client, body, proof):
     answer = client.post("/api/auth/login", json={**body, **proof})
     if body or not proof:
@@ -567,7 +556,6 @@ def test_link_that_a_new_password_overtakes_is_not_made(
     assert stored(app, user).identity is None
 
 
-@on_one_database
 def test_link_counts_as_a_password_for_access_links_only(
     client, admin, invited, visit, outbox, run, tmp_path
 ):
@@ -590,7 +578,6 @@ def test_link_counts_as_a_password_for_access_links_only(
 
 
 @pytest.mark.asvs("6.8.4")
-@on_one_database
 def test_second_factor_is_asked_for_and_a_wrong_code_counts_there_alone(
     app, client, connect, linked, visit, clock
 ):
@@ -604,7 +591,6 @@ def test_second_factor_is_asked_for_and_a_wrong_code_counts_there_alone(
     success(sign_in(client, proof, secondFactor=phone.code()))
 
 
-@on_one_database
 def test_no_code_is_asked_for_where_nobody_may_log_in(app, client, linked, visit, clock):
     set_up(client, linked, linked, clock)
     nobody_s = {"password_hash": passwords.unusable(), "email": "pupil@school.example"}
@@ -613,7 +599,6 @@ def test_no_code_is_asked_for_where_nobody_may_log_in(app, client, linked, visit
         failure(sign_in(client, visit()), 403, "account_inactive")
 
 
-@on_one_database
 def test_role_and_activation_are_the_account_s(app, client, connect, linked, visit):
     connect(REQUIRE_SECOND_FACTOR="admin")
     set_user(app, linked, role="admin")
@@ -622,7 +607,6 @@ def test_role_and_activation_are_the_account_s(app, client, connect, linked, vis
     failure(sign_in(client, visit()), 403, "account_inactive")
 
 
-@on_one_database
 def test_sign_ins_are_limited_by_client_ip_and_never_by_failed_logins(
     client, connect, linked, visit, provider
 ):
@@ -644,7 +628,6 @@ def test_sign_ins_are_limited_by_client_ip_and_never_by_failed_logins(
 
 
 @pytest.mark.asvs("10.1.1")
-@on_one_database
 def test_log_tells_who_and_how_and_no_secret(app, client, connect, visit, make_user, invited):
     connect(LOG_FORMAT="json")
     log, user = Log(), make_user("ada")
@@ -666,7 +649,6 @@ def test_log_tells_who_and_how_and_no_secret(app, client, connect, visit, make_u
         assert secret not in text
 
 
-@on_one_database
 def test_link_is_seen_by_its_owner_and_admins_alone(client, provider, linked, admin, run):
     owner, url = bearer(linked), f"/api/users/{linked.id}"
     export = success(client.get("/api/users/export", headers=owner))

@@ -9,7 +9,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from forgeries import BROKEN, JWK, KID_OF, OTHER_KEY, claims_of
-from helpers import SECRET, UNREACHABLE, failure, login, on_one_database, refresh, success, verify
+from helpers import SECRET, UNREACHABLE, failure, login, refresh, success, verify
 from real_service import serving
 
 from config import ROOT
@@ -53,7 +53,6 @@ def test_signature_needs_no_random_number():
     assert one == other
 
 
-@on_one_database
 def test_public_keys_are_published_newest_first_and_cached_without_a_database(make_app):
     older = {"secret_key_fallbacks": (OTHER_KEY, SECRET), "database_url": UNREACHABLE}
     client = make_app(token_algorithm="ES256", **older).test_client()
@@ -69,7 +68,6 @@ def test_public_keys_are_published_newest_first_and_cached_without_a_database(ma
     failure(client.post(JWKS), 405, "method_not_allowed")
 
 
-@on_one_database
 def test_without_es256_there_are_no_public_keys(client):
     response = client.get(JWKS)
     failure(response, 404, "not_found")
@@ -77,7 +75,6 @@ def test_without_es256_there_are_no_public_keys(client):
 
 
 @pytest.mark.asvs("9.1.1", "9.1.2", "9.1.3")
-@on_one_database
 def test_switch_of_the_algorithm_logs_nobody_out(make_app, make_user):
     user = make_user()
     clients = {name: make_app(token_algorithm=name).test_client() for name in KID_OF}
@@ -95,7 +92,6 @@ def test_switch_of_the_algorithm_logs_nobody_out(make_app, make_user):
         assert kid_of(new["refreshToken"]) == KID_OF["HS256"]
 
 
-@on_one_database
 def test_rotation_in_three_steps_refuses_no_token(make_app, make_user):
     user = make_user()
     steps = ((SECRET, ()), (SECRET, (OTHER_KEY,)), (OTHER_KEY, (SECRET,)), (OTHER_KEY, ()))
@@ -130,7 +126,6 @@ for (const token of (await text(process.stdin)).split("\\n")) {
 }
 
 
-@on_one_database
 @pytest.mark.parametrize("kind", READ_LINES)
 def test_example_of_a_verifier_knows_nothing_but_the_url(make_app, make_user, tmp_path, kind):
     command = [sys.executable]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import crowd, execute, failure, on_one_database, set_user, statements_of, success
+from helpers import crowd, execute, failure, on_both, set_user, statements_of, success
 from sqlalchemy import delete, event, insert, text
 from test_roles import LEAST, OWN, name_of
 
@@ -111,6 +111,7 @@ def test_a_teacher_reaches_students_of_the_own_groups_and_nobody_else(
     assert told_of_all() == (nobody if as_student else dict.fromkeys(nobody, "forbidden"))
 
 
+@on_both
 def test_lists_totals_and_exact_searches_have_only_those_in_reach(school, people, log_in):
     headers = log_in(people[ITSELF]).headers
 
@@ -172,7 +173,6 @@ def test_reach_is_judged_after_a_slow_body(app, school, people, log_in, monkeypa
     failure(school.post(url, json={}, headers=headers), 403, "forbidden")
 
 
-@on_one_database
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -201,6 +201,7 @@ def test_reach_costs_one_query_more_and_no_connection(make_app, people, log_in, 
     assert held == {1}  # calls that wait for a second one would wait for each other
 
 
+@on_both
 def test_no_query_reads_all_lessons_or_all_users(app, school, people, log_in):
     crowd(app, 500)
     execute(app, text("INSERT INTO courses SELECT id, 'c', 'C', 9 FROM users"))

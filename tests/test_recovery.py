@@ -11,6 +11,7 @@ from helpers import (
     failure,
     forgot,
     login,
+    on_both,
     race,
     register,
     rows,
@@ -140,6 +141,7 @@ def test_reset_link_works_once(client, reset_token):
 
 
 @pytest.mark.asvs("2.3.3", "2.3.4")
+@on_both
 def test_of_many_resets_with_one_link_one_wins(app, client, auth, reset_token, outbox):
     passwords = [f"Kettle-Purple-{number}-Rain" for number in range(16)]
     answers = race(lambda number: choose(app.test_client(), reset_token, passwords[number]))

@@ -4,13 +4,11 @@ import re
 
 import pytest
 import reference
-from helpers import on_one_database
 
 from config import ROOT
 
 
 @pytest.mark.asvs("6.1.1", "13.1.1", "13.2.4")
-@on_one_database
 def test_made_files_say_what_the_declarations_say(app):
     with app.app_context():
         made = reference.files()

@@ -3,18 +3,7 @@
 import pytest
 from authenticator import set_up
 from forgeries import claims_of
-from helpers import (
-    PASSWORD,
-    bearer,
-    failure,
-    login,
-    on_one_database,
-    refresh,
-    rows,
-    success,
-    verify,
-    words,
-)
+from helpers import PASSWORD, bearer, failure, login, refresh, rows, success, verify, words
 
 import errors
 from models import Counter
@@ -68,7 +57,6 @@ STRICT = {"HttpOnly": "", "SameSite": "Strict", "Path": "/"}
 
 
 @pytest.mark.asvs("3.3.1", "3.3.2", "3.3.3", "3.3.4")
-@on_one_database
 @pytest.mark.parametrize(
     ("public_url", "name", "attributes"),
     [
@@ -124,7 +112,6 @@ def test_each_refresh_rotates_the_cookie(client, access):
 
 
 @pytest.mark.asvs("7.4.1", "7.4.2")
-@on_one_database
 def test_logout_clears_the_cookie_if_asked_to(client, user):
     access = success(log_in(client, user))["accessToken"]
     assert "Set-Cookie" not in log_out(client, access, headers={}).headers
@@ -139,7 +126,6 @@ def test_logout_clears_the_cookie_if_asked_to(client, user):
     failure(renew(client), 401, "token_missing")
 
 
-@on_one_database
 def test_without_the_header_no_cookie_is_set_or_read(client, user, access):
     assert words(renew(client, headers={})) == {"refreshToken": ["required"]}
     answer = login(client, user)
@@ -153,7 +139,6 @@ def test_without_the_header_no_cookie_is_set_or_read(client, user, access):
     assert all("Set-Cookie" not in each.headers for each in (answer, failed))
 
 
-@on_one_database
 def test_a_token_in_the_body_is_refused_with_the_header(client, user, access):
     for token in ("", client.get_cookie(NAME).value):
         answer = renew(client, body={"refreshToken": token})
@@ -162,7 +147,6 @@ def test_a_token_in_the_body_is_refused_with_the_header(client, user, access):
     success(renew(client))
 
 
-@on_one_database
 @pytest.mark.parametrize("value", ["", "0", "true", "Session", "1, 1", "session;", "\u00e4"])
 def test_any_other_value_is_refused_before_anything_is_done(make_app, app, user, value):
     client = make_app(ratelimit_enabled=True).test_client()
@@ -179,7 +163,6 @@ def test_any_other_value_is_refused_before_anything_is_done(make_app, app, user,
     success(verify(client, access))
 
 
-@on_one_database
 def test_errors_of_a_login_set_no_cookie(client, make_app, make_user, auth, clock):
     set_up(client, auth.access, auth.user, clock)
     user, gone = make_user("reader"), make_user("gone", is_active=False)
@@ -194,7 +177,6 @@ def test_errors_of_a_login_set_no_cookie(client, make_app, make_user, auth, cloc
         assert "Set-Cookie" not in answer.headers
 
 
-@on_one_database
 def test_only_what_is_wrong_with_the_token_clears_the_cookie(client, access, clock, monkeypatch):
     answer = client.post(
         "/api/auth/refresh", data=b"{", headers=KEPT, content_type="application/json"
@@ -221,7 +203,6 @@ def test_only_what_is_wrong_with_the_token_clears_the_cookie(client, access, clo
     assert "WWW-Authenticate" not in answer.headers
 
 
-@on_one_database
 @pytest.mark.parametrize(
     ("sent", "code"),
     [

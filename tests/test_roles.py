@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from endpoints import ENDPOINTS, GUARDED, UNKNOWN_ID
-from helpers import bearer, failure, on_one_database, set_user, success
+from helpers import bearer, failure, set_user, success
 
 from core import clock, ids
 from core.scopes import Scope
@@ -157,7 +157,6 @@ def test_every_endpoint_is_for_somebody():
 
 
 @pytest.mark.asvs("6.1.3", "8.1.1", "8.2.1", "8.2.2")
-@on_one_database
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user, headers_of):
     # It is called with nothing in it: a caller that gets past the guard is told so, or served.
@@ -186,7 +185,6 @@ def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user
             assert "WWW-Authenticate" not in response.headers  # logging in again does not help
 
 
-@on_one_database
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)
 def test_endpoint_is_for_the_keys_of_its_scopes_and_no_others(endpoint, client, make_key):
     needed = SCOPES.get(name_of(endpoint), [])
@@ -221,7 +219,6 @@ def test_new_role_is_there_at_once_and_a_lost_one_is_lost(app, client, auth, mak
 
 
 @pytest.mark.asvs("8.3.1")
-@on_one_database
 @pytest.mark.parametrize(
     "endpoint", [each for each in ENDPOINTS if name_of(each) in SHAPES], ids=str
 )
@@ -256,7 +253,6 @@ def test_token_is_asked_for_before_the_role_and_both_before_path_query_and_body(
 
 
 @pytest.mark.asvs("8.1.1", "8.2.1")
-@on_one_database
 def test_document_says_which_roles_may_call(client):
     paths = client.get("/openapi.json").get_json()["paths"]
     told = {

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers import bearer, login, on_one_database, registration, rows, success
+from helpers import bearer, login, registration, rows, success
 
 from app import create_app
 from config import Settings
@@ -62,7 +62,6 @@ def test_second_run_continues_and_skips_what_is_taken(embedded_app):
     success(login(client, other, password))
 
 
-@on_one_database
 @pytest.mark.parametrize(("number", "code"), [("5", 1), ("0", 2), ("many", 2)])
 def test_samples_need_a_number_and_the_embedded_database(app, run, number, code):
     output, exit_code = run("users", "fake", number)

@@ -7,6 +7,7 @@ from helpers import (
     delete_account,
     execute,
     failure,
+    on_both,
     on_postgres,
     register,
     rows,
@@ -72,6 +73,7 @@ def test_new_accounts_have_the_profile_and_the_time_zone_of_the_school(make_app,
     }
 
 
+@on_both
 def test_an_external_id_is_unique_found_and_cleared(client, admin, make_key, run):
     key = bearer(make_key("users:write", "users:read"))
 
@@ -117,6 +119,7 @@ def test_an_external_id_that_is_given_meanwhile_is_taken(app, client, admin, mak
     assert failure(answer, 409, "external_id_taken").keys() == {"externalId"}
 
 
+@on_both
 def test_lists_are_sorted_by_name_and_by_the_last_login(app, client, admin, make_user):
     names = [("Li", "Zoe"), ("Lia", "Adam"), ("Ängel", "B"), ("angel", "A"), ("De Vries", "An")]
     names.append(("De", "Zoe"))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from authenticator import URL, begin, enter, set_up
-from helpers import failure, on_one_database, rows, success
+from helpers import failure, rows, success
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
@@ -62,7 +62,6 @@ def test_only_a_right_code_clears_the_failed_logins(app, limited, make_user):
     assert hits(app) == 0
 
 
-@on_one_database
 @pytest.mark.parametrize(
     ("change", "error"),
     [({"is_active": False}, "account_inactive"), ({"email": "a@b.example"}, "email_unverified")],
@@ -101,7 +100,6 @@ def test_new_password_clears_nothing(app, limited, outbox, run, way):
     assert hits(app) == 0
 
 
-@on_one_database
 def test_wrong_first_code_counts_as_a_failed_login(app, make_app, auth):
     client = make_app(ratelimit_enabled=True).test_client()
     begin(client, auth, auth.user)

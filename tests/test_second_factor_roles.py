@@ -3,7 +3,7 @@
 import jwt
 import pytest
 from authenticator import URL, enter, set_up
-from helpers import bearer, failure, on_one_database, refresh, statements_of, success, verify
+from helpers import bearer, failure, refresh, statements_of, success, verify
 
 COURSE = {"name": "Python for beginners", "lessons": 12}
 
@@ -47,7 +47,6 @@ def rename(client, user, session, code=""):
         *(("instructor", "student", "student"), ("", "admin", "admin")),
     ],
 )
-@on_one_database
 def test_role_takes_effect_with_the_factor(demand, make_user, clock, demanded, role, held):
     client, user = demand(demanded), make_user(role=role)
     session = success(enter(client, user))
@@ -78,7 +77,6 @@ def test_refusal_says_that_a_factor_is_what_is_missing(demand, make_user, clock,
     success(client.get("/api/users", headers=headers))
 
 
-@on_one_database
 def test_call_beyond_the_granted_role_stays_forbidden(demand, make_user):
     client = demand("instructor")
     headers = bearer(success(enter(client, make_user(role="instructor")))["accessToken"])
@@ -123,7 +121,6 @@ def test_last_admin_stays_the_last_one_without_a_factor(demand, make_user):
     failure(response, 409, "last_admin")
 
 
-@on_one_database
 def test_guard_still_asks_the_database_once(make_app, make_user):
     app = make_app(require_second_factor="admin")
     client = app.test_client()

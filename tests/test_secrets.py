@@ -16,7 +16,6 @@ from helpers import (
     SECRET,
     Log,
     failure,
-    on_one_database,
     picture,
     picture_form,
     registration,
@@ -306,7 +305,6 @@ def account_is_deleted(watch, user):
     failure(watch.get("/api/users/profile", of=user), 401, "token_revoked")
 
 
-@on_one_database
 def test_a_planted_secret_is_found_in_every_form(app, outbox, make_user):
     watch, made = Watch(app, outbox), make_user()
     watch.learn("password", made.password)

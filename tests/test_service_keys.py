@@ -6,17 +6,7 @@ from datetime import timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import (
-    Log,
-    bearer,
-    failure,
-    on_one_database,
-    race,
-    rows,
-    statements_of,
-    stored,
-    success,
-)
+from helpers import Log, bearer, failure, on_both, race, rows, statements_of, stored, success
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
@@ -62,7 +52,6 @@ def test_created_key_is_printed_alone_and_works(app, client, run, make_user, clo
     )
 
 
-@on_one_database
 def test_life_of_a_key_is_what_was_asked_for(app, run):
     scopes = ["--scope", "users:write", "--scope", "users:read", "--scope", "users:read"]
     for options, days in (
@@ -87,7 +76,6 @@ def test_life_of_a_key_is_what_was_asked_for(app, run):
         *(f"--name {'n' * 65} --scope users:read", "--name a\x00b --scope users:read"),
     ],
 )
-@on_one_database
 def test_wrong_options_create_nothing(app, run, options):
     printed, code = run("keys", "create", *options.split(" "))
     assert code == 2
@@ -95,6 +83,7 @@ def test_wrong_options_create_nothing(app, run, options):
     assert rows(app, ServiceKey) == []
 
 
+@on_both
 def test_name_is_given_once(app, run, make_key):
     make_key("users:read", name="Courses")
     printed, code = run("keys", "create", "--name", "Courses", "--scope", "users:read")
@@ -104,6 +93,7 @@ def test_name_is_given_once(app, run, make_key):
     assert run("keys", "create", "--name", "courses", *both)[1] == 0
 
 
+@on_both
 def test_keys_are_listed_newest_first(app, client, run, make_key, make_user, clock):
     key = make_key("learning:write", "users:read", name="Courses")
     clock.move(seconds=1)
@@ -117,6 +107,7 @@ def test_keys_are_listed_newest_first(app, client, run, make_key, make_user, clo
     assert run("keys", "list")[0] == "\t".join(first) + "\n" + "\t".join(second) + "\n"
 
 
+@on_both
 def test_revoked_key_is_gone_at_once(app, client, run, make_key, make_user):
     key, other = make_key("learning:write", name="Courses"), make_key("learning:write")
     user = make_user()
@@ -156,7 +147,6 @@ def test_admin_lists_and_revokes_keys(app, client, admin, make_key, clock):
 # The guard
 
 
-@on_one_database
 def test_what_is_no_key_is_refused(client, make_key):
     key = make_key("users:read")
     parts = (key[:-1], f"{key}A", f"acsk_{key[5:].swapcase()}", f"{key}=", f"{key} {key}")
@@ -185,6 +175,7 @@ def test_key_is_checked_by_one_query(app, client, make_key):
     assert len(sent) == 1, sent
 
 
+@on_both
 def test_use_is_written_once_an_hour(app, client, make_key, clock):
     key, written = make_key("users:read"), []
 
@@ -234,7 +225,6 @@ def test_key_sees_private_profiles_with_their_progress(client, make_key, make_us
     assert "email" not in shown
 
 
-@on_one_database
 @pytest.mark.parametrize("is_active", [True, False])
 def test_key_never_touches_an_admin(app, client, make_user, make_key, is_active):
     other = make_user("other", role="admin", is_active=is_active)
@@ -253,7 +243,6 @@ def test_key_never_touches_an_admin(app, client, make_user, make_key, is_active)
     assert rows(app, User) == before
 
 
-@on_one_database
 def test_key_makes_no_admin(app, client, make_user, make_key):
     user, headers = make_user(), bearer(make_key(*Scope))
     for user_id in (user.id, UNKNOWN_ID):
@@ -266,6 +255,7 @@ def test_key_makes_no_admin(app, client, make_user, make_key):
     assert success(changed)["role"] == "instructor"
 
 
+@on_both
 def test_admins_are_not_in_the_lists_of_a_key(client, admin, make_user, make_key):
     make_user()
     key = make_key("users:read")
@@ -285,6 +275,7 @@ def test_admins_are_not_in_the_lists_of_a_key(client, admin, make_user, make_key
 # The look-up
 
 
+@on_both
 def test_accounts_are_looked_up_by_their_whole_address_and_username(client, admin, make_user):
     make_user("Ada.L")
     make_user("ada.l2", email="ada.l@example.org.example")
@@ -334,7 +325,6 @@ def test_log_and_events_name_the_key(app, json_log, client, admin, make_key, mak
     ]
 
 
-@on_one_database
 def test_refusal_of_a_user_is_no_event_of_a_key(client, auth, json_log):
     failure(client.get("/api/users", headers=auth.headers), 403, "forbidden")
     failure(client.get("/api/users"), 401, "token_missing")

@@ -12,7 +12,7 @@ from helpers import (
     execute,
     failure,
     login,
-    on_one_database,
+    on_both,
     on_postgres,
     race,
     refresh,
@@ -53,7 +53,6 @@ def test_tokens_say_what_other_services_need(auth):
     assert refresh_token["exp"] - refresh_token["iat"] == 30 * 24 * 3600
 
 
-@on_one_database
 def test_lifetimes_are_settings(make_app, make_user):
     client = make_app(access_token_minutes=1, session_days=2).test_client()
     data = success(login(client, make_user()))
@@ -84,6 +83,7 @@ def test_no_token_outlives_the_session(client, auth, clock):
     failure(refresh(client, data["refreshToken"]), 401, "token_expired")
 
 
+@on_both
 def test_lost_answer_can_be_asked_for_again(client, auth, clock):
     first = success(refresh(client, auth))
     clock.move(seconds=29)
@@ -95,6 +95,7 @@ def test_lost_answer_can_be_asked_for_again(client, auth, clock):
 
 
 @pytest.mark.asvs("10.4.5")
+@on_both
 def test_spent_token_after_the_grace_ends_the_session(app, client, auth, clock):
     second = success(refresh(client, auth))
     clock.move(seconds=31)
@@ -104,6 +105,7 @@ def test_spent_token_after_the_grace_ends_the_session(app, client, auth, clock):
     assert_ended(client, auth)
 
 
+@on_both
 def test_token_spent_before_the_last_ends_the_session_at_once_and_only_once(app, client, auth):
     second = success(refresh(client, auth))
     third = success(refresh(client, second["refreshToken"]))
@@ -114,6 +116,7 @@ def test_token_spent_before_the_last_ends_the_session_at_once_and_only_once(app,
     failure(verify(client, third["accessToken"]), 401, "token_revoked")
 
 
+@on_both
 def test_twenty_refreshes_at_once_are_one_step(app, auth):
     answers = race(lambda _: success(refresh(app.test_client(), auth)), 20)
     assert len({answer["refreshToken"] for answer in answers}) == 1
@@ -133,6 +136,7 @@ def test_logout_ends_the_session_and_no_other(app, client, auth, log_in):
     success(verify(client, other))
 
 
+@on_both
 def test_logout_against_refresh_leaves_nothing_usable(app, auth):
     def act(number):
         client = app.test_client()
@@ -190,6 +194,7 @@ def sessions_of(client, session):
     return success(response)["sessions"]
 
 
+@on_both
 def test_sessions_are_listed_with_their_devices(client, make_user, log_in, clock):
     user = make_user()
     log_in(make_user("stranger"))
@@ -236,6 +241,7 @@ def test_all_other_sessions_can_be_ended(client, make_user, log_in):
     success(verify(client, stranger))
 
 
+@on_both
 def test_ending_all_sessions_from_all_sides_at_once_goes_well(app, make_user, log_in):
     user = make_user()
     logins = [log_in(user) for _ in range(RACERS)]
@@ -263,6 +269,7 @@ def test_ending_all_sessions_waits_for_a_login_on_its_way(app, auth):
 
 
 @pytest.mark.asvs("7.1.2")
+@on_both
 def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log_in):
     user = make_user()
     logins = [log_in(user) for _ in range(50)]
@@ -275,6 +282,7 @@ def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log
 
 
 @pytest.mark.asvs("2.3.2")
+@on_both
 def test_logins_at_once_stay_within_the_bound(app, make_user, log_in, monkeypatch):
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     user = make_user()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
-from helpers import on_one_database, on_postgres
+from helpers import on_both, on_postgres
 from sqlalchemy import text
 
 import database
@@ -70,7 +70,6 @@ def test_provider(given, monkeypatch):
     assert given(ask)
 
 
-@on_one_database
 @pytest.mark.parametrize("lend", [transaction, one_statement])
 def test_writer_on_sqlite(app, given, lend):
     def write():
@@ -80,6 +79,7 @@ def test_writer_on_sqlite(app, given, lend):
     assert given(write)
 
 
+@on_both
 def test_free_connection(app, given):
     def read():
         with app.app_context(), suppress(database.TimeoutError), reading():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import failure, on_one_database, race, set_user, statements_of, stored, success
+from helpers import failure, on_both, race, set_user, statements_of, stored, success
 from sqlalchemy import select
 
 from core.addresses import search_key
@@ -81,6 +81,7 @@ def test_update_cannot_smuggle_in_what_is_not_the_users_to_set(app, auth, put):
     assert stored(app, auth.user) == before
 
 
+@on_both
 def test_both_names_changed_at_once_are_found_together(app, auth):
     def rename(number):
         body = {"firstName": f"First{number}"} if number % 2 else {"lastName": f"Last{number}"}
@@ -167,6 +168,7 @@ def test_settings_begin_with_the_defaults_and_are_merged(client, auth, put):
     assert success(client.get("/users/settings", headers=auth.headers)) == changed
 
 
+@on_both
 def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
     expected = {"theme": "dark", "language": "pt-BR", "timezone": "Asia/Kathmandu"}
     expected |= {"emailNotifications": False, "pushNotifications": False}
@@ -184,7 +186,6 @@ def test_settings_changed_at_once_are_all_kept(app, auth, put, client):
     assert found == expected | {"privacy": privacy}
 
 
-@on_one_database
 def test_nothing_changes_where_one_setting_is_refused(client, auth, put):
     for body in ({"timezone": "../../etc/passwd"}, {"privacy": []}, {"role": "admin"}):
         fields = failure(put("settings", theme="dark", **body), 400, "invalid_request")

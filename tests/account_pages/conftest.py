@@ -17,12 +17,6 @@ from extensions import components
 from models import Group, Membership
 
 
-@pytest.fixture(params=["sqlite"])
-def database_url(request, _migrated, _sqlite_url):
-    """The pages do not see which database there is."""
-    return _migrated(_sqlite_url)
-
-
 @pytest.fixture
 def base_url(app):
     with serving(app) as url:

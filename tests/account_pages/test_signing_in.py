@@ -86,24 +86,6 @@ def test_a_sign_out_in_one_tab_ends_all_tabs(signed_in, base_url):
     assert page.context.cookies() == []
 
 
-def test_tabs_that_refresh_at_once_stay_signed_in(signed_in, base_url):
-    page = signed_in().page
-    tabs = [page, *(page.context.new_page() for _ in range(3))]
-    for tab in tabs:
-        tab.goto(f"{base_url}/account#profile", wait_until="commit")
-    for tab in tabs:
-        expect_signed_in(tab)
-
-
-def test_a_browser_without_locks_stays_signed_in(page, make_user, sign_in):
-    """Browsers have them on pages with https only."""
-    page.add_init_script("Object.defineProperty(navigator, 'locks', {value: undefined})")
-    sign_in(page, make_user())
-    expect_signed_in(page)
-    page.reload()
-    expect_signed_in(page)
-
-
 BLOCKED = """
     const refuse = () => { throw new DOMException("The operation is insecure.", "SecurityError"); };
     Object.defineProperty(window, "localStorage", { get: refuse });

@@ -79,12 +79,6 @@ class Wire:
 
 
 @pytest.fixture
-def database_url(_migrated, _sqlite_url):
-    """The browser does not see which database there is."""
-    return _migrated(_sqlite_url)
-
-
-@pytest.fixture
 def world(make_app, browser):
     """A service, a front end, and `open(storage)`, which opens a tab of one browser."""
     pages = Flask("front_end")

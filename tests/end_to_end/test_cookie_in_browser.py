@@ -57,7 +57,7 @@ ATTACK = """async ([api, login]) => {
 
 @pytest.fixture(scope="module")
 def example():
-    """The page with which the docs begin, in each storage."""
+    """The page with which the docs begin."""
     docs = (ROOT / "docs/browser.md").read_text()
     page, *_ = re.findall(r"^```html\n(.*?)^```$", docs, re.M | re.S)
     assert page.count("\n") <= 20
@@ -67,12 +67,7 @@ def example():
 @pytest.fixture(scope="module")
 def front_end(example):
     app = Flask("front_end")
-
-    @app.get("/", defaults={"storage": "cookie"})
-    @app.get("/<storage>")
-    def page(storage):
-        return example["page"].replace('storage: "cookie"', f'storage: "{storage}"')
-
+    app.add_url_rule("/", "page", lambda: example["page"])
     with serving(app) as url:
         yield url
 
@@ -168,33 +163,6 @@ def test_page_of_another_origin_stays_logged_in_until_it_logs_out(browser_of, se
     log_in(page, user)
     assert cookie()["expires"] > 0
     greeted(other, "reader")
-
-
-@pytest.mark.parametrize("storage", ["cookie", "local", "memory"])
-def test_three_tabs_are_signed_in_and_out_at_once_where_the_storage_lets_them(
-    browser_of, service, front_end, storage
-):
-    tabs = [browser_of.context.new_page() for _ in range(3)]
-    for tab in tabs:
-        tab.goto(f"{front_end}/{storage}")
-        tab.get_by_label("Password").wait_for()
-    user = service.register(f"of-{storage}")
-    log_in(tabs[0], user)
-    for tab in tabs[1:]:
-        if storage == "memory":
-            tab.reload()
-            tab.get_by_label("Password").wait_for()
-            log_in(tab, user)
-        greeted(tab, user["username"])
-        if storage != "memory":
-            tab.reload()
-            greeted(tab, user["username"])
-    tabs[1].get_by_role("button", name="Sign out").click()
-    tabs[1].get_by_label("Password").wait_for()
-    if storage == "memory":
-        greeted(tabs[2], user["username"])
-    else:
-        tabs[2].get_by_label("Password").wait_for()
 
 
 def test_page_under_another_name_of_the_machine_loses_the_cookie(browser_of, service, front_end):

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 
 import pytest
-from helpers import on_one_database
 
 TYPESCRIPT = [
     "orval --input openapi.json --output client.ts --client fetch",
@@ -17,7 +16,6 @@ PYTHON = [
 ]
 
 
-@on_one_database
 @pytest.mark.parametrize("commands", [TYPESCRIPT, PYTHON], ids=["typescript", "python"])
 def test_generated_client_compiles(client, tmp_path, commands):
     (tmp_path / "openapi.json").write_bytes(client.get("/openapi.json").data)

@@ -9,7 +9,7 @@ import sys
 import uuid
 
 import pytest
-from helpers import execute, on_one_database, rows
+from helpers import execute, rows
 from real_service import serving
 from sqlalchemy import insert, update
 
@@ -74,7 +74,6 @@ def who_is_where(there):
     return found
 
 
-@on_one_database
 def test_a_school_year_begins_and_the_second_run_changes_nothing(app, nightly, make_user):
     before = [pupil(number, f"{2 + number % 40}a") for number in range(1000)]
     lines = [dict(line) for line in before[:800]]  # 200 leave
@@ -107,7 +106,6 @@ def test_a_school_year_begins_and_the_second_run_changes_nothing(app, nightly, m
     assert active == {(line["externalId"], line["lastName"]) for line in lines} | {(None, "Last")}
 
 
-@on_one_database
 def test_a_class_that_is_renamed_keeps_its_teacher_and_one_that_becomes_empty_is_named(
     app, nightly, make_user
 ):
@@ -140,7 +138,6 @@ def test_a_class_that_is_renamed_keeps_its_teacher_and_one_that_becomes_empty_is
     assert there == {first: {"deputy"}, second: {"s0001", "s0002", "kim"}, **class_8}
 
 
-@on_one_database
 def test_what_the_key_may_not_correct_is_named_and_counted(app, nightly, clock):
     lines = [pupil(number, "7a") for number in range(6)]
     nightly(lines)
@@ -174,7 +171,6 @@ def test_what_the_key_may_not_correct_is_named_and_counted(app, nightly, clock):
     assert "differs 5, refused 1" in said
 
 
-@on_one_database
 def test_an_account_is_taken_by_its_address_only_if_it_is_no_strangers(
     app, nightly, make_user, clock
 ):
@@ -251,7 +247,6 @@ ROSTER = {
 }
 
 
-@on_one_database
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_path, version):
     make_user("kim", email="kim@school.example", role="instructor", external_id="u-3")

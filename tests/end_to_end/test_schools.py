@@ -8,7 +8,6 @@ import pytest
 from helpers import NEW_PASSWORD, PASSWORD
 from playwright.sync_api import expect
 from real_service import PATIENCE, deployed, empty_database
-from test_pages_walk import sign_in
 from test_readme_walk import paste
 
 from config import ROOT, load
@@ -115,6 +114,13 @@ def act(page, button, count, group=""):
         dialog.get_by_label("Into the group").select_option(group)
     dialog.get_by_role("button", name=button).click()
     expect(page.locator("#people-chosen")).to_have_text(f"Done: {count} of {count}.")
+
+
+def sign_in(page, account, password):
+    form = page.locator("#sign-in form")
+    form.locator("[name=email]").fill(account)
+    form.locator("[name=password]").fill(password)
+    form.locator("[name=password]").press("Enter")
 
 
 def codes_on(page):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from helpers import crowd, rows, soon
+from helpers import crowd, on_both, rows, soon
 from real_service import PATIENCE, finish, free_port, production, python
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
@@ -56,12 +56,14 @@ def queue(app):
 
 
 @pytest.mark.usefixtures("never_polls", "thread")
+@on_both
 def test_commit_wakes_the_thread(app, server):
     queue(app)
     assert server.box.wait_for(1)[0]["To"] == STUDENT
 
 
 @pytest.mark.usefixtures("never_polls", "thread")
+@on_both
 def test_rollback_and_savepoint_do_not(app, monkeypatch):
     woken = threading.Event()
     monkeypatch.setattr(components(app).background, "wake", woken.set)
@@ -218,6 +220,7 @@ def expiring(user_id, owners, now, offset):
         yield Event(**event, created_at=end - 90 * day)
 
 
+@on_both
 def test_spent_rows_are_removed_in_batches_until_told_to_stop_and_live_ones_stay(
     app, make_user, monkeypatch
 ):

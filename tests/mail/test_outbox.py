@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 from endpoints import UNKNOWN_ID
 from flask import current_app
-from helpers import connections_held, on_one_database, race, rows, statements_of
+from helpers import connections_held, on_both, race, rows, statements_of
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
@@ -69,7 +69,6 @@ def deliver():
 
 @pytest.mark.asvs("1.3.7", "1.3.11")
 @pytest.mark.parametrize("kind", list(MailKind))
-@on_one_database
 def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
     names = {"username": "cheap-pills", "first_name": "Buy", "last_name": "pills.example"}
     queue_wanted(kind, make_user(email=STUDENT, **names))
@@ -140,6 +139,7 @@ def test_without_a_server_the_mail_is_printed(caplog, use_server, make_user, app
 # Transactions
 
 
+@on_both
 def test_rolled_back_transaction_sends_nothing(server, app):
     with suppress(RuntimeError), transaction():
         outbox.queue(MailKind.PASSWORD_CHANGED, STUDENT)
@@ -149,6 +149,7 @@ def test_rolled_back_transaction_sends_nothing(server, app):
     assert deliver() == (0, 0)
 
 
+@on_both
 def test_looking_into_an_empty_outbox_takes_no_lock(app, server):
     outbox.deliver_due()
     with statements_of(app) as seen:
@@ -206,6 +207,7 @@ def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(server,
 
 @pytest.mark.asvs("1.3.7", "1.3.11")
 @pytest.mark.parametrize("address", ["a@example.org\r\nBcc: b@example.org", "a@b.org, c@d.org"])
+@on_both
 def test_address_that_would_inject_is_dropped(server, app, address):
     queue((MailKind.PASSWORD_CHANGED, address))
     assert deliver() == (1, 0)
@@ -253,6 +255,7 @@ def test_dead_server_is_tried_once_in_a_run_and_the_log_says_why(app, caplog):
     assert "example.org" not in record.getMessage()
 
 
+@on_both
 def test_new_mails_go_before_retried_ones_and_older_ones_before_newer_ones(server):
     kinds = [(MailKind.PASSWORD_CHANGED, f"{name}@example.org") for name in "abcd"]
     queue(*kinds)
@@ -268,6 +271,7 @@ def test_new_mails_go_before_retried_ones_and_older_ones_before_newer_ones(serve
     assert [to[0] for _, (to,) in server.box.envelopes] == ["c", "d", "a", "b"]
 
 
+@on_both
 def test_mail_that_somebody_waits_for_goes_first_also_during_a_run(server, make_user):
     make_user(email=STUDENT)
     queue(*numbered(3))
@@ -305,6 +309,7 @@ def test_run_that_is_told_to_stop_takes_no_further_mail(server, app):
 # Claims
 
 
+@on_both
 def test_claim_of_a_crashed_worker_is_taken_after_its_lease(server, clock, app):
     queue()
     assert outbox._claim() is not None
@@ -314,6 +319,7 @@ def test_claim_of_a_crashed_worker_is_taken_after_its_lease(server, clock, app):
     assert rows(app, OutboxMail) == []
 
 
+@on_both
 def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, app):
     queue()
     late = outbox._claim()
@@ -333,6 +339,7 @@ def test_a_lease_outlasts_a_delivery():
     assert outbox.LEASE.total_seconds() >= 12 * smtp.TIMEOUT
 
 
+@on_both
 def test_three_workers_deliver_each_mail_exactly_once(app, server):
     queue(*numbered(60))
 
