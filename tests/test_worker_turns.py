@@ -344,16 +344,16 @@ def test_silent_connections_take_no_thread_and_end_after_the_silence(running):
             assert silent.recv(1) == b""
 
 
-def test_connections_spread_over_two_processes(running):
-    """Both wait for the same listener; each leaves the next connection to the other."""
-    with running() as one, running(listener=one.listener) as two, connected(one, 32) as crowd:
-        for client in crowd:
-            client.sendall(b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
-        for client in crowd:
-            assert client.recv(12) == b"HTTP/1.1 200"
-        counts = [len(service.worker._clients) for service in (one, two)]
-        assert sum(counts) == 32
-        assert min(counts) >= 4
+def test_a_process_leaves_the_next_connection_to_another(running, monkeypatch):
+    monkeypatch.setattr(worker, "TICK", 1)
+    monkeypatch.setattr(worker, "GRACE", 1)
+    with running() as one, running(listener=one.listener) as two:
+        clients_of = [one.worker._clients, two.worker._clients]
+        with connected(one, 1):
+            soon(lambda: any(clients_of))
+            with connected(one, 1):
+                soon(lambda: all(clients_of))
+                assert [*map(len, clients_of)] == [1, 1]
 
 
 def test_a_full_process_leaves_connections_to_wait(running):

@@ -91,6 +91,7 @@ class TurnsWorker(Worker):  # type: ignore[misc]
             for client in self._clients:
                 if client.closes_at < math.inf:
                     client.closes_at = min(client.closes_at, soon)
+        self._tick()  # a thread may be about to accept
         while self._clients and time.monotonic() < end:
             self._tick()
 
@@ -190,19 +191,21 @@ class TurnsWorker(Worker):  # type: ignore[misc]
     def _accept(self, listener: socket.socket) -> None:
         """Accept a connection, of many at once an eighth of what is open; then pause."""
         room = self.alive * (self.cfg.worker_connections - len(self._clients))
-        self._pauses = room > 0
-        self._listen(False)
+        listens = room > 0
         try:
             for _ in range(min(room, 1 + len(self._clients) // 8)):
                 accepted, address = listener.accept()
+                listens, self._pauses = False, True
                 client = Client(accepted, address, listener.getsockname())
                 client.parser = http.get_parser(self.cfg, client, address)
                 self._keep(client, clients.SILENCE)
         except (BlockingIOError, ConnectionAbortedError):  # there are no more
             pass
         except OSError as error:  # such as no file that is free: until the main thread's next look
-            self._pauses = False
+            listens = self._pauses = False
             self.log.error("A connection cannot be accepted: %s", error)
+        if not listens:
+            self._listen(False)
 
     def _keep(self, client: Client, seconds: float) -> None:
         """Wait for the next request of a client, without a thread."""
