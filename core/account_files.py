@@ -8,6 +8,8 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from core.addresses import WHITE_SPACE
+
 # Bytes of a line of JSON. A longer one is cut, so that it cannot be read, and not the memory's end.
 _LONGEST = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -50,15 +52,17 @@ def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
     try:
         head = text.readline()
         delimiter = ";" if head.count(";") > head.count(",") else ","
-        names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter))]
+        cells = next(csv.reader([head], delimiter=delimiter))
+        names = [name.strip(WHITE_SPACE) for name in cells]
         _check(number, names, columns)
-        if len({*names}) < len(names):
+        named = [*filter(None, names)]
+        if len({*named}) < len(named):
             raise BadFile("A column stands twice in the header.")
         rows = csv.reader(text, delimiter=delimiter, strict=True)
         number = 2
         for row in rows:
-            if any(row):
-                yield number, _fields(names, row, columns)
+            if any(cell.strip() for cell in row):
+                yield number, _fields(number, names, row, columns)
             number = rows.line_num + 2  # a cell may have had several lines
     except csv.Error as error:
         raise BadFile(f"Line {number} is not CSV: {error}.") from None
@@ -66,10 +70,13 @@ def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
         text.detach()  # or its end would close the file, which is read twice
 
 
-def _fields(names: list[str], row: list[str], columns: Columns) -> dict[str, object]:
+def _fields(number: int, names: list[str], row: list[str], columns: Columns) -> dict[str, object]:
+    for place, (name, cell) in enumerate(zip(names, row, strict=False), 1):
+        if cell.strip() and not name:
+            raise BadFile(f"Line {number} has a cell in column {place}, which has no heading.")
     more = "".join(row[len(names) :])  # gets a name that no column has
     named = dict(zip(names, row, strict=False)) | {"more cells than the header": more}
-    found: dict[str, object] = {name: cell for name, cell in named.items() if cell}
+    found: dict[str, object] = {name: cell for name, cell in named.items() if name and cell}
     for name in columns.flags & found.keys():
         found[name] = {"true": True, "false": False}.get(named[name].lower(), named[name])
     return found
@@ -79,7 +86,8 @@ def _check(number: int, names: Collection[str], columns: Columns) -> None:
     # First, so that of a file without a header nothing is shown.
     if missing := [name for name in columns.required if name not in names]:
         raise BadFile(f"Line {number} has no {', no '.join(missing)}.")
-    if unknown := [name for name in names if name not in columns.known]:
-        shown = unknown[0] if re.fullmatch(r"\w{1,40}", unknown[0], re.A) else "one"
-        use = ", ".join(columns.known)
-        raise BadFile(f"Line {number} has an unknown column: {shown}. Use: {use}.")
+    for place, name in enumerate(names, 1):
+        if name and name not in columns.known:  # one without a heading must be empty
+            shown = f": {name}" if re.fullmatch(r"[\w -]{1,40}", name) else f", number {place}"
+            use = ", ".join(columns.known)
+            raise BadFile(f"Line {number} has an unknown column{shown}. Use: {use}.")

@@ -3,7 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from email.headerregistry import Address
+from functools import lru_cache
 
 import email_validator
 
@@ -11,7 +13,10 @@ MAX_USERNAME = 32
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 # Unicode's white space, without four control characters that Python counts too.
 _SPACES = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001)))))
+# Marks of direction come with what is copied from Hebrew and Arabic, from Windows and from phones.
+# Not U+202E, which turns letters round and is typed on purpose.
+_MARKS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u2066\u2067\u2068\u2069\ufeff"
+WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001))))) + _MARKS
 # One dot-atom at one host. No second address, comment, quoted string, encoded word or line end: the
 # `email` package of some Python versions turns those into additional headers.
 PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
@@ -19,6 +24,17 @@ PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-
 NO_MAILBOX = ".invalid"
 _USERNAME = re.compile("[a-z0-9][a-z0-9_.-]{2,31}")
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
+
+# How the letters are named that are none of A to Z with a mark, and how people write them.
+_LATIN = re.compile("LATIN (?:SMALL LETTER|SMALL LIGATURE|LETTER SMALL CAPITAL) (.+)")
+_BY_NAME = {
+    **{"DOTLESS I": "i", "DOTLESS J": "j", "ETH": "d", "THORN": "th", "ENG": "n", "KRA": "q"},
+    **{"SCHWA": "e", "TURNED E": "e", "OPEN E": "e", "OPEN O": "o", "EZH": "z", "GAMMA": "g"},
+}
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+_APOSTROPHE = re.compile("['`\u02b9\u02bb-\u02bf\u02c8\u055a\u05f3\u2018-\u201b\u2032\u2035\ua78c]")
+# Drawn as nothing, and not of the category for that: joiners, fillers and selectors.
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 # The documented way to accept reserved domains such as school.test, which private networks use.
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
@@ -103,11 +119,43 @@ def parse_sender(raw: str) -> Address:
 
 
 def fold(text: str) -> str:
-    """Return the form of a text in which searches compare it, without case and accents."""
-    # casefold can undo the normal form, and it keeps the i without a dot that Turkish has.
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    plain = "".join(char for char in folded if not unicodedata.combining(char))
-    return unicodedata.normalize("NFKC", plain).replace("\u0131", "i")
+    """Return the form of a text in which searches compare it: without case, accents and what cannot
+    be seen, with one kind of apostrophe and of hyphen, and Latin letters in ASCII.
+    """
+    # An acute accent that stands for an apostrophe would become a space.
+    plain = unicodedata.normalize("NFKC", text.replace("\u00b4", "'")).casefold()
+    # casefold can undo the normal form.
+    return unicodedata.normalize("NFKC", "".join(map(_plain, unicodedata.normalize("NFKD", plain))))
+
+
+@lru_cache(10_000)
+def _plain(char: str) -> str:
+    """Return what stands for a character of a decomposed text in lower case.
+
+    Unicode's names say which letter has a mark that does not come off: "WITH STROKE" and the like.
+    """
+    category, name = unicodedata.category(char), unicodedata.name(char, "").partition(" WITH ")[0]
+    if unicodedata.combining(char) or category == "Cf" or _UNSEEN.match(char):
+        return ""
+    if _APOSTROPHE.match(char):
+        return "'"
+    if category == "Pd":
+        return "-"
+    if latin := _LATIN.fullmatch(name):
+        return latin[1].lower() if len(latin[1]) < 3 else _BY_NAME.get(latin[1], char)
+    with suppress(KeyError):  # of marks alone, there is no letter
+        return unicodedata.lookup(name) if char.isalpha() and name else char
+    return char
+
+
+def spellings(text: str) -> list[str]:
+    """Return a text as it is folded, and where they differ, also without its apostrophes, and with
+    its umlauts in two letters: what people type for the same name.
+    """
+    in_two_letters = unicodedata.normalize("NFC", text).lower().translate(_UMLAUTS)
+    folded = fold(text)
+    others = (each.replace("'", "") for each in (folded, fold(in_two_letters)))
+    return [*dict.fromkeys((folded, *others))]
 
 
 def search_key(username: str, email: str, first_name: str, last_name: str) -> str:
@@ -115,4 +163,5 @@ def search_key(username: str, email: str, first_name: str, last_name: str) -> st
 
     The ends of its lines come before all letters and spaces, so last names are compared first.
     """
-    return fold(f"{last_name}\n{first_name}\n{username}\n{email}")
+    names, *others = spellings(f"{last_name}\n{first_name}")
+    return "\n".join((names, fold(f"{username}\n{email}"), *others))

@@ -7,13 +7,12 @@ Only a share code is random: its certificate keeps it.
 import hmac
 import re
 import secrets as random
+import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # without I, L, O and U
-# Phones turn hyphens into dashes, and paper is copied with their spaces and hyphens.
-_BETWEEN = "- \t\u00a0\u202f\u2010\u2011\u2012\u2013\u2014\u2212"
-_AS_MEANT = str.maketrans("OIL", "011", _BETWEEN)
+_AS_MEANT = str.maketrans("OIL", "011")
 _CHANGE_DIGITS = 8
 _ACCESS_DIGITS = 12
 _SHARE_DIGITS = 16
@@ -80,5 +79,9 @@ def shown(bits: int, digits: int, group: int = 4) -> str:
 
 
 def read(typed: str) -> bytes:
-    """Return what a user has typed as it is meant: whatever its case, dashes and spaces."""
-    return typed.upper().translate(_AS_MEANT).encode()
+    """Return what a user has typed as it is meant: whatever its case, its width and the script of
+    its digits, without what is no letter and no digit.
+    """
+    text = unicodedata.normalize("NFKC", typed).upper()
+    meant = (str(unicodedata.decimal(char, char)) for char in text if char.isalnum())
+    return "".join(meant).translate(_AS_MEANT).encode()

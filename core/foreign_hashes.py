@@ -10,6 +10,8 @@ import hmac
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, islice
+from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2d, Argon2i, Argon2id
@@ -18,9 +20,14 @@ Derive = Callable[[bytes], bytes]
 _MAX_LENGTH = 255  # as in models.py
 # How other hashes begin. Nothing else is repeated: it may be a password in a wrong column.
 _OTHER = re.compile(
-    r"\$(?:1|5|6|7|y|gy|apr1|sha1|pbkdf2|P|H|S|2x)\$|\{(?:S?SHA|S?MD5|S?SHA(?:256|384|512)|CRYPT)\}"
-    r"|(?:unsalted_)?(?:md5|sha1)\$|crypt\$|pbkdf2:"
+    r"\$(?:1|5|7|y|gy|apr1|md5|sha1|pbkdf2|p5k2|scrypt|P|H|S|B|2x|wp)\$"
+    r"|(?i:\{(?:S?MD5|S?SHA(?:1|256|384|512)?|(?:MD5|SHA256|SHA512|BLF|DES)-CRYPT|CRYPT|BCRYPT|SCRYPT"
+    r"|ARGON2(?:I|D|ID)?|PBKDF2(?:[-_]SHA(?:1|256|512))?|CLEARTEXT|PLAIN|NOOP)\})"
+    r"|(?:unsalted_)?(?:md5|sha1)\$|pbkdf2_sha512\$|crypt\$|pbkdf2:|(?i:scram-sha-(?:1|256|512)\$)"
 )
+# The alphabet of `crypt`, in place of base64's.
+_LETTERS = (ascii_uppercase + ascii_lowercase).encode()
+_CRYPT64 = bytes.maketrans(_LETTERS + b"0123456789+/", b"./0123456789" + _LETTERS)
 _ARGON2: dict[str, type[Argon2id] | type[Argon2i] | type[Argon2d]] = {
     "argon2id": Argon2id,
     "argon2i": Argon2i,
@@ -57,7 +64,7 @@ def read(stored: str) -> ForeignHash:
             found = form.whole.fullmatch(stored)
             if foreign := found and _read(found, form):
                 return foreign
-            raise NotTaken(f"its form is {begun[0].strip('$:')}, but it is malformed")
+            raise NotTaken(f"its form is {begun[0]}, but it is malformed")
     other = _OTHER.match(stored)
     kind = f"the form {other[0]}" if other else "an unknown form"
     raise NotTaken(f"a hash of {kind} is not taken")
@@ -68,7 +75,10 @@ def _read(found: re.Match[str], form: _Form) -> ForeignHash | None:
     parts = found.groupdict()
     try:
         salt = parts["salt"].encode() if "salt" in parts else _base64(parts["salt64"])
-        digest = bytes.fromhex(parts["hex"]) if "hex" in parts else _base64(parts["digest"])
+        if "crypt" in parts:
+            digest = parts["crypt"].encode()
+        else:
+            digest = bytes.fromhex(parts["hex"]) if "hex" in parts else _base64(parts["digest"])
     except binascii.Error:
         return None
     derive = form.derivation(found, salt, len(digest))
@@ -129,6 +139,49 @@ def _argon2(found: re.Match[str], salt: bytes, size: int) -> Derive | None:
     return derive
 
 
+def _sha512_crypt(found: re.Match[str], salt: bytes, _size: int) -> Derive | None:
+    """SHA-512 crypt, by Ulrich Drepper's specification of 2007; the steps are his."""
+    rounds = int(found["rounds"] or 5_000)
+    if rounds > 100_000:
+        raise NotTaken("its SHA-512 crypt has more than 100,000 rounds")
+    if rounds < 1_000 or len(salt) > 16:  # `crypt` takes, and writes, 1,000 and 16 then
+        return None
+
+    def derive(password: bytes) -> bytes:
+        size = len(password)
+        if size > 512:  # Linux takes no longer ones, and each round would hash them all
+            return b""
+        other = hashlib.sha512(password + salt + password).digest()
+        bits = reversed(f"{size:b}".lstrip("0"))
+        mixed = b"".join(other if bit == "1" else password for bit in bits)
+        digest = hashlib.sha512(password + salt + _repeated(other, size) + mixed).digest()
+        p = _repeated(hashlib.sha512(password * size).digest(), size)
+        s = _repeated(hashlib.sha512(salt * (16 + digest[0])).digest(), len(salt))
+        # What comes before and after the digest in each round; it is the same again after 42.
+        sides = []
+        for number in range(42):
+            middle = s * (number % 3 > 0) + p * (number % 7 > 0)
+            sides.append((p + middle, b"") if number % 2 else (b"", middle + p))
+        for before, after in islice(cycle(sides), rounds):
+            digest = hashlib.sha512(before + digest + after).digest()
+        return _crypt64(digest)
+
+    return derive
+
+
+def _repeated(digest: bytes, size: int) -> bytes:
+    return (digest * (size // len(digest) + 1))[:size]
+
+
+def _crypt64(digest: bytes) -> bytes:
+    """Return a digest of SHA-512 as `crypt` writes it: base64 from the end, in its own order."""
+    ordered = b"\0\0" + digest[63:]
+    for first in reversed(range(21)):
+        three = digest[first::21][:3]
+        ordered += three[first % 3 :] + three[: first % 3]
+    return base64.b64encode(ordered)[:1:-1].translate(_CRYPT64)
+
+
 def _base64(text: str) -> bytes:
     """Decode base64 with or without its padding, and with Passlib's `.` instead of `+`."""
     text = text.rstrip("=").replace(".", "+")
@@ -149,6 +202,7 @@ def _form(
 _PARTS = {
     "salt": "[!-#%-~]+",
     "salt64": "[A-Za-z0-9+/.]+",
+    "crypt": "[A-Za-z0-9/.]{86}",
     "digest": "[A-Za-z0-9+/.]+={0,2}",
     "hex": "(?:[0-9a-f]{2})+",
 }
@@ -161,6 +215,8 @@ _FORMS = (
     _form(r"scrypt:", r"<n>:<r>:<p>\$<salt>\$<hex>", _scrypt),
     # Passlib
     _form(r"\$pbkdf2-(?P<hash>sha256|sha512)\$", r"<rounds>\$<salt64>\$<digest>", _pbkdf2),
+    # Moodle, and `crypt` of Linux
+    _form(r"\$6\$", r"(?:rounds=<rounds>\$)?<salt>\$<crypt>", _sha512_crypt),
     # PHC strings, also inside Django's. Version 16 has no mark.
     _form(
         r"(?:argon2)?\$(?P<kind>argon2(?:id|i|d))\$",

@@ -6,12 +6,12 @@ million leaked passwords published by Mark Burnett; then names, everyday words a
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import permutations
 from pathlib import Path
 
+from core.addresses import fold, spellings
 from core.reasons import Reason
 
 _LIST = Path(__file__).with_name("common_passwords.txt")
@@ -60,11 +60,12 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Re
     """
     if len(password) < min_length:
         return _TOO_SHORT.format(min_length=min_length)
-    text = _fold(password)
+    text = fold(password)
     unit = _repeated_unit(text)
     if len(unit) <= 3 and unit != text:
         return _REPEATED
-    if _is_made_of(text, _parts(personal)):
+    parts = _parts(personal)
+    if any(_is_made_of(each, parts) for each in spellings(password)):
         return _PERSONAL
     for base in (unit, *_bases(text)):
         if _is_row(base):
@@ -78,12 +79,6 @@ def why_guessable(password: str, personal: Iterable[str], min_length: int) -> Re
 def _common() -> frozenset[str]:
     # Translating the whole text at once is much faster than each word.
     return frozenset(_skeleton(_LIST.read_text("ascii")).split())
-
-
-def _fold(text: str) -> str:
-    """Return the text in lower case, without accents."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 def _skeleton(text: str) -> str:
@@ -138,7 +133,7 @@ def _bases(text: str) -> Iterator[str]:
 
 def _parts(personal: Iterable[str]) -> list[str]:
     """Return the skeletons of the user's names, whole, split and reversed, longest first."""
-    values = [_fold(value) for value in personal]
+    values = [each for value in personal for each in spellings(value)]
     # Pairs, since one name alone may be too short to count.
     found = {first + second for first, second in permutations(values, 2)}
     for value in values:

@@ -10,11 +10,14 @@ import logging
 import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import BoundedSemaphore
 from typing import BinaryIO, Literal
 
-from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from core import turns
@@ -37,15 +40,20 @@ _LONGEST_SIDE = 16_383
 _READS = 100_000  # Pillow makes an object of each piece of metadata: 330 MB for a million.
 _CHUNKS = 10_000  # Small chunks of a WebP fragment memory, which is then not released.
 _PACKED_CHUNKS = 100  # Compressed text expands to 1 MiB a chunk: 20 seconds in one file.
+_LONGEST_PROFILE = 4 * 2**20  # Those of printing presses have up to 3 MB.
 _SCANS = 32  # A JPEG scan of ten bytes processes the whole picture: an hour in one file.
 
 _EXIF = re.compile(rb"Exif\0\0")
 _PACKED_CHUNK = re.compile(rb"zTXt|iTXt|iCCP")
 _PNG_END = re.compile(rb"\0\0\0\0IEND\xaeB`\x82")
 _JPEG_SEGMENT = re.compile(rb"\xff([\xc0-\xcf\xd9-\xfe])")
-_JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
+_JPEG_SCAN, _JPEG_END, _JPEG_EXIF = b"\xda", b"\xd9", b"\xe1"
 _JPEG_ARITHMETIC = b"\xc9\xca\xcb\xcd\xce\xcf"
-_ORIENTATION = 0x0112  # a tag of EXIF
+_ORIENTATION, _LONG = 0x0112, 4  # a tag of EXIF, and a type
+
+_KNOWN = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP", re.S)
+_HAS_PIXELS = re.compile(rb"\xff\xd8.*\xff\xda|\x89PNG.*IDAT", re.S)
+_SRGB = ImageCms.createProfile("sRGB")
 
 # What decoders raise for damaged files (seen with a million of them).
 _DAMAGES = (OSError, SyntaxError, ValueError, AssertionError)
@@ -115,13 +123,11 @@ def _make(file: BinaryIO) -> bytes:
     kind: type[Exception] = PictureInvalid
     with _Upload(file.read()) as upload:
         try:
-            picture, orientation = _decode(upload)
+            picture, orientation, profile = _decode(upload)
         except PictureInvalid as error:
             problem = str(error)
         except MemoryError:
             kind, problem = PicturesBusy, ""
-        except UnidentifiedImageError:
-            problem = _UNKNOWN
         except Image.DecompressionBombError:
             problem = _TOO_LARGE
         except Exception as error:
@@ -129,15 +135,17 @@ def _make(file: BinaryIO) -> bytes:
             if not isinstance(error, _DAMAGES):
                 _log.exception("A picture is refused as damaged because of an unexpected error")
         else:
-            return _encode(picture, orientation)
+            return _encode(picture, orientation, profile)
     # Raised outside the handlers: a chained exception would keep the decoded picture in memory
     # until the response is sent, while the next picture is decoded.
     raise kind(problem)
 
 
-def _decode(upload: _Upload) -> tuple[Image.Image, int]:
-    """Return the first frame of a file, in a mode that can be scaled, and its orientation."""
-    exif = b""
+def _decode(upload: _Upload) -> tuple[Image.Image, int, object]:
+    """Return the first frame of a file, in a mode that can be scaled, its orientation, and the
+    profile of its colours.
+    """
+    exif, depth = b"", 8
     with upload.getbuffer() as content:
         if sum(1 for _ in _PACKED_CHUNK.finditer(content)) > _PACKED_CHUNKS:
             raise PictureInvalid(_UNUSUAL)
@@ -145,45 +153,92 @@ def _decode(upload: _Upload) -> tuple[Image.Image, int]:
         if head.endswith(b"WEBP"):
             _check_chunks(content)
         # Pillow accepts a PNG that lacks its end.
-        if head.startswith(b"\x89PNG\r\n\x1a\n") and not _PNG_END.search(content):
-            raise PictureInvalid(_DAMAGED)
+        if head.startswith(b"\x89PNG\r\n\x1a\n"):
+            if not _PNG_END.search(content):
+                raise PictureInvalid(_DAMAGED)
+            depth = content[24]  # bits of a sample
         if head.startswith(b"\xff\xd8"):
-            _check_scans(content)
+            exif = _check_segments(content)
             # Pillow parses EXIF when it opens a JPEG, even a list of a million fractions. So the
-            # marks of EXIF are erased first. A segment has at most 64 KiB.
-            for found in reversed(list(_EXIF.finditer(content))):
-                exif = bytes(content[found.end() : found.end() + 2**16])
+            # marks of EXIF are erased first.
+            for found in [*_EXIF.finditer(content)]:
                 content[found.start() : found.end()] = bytes(len(found[0]))
-    picture: Image.Image = Image.open(upload, formats=_FORMATS)
+    picture = _open(upload)
     _draft(picture)
+    profile = picture.info.get("icc_profile")
     if isinstance(picture, JpegImageFile):
         # Copies of all metadata, 10 MB.
         picture.applist.clear()
         picture.app.clear()
         picture.info.clear()
+    pixels = _load(picture, depth)
+    # The EXIF data of a PNG may follow its pixels.
+    return pixels, _orientation(picture.info.get("exif") or exif), profile
+
+
+def _open(upload: _Upload) -> Image.Image:
+    """Read what a file says about its picture, up to the pixels."""
+    try:
+        return Image.open(upload, formats=_FORMATS)
+    except _DAMAGES as error:
+        if not _KNOWN.match(upload.getvalue()) and isinstance(error, UnidentifiedImageError):
+            raise PictureInvalid(_UNKNOWN) from None
+        # Browsers ignore metadata that Pillow cannot read.
+        has_pixels = _HAS_PIXELS.match(upload.getvalue())
+        raise PictureInvalid(_UNUSUAL if has_pixels else _DAMAGED) from None
+
+
+def _load(picture: Image.Image, depth: int) -> Image.Image:
+    """Return the pixels of the first frame as browsers show it. `depth` is that of a PNG."""
+    whole, clear = (0, 0, *picture.size), picture.info.get("transparency")
+    if depth == 16 and isinstance(clear, tuple):  # Pillow has the upper half of each sample
+        picture.info["transparency"] = clear = tuple(value >> 8 for value in clear)
+    elif depth in (2, 4) and isinstance(clear, int) and picture.mode == "L":
+        picture.info["transparency"] = clear = clear * 255 // (2**depth - 1)
+    if isinstance(picture, PngImageFile) and picture.info.get("default_image") is True:
+        # Of an animation that begins with the next picture, on a canvas that is clear.
+        picture.load()
+        picture.paste(clear if isinstance(clear, int | tuple) else 0, whole)
+        picture.seek(1)
+        picture.blend_op = PngImagePlugin.Blend.OP_SOURCE
+    shown = whole
+    if isinstance(picture, GifImageFile | PngImageFile) and picture.tile:
+        shown = picture.tile[0][1] or whole
     picture.load()
-    exif = picture.info.get("exif") or exif
     if picture.mode == "I;16":
+        sixteen = picture
         # `convert` alone would turn all but the darkest 256 of the 65536 greys into white.
         picture = picture.point(lambda value: value / 257).convert("L")
-    if picture.has_transparency_data:
-        picture = picture if picture.mode == "RGBA" else picture.convert("RGBA")
-    elif picture.mode in ("1", "P"):
-        picture = picture.convert("RGB")
-    return picture, _orientation(exif)
+        if clear is not None:
+            alphas = [255 * (value != clear) for value in range(2**16)]
+            picture.putalpha(sixteen.convert("I").point(alphas, "L"))
+    has_alpha, is_grey = picture.has_transparency_data, picture.mode in ("1", "L", "LA")
+    mode = ("LA" if is_grey else "RGBA") if has_alpha else "L" if is_grey else "RGB"
+    picture = picture if picture.mode in (mode, "CMYK") else picture.convert(mode)
+    if shown != whole and not has_alpha:
+        alpha = Image.new("L", picture.size)
+        alpha.paste(255, shown)
+        picture.putalpha(alpha)
+    return picture
 
 
-def _check_scans(jpeg: memoryview) -> None:
-    """Refuse a JPEG with too many scans, or with arithmetic coding (slow; browsers lack it)."""
-    scans = position = 0
+def _check_segments(jpeg: memoryview) -> bytes:
+    """Return the EXIF data of a JPEG itself, not of another one in or behind it.
+
+    Refuse one with too many scans, or with arithmetic coding (slow; browsers lack it).
+    """
+    exif, scans, position = b"", 0, 0
     for _ in range(_READS):
         found = _JPEG_SEGMENT.search(jpeg, position)
         if found is None or found[1] == _JPEG_END:
-            return
+            return exif
         scans += found[1] == _JPEG_SCAN
         if scans > _SCANS or found[1] in _JPEG_ARITHMETIC:
             break
-        position = found.end() + int.from_bytes(jpeg[found.end() : found.end() + 2])
+        position = found.end() + int.from_bytes(jpeg[found.end() :][:2])
+        data = jpeg[found.end() + 2 : position]
+        if found[1] == _JPEG_EXIF and not scans and not exif and _EXIF.match(data):
+            exif = bytes(data[6:])
     raise PictureInvalid(_UNUSUAL)
 
 
@@ -225,11 +280,27 @@ def _orientation(exif: object) -> int:
     first = number(4, 4) + 2
     for entry in range(first, first + 12 * number(first - 2, 2), 12):
         if number(entry, 2) == _ORIENTATION:
-            return number(entry + 8, 2)
+            return number(entry + 8, 4 if number(entry + 2, 2) == _LONG else 2)
     return 1
 
 
-def _encode(picture: Image.Image, orientation: int) -> bytes:
+def _in_srgb(picture: Image.Image, profile: object) -> Image.Image:
+    """Return a picture as RGBA with its colours in sRGB. A profile that cannot be read is none.
+
+    So is one with a chain of steps ("mpet"): each pixel would take as many as there are.
+    """
+    if isinstance(profile, bytes) and len(profile) <= _LONGEST_PROFILE and b"mpet" not in profile:
+        colours = picture.convert({"LA": "L", "RGBA": "RGB"}.get(picture.mode, picture.mode))
+        with suppress(ImageCms.PyCMSError, *_DAMAGES):
+            own = io.BytesIO(profile)
+            found = ImageCms.buildTransform(own, _SRGB, colours.mode, "RGB").apply(colours)
+            if picture.has_transparency_data:
+                found.putalpha(picture.getchannel("A"))
+            picture = found
+    return picture.convert("RGBA")
+
+
+def _encode(picture: Image.Image, orientation: int, profile: object) -> bytes:
     """Return the upright square in the middle of a picture as WebP."""
     width, height = picture.size
     short = min(width, height)
@@ -237,12 +308,13 @@ def _encode(picture: Image.Image, orientation: int) -> bytes:
     left, top = (width - short) // 2, (height - short) // 2
     box = (left, top, left + short, top + short)
     square = picture.resize((side, side), Image.Resampling.LANCZOS, box, reducing_gap=2.0)
+    square = _in_srgb(square, profile)
     square.info.clear()  # or Pillow would parse the EXIF data there
     square.getexif()[_ORIENTATION] = orientation
     square = ImageOps.exif_transpose(square)
     # Pillow copies metadata from picture to picture, so the pixels go onto a new one.
     fresh = Image.new("RGBA", square.size)
-    fresh.alpha_composite(square.convert("RGBA"))
+    fresh.alpha_composite(square)
     file = io.BytesIO()
     fresh.save(file, "WEBP", quality=82, method=4)
     return file.getvalue()

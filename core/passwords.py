@@ -17,7 +17,7 @@ import threading
 import unicodedata
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from operator import itemgetter
@@ -42,13 +42,20 @@ _SALT_AND_DIGEST = r"(?P<salt>[./A-Za-z0-9]{21}[.Oeu])%s(?P<digest>[./A-Za-z0-9]
 _LONG = re.compile(
     r"(?P<form>\$bcrypt-sha256\$v=2,t=2b,r=)(?P<cost>[4-9]|1[0-6])\$" + _SALT_AND_DIGEST % r"\$"
 )
-# Django puts its own name before it.
+# Django and WordPress put their own names before it.
 _BCRYPT = re.compile(
-    r"(?P<form>|bcrypt\$|bcrypt_sha256\$)\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$"
+    r"(?P<form>|bcrypt\$|bcrypt_sha256\$|\$wp)\$2[aby]\$(?P<cost>0[4-9]|1[0-6])\$"
     + _SALT_AND_DIGEST % ""
 )
 _PLAIN = ("", "bcrypt$")
-_ANY_BCRYPT = re.compile(r"\$bcrypt-sha256\$|(bcrypt(_sha256)?\$)?\$2[aby]\$")
+# Others hash the password as it was typed before bcrypt does.
+_PREHASHES: dict[str, Callable[[str], bytes]] = {
+    "bcrypt_sha256$": lambda typed: hashlib.sha256(typed.encode()).hexdigest().encode(),
+    "$wp": lambda typed: base64.b64encode(
+        hmac.digest(b"wp-sha384", typed.strip(" \t\n\r\0\v").encode(), "sha384")
+    ),
+}
+_ANY_BCRYPT = re.compile(r"\$bcrypt-sha256\$|(bcrypt(_sha256)?\$|\$wp)?\$2[aby]\$")
 _MAX_IMPORTED_COST = 14
 # How many calls of a process may wait to judge a hash that takes longer than our own.
 FOREIGN_WAITING = 31
@@ -186,7 +193,7 @@ class Hasher:
     def _is_dear(self, account: re.Match[str] | ForeignHash | None) -> bool:
         if account is None or isinstance(account, ForeignHash):
             return account is not None
-        return account["form"] == "bcrypt_sha256$" or int(account["cost"]) > self._rounds
+        return account["form"] in _PREHASHES or int(account["cost"]) > self._rounds
 
     def _match(self, raw_password: str, account: re.Match[str] | ForeignHash | None) -> int | None:
         """Return which of the `_keys` matches, None if none does."""
@@ -310,8 +317,8 @@ def _keys(raw_password: str, account: re.Match[str] | None) -> list[bytes | None
             if "\0" not in raw_password:
                 texts = dict.fromkeys((password, raw_password))
                 keys = [text.encode()[:72] for text in texts]
-        elif account["form"] == "bcrypt_sha256$":
-            keys[0] = hashlib.sha256(raw_password.encode()).hexdigest().encode()
+        elif prehash := _PREHASHES.get(account["form"]):
+            keys[0] = prehash(raw_password)
         else:
             keys[0] = _prehash(password, account["salt"])
     return keys

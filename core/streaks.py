@@ -16,11 +16,18 @@ def streak(moments: Iterable[int], zone: ZoneInfo, now: datetime) -> int:
     """
     ordered, day, days = sorted(moments), now.astimezone(zone).date(), 0
     if not _has_moment(ordered, day, zone):
-        day -= _DAY
+        day = _day_before(day, zone)
     while _has_moment(ordered, day, zone):
         days += 1
-        day -= _DAY
+        day = _day_before(day, zone)
     return days
+
+
+def _day_before(day: date, zone: ZoneInfo) -> date:
+    # A zone that changes its side of the date line leaves out a day, which ends before it begins.
+    before = day - _DAY
+    first, last = seconds(before, before, zone)
+    return before if first <= last else _day_before(before, zone)
 
 
 def _has_moment(ordered: Sequence[int], day: date, zone: ZoneInfo) -> bool:

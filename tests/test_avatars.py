@@ -156,7 +156,7 @@ def test_unknown_picture_is_a_404_in_json(client):
 @pytest.mark.asvs("1.3.4")
 def test_what_is_no_picture_is_told_and_changes_nothing(app, client, auth, upload):
     before = success(client.get("/api/users/profile", headers=auth.headers))
-    for content in (b"", picture()[:-40], picture(form="BMP"), b"<html></html>"):
+    for content in (picture()[:-40], picture(form="BMP"), b"<html></html>"):
         response = upload(content)
         failure(response, 400, "invalid_image")
         assert words(response) == {"avatar": ["invalid"]}
@@ -176,6 +176,8 @@ def test_what_is_wrong_with_the_form_is_named(send):
     unknown, required, wrong_type = ["unknown"], ["required"], ["type"]
     for data, wrong in (
         ({}, {"avatar": required}),
+        (picture_form(b""), {"avatar": required}),
+        (picture_form(b"", filename=""), {"avatar": required}),
         ({"avatar": "text"}, {"avatar": wrong_type}),
         ({"other": "text"}, {"avatar": required, "other": unknown}),
         ({**picture_form(picture()), "role": "admin"}, {"role": unknown}),
@@ -236,7 +238,10 @@ def send_stream(client, auth):
 
 def test_chunked_upload_is_measured_and_read(client, send_stream):
     shown(client, path_of(success(send_stream(multipart(picture())))))
-    failure(send_stream(multipart(b"x" * (5 * 2**20 + 1))), 413, "too_large")
+    for content in (b"x" * (5 * 2**20 + 1), b"x" * 6 * 2**20):
+        refused = send_stream(multipart(content))
+        failure(refused, 413, "too_large")
+        assert "at most 5 MiB" in refused.json["message"]
     for body, length in ((Broken(), ""), (b"", ""), (multipart(picture()), "9000")):
         failure(send_stream(body, length), 400, "invalid_request")
     # A length that is announced is believed.

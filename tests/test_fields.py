@@ -235,7 +235,7 @@ NAMES = [
 def test_a_name_can_be_seen_and_reads_as_it_stands(shape, field):
     for name in (
         *("\u200b", "\u2060\ufeff", "\u3164", "\u115f\u1160", "\u2800\uffa0", "\U000e0041"),
-        *("\uffff", "\ue000", "nimda\u202e", "\u200fa", "\u2066a\u2069", "\ufe0f", "\u0301"),
+        *("\uffff", "\ue000", "nimda\u202e", "a\u200fb", "a\u2066b\u2069c", "\ufe0f", "\u0301"),
         *("a\tb", "a\x00", "a\x1f"),
     ):
         assert words_about(shape, field, name) == ["invalid"]

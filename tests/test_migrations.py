@@ -8,7 +8,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from helpers import failure
 from real_service import SECRET
-from sqlalchemy import CheckConstraint, create_engine, insert, inspect, text
+from sqlalchemy import CheckConstraint, MetaData, Table, create_engine, insert, inspect, text
 from sqlalchemy.exc import DataError, IntegrityError
 
 import database
@@ -113,6 +113,30 @@ def test_a_migration_is_written_to_what_the_models_say(app, engine, tmp_path, mo
         schema.upgrade()
     with engine.connect() as connection:
         assert differences(connection) == []
+
+
+def test_search_keys_are_made_anew(app, engine):
+    with app.app_context():
+        database.run_alembic("upgrade", database.FIRST_REVISION)
+    names = {"a": ("\u0141ukasz", "D\u2019Arcy"), "b": ("Ada", "Park"), "c": ("J\u00f6rg", "Lee")}
+    many = {f"{number:04}": ("\u00d8", "Plain") for number in range(1_100)}
+    usual = {"role": "student", "is_active": True, "password_version": 1}
+    usual |= {"created_at": clock.utcnow(), "search_key": "old"}
+    with engine.begin() as connection:
+        users = Table("users", MetaData(), autoload_with=connection)
+        for name, (first, last) in (names | many).items():
+            user = {"username": f"u-{name}", "username_key": f"u-{name}", "email": f"{name}@a.org"}
+            user |= {"id": name, "first_name": first, "last_name": last}
+            connection.execute(insert(users), USER | usual | user)
+    with app.app_context():
+        database.upgrade()
+    with engine.connect() as connection:
+        found = dict(connection.execute(text("SELECT id, search_key FROM users")).all())
+    assert found.pop("a") == "d'arcy\nlukasz\nu-a\na@a.org\ndarcy\nlukasz"
+    assert found.pop("b") == "park\nada\nu-b\nb@a.org"
+    assert found.pop("c") == "lee\njorg\nu-c\nc@a.org\nlee\njoerg"
+    assert found.keys() == many.keys()
+    assert {key.split("\n")[1] for key in found.values()} == {"o"}
 
 
 def test_the_newest_revision_has_the_highest_number_and_the_oldest_is_the_first_release():

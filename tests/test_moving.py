@@ -94,7 +94,8 @@ class Addresses:
     filter = lambda self, verified, email: SimpleNamespace(exists=lambda: verified)
 
 def user(name, email, last_login=None):
-    then = datetime(2020, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    zone = UTC if name == "ada" else None  # without USE_TZ
+    then = datetime(2020, 1, 2, 3, 4, 5, 678, tzinfo=zone)
     return SimpleNamespace(get_username=lambda: name, email=email, first_name="", last_name="Lee",
         password=HASH, is_active=True, date_joined=then, last_login=last_login and then,
         emailaddress_set=Addresses())

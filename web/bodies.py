@@ -68,8 +68,12 @@ def uploaded_file(name: str) -> IO[bytes]:
     request.max_content_length = max_bytes + MAX_BODY
     parser = FormDataParser(_on_disk, 4 * MAX_BODY, max_form_parts=MAX_PARTS)
     parameters = request.mimetype_params
-    with _reading():
-        _, texts, files = parser.parse(request.stream, request.mimetype, None, parameters)
+    too_large = f"The upload is too large. Send one picture of at most {max_bytes / 2**20:.3g} MiB."
+    try:
+        with _reading():
+            _, texts, files = parser.parse(request.stream, request.mimetype, None, parameters)
+    except RequestEntityTooLarge:
+        raise errors.TooLarge(too_large) from None
     wrong = {str(other): [UNKNOWN] for other in {*texts, *files} - {name}}
     if name in texts or len(files.getlist(name)) > 1:
         wrong[name] = [Reason("type", "Send one file.")]
@@ -79,8 +83,11 @@ def uploaded_file(name: str) -> IO[bytes]:
         raise errors.InvalidRequest(fields=wrong)
     _check_end(request.stream.tell())
     file = files[name].stream
-    if file.seek(0, os.SEEK_END) > max_bytes:
-        raise errors.TooLarge
+    size = file.seek(0, os.SEEK_END)
+    if size > max_bytes:
+        raise errors.TooLarge(too_large)
+    if not size:  # as browsers send a field in which no file was chosen
+        raise errors.InvalidRequest(fields={name: [REQUIRED]})
     file.seek(0)
     return file
 

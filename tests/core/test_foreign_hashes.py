@@ -8,15 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import argon2
+import bcrypt
 import pytest
 from django.contrib.auth import hashers as django
 from helpers import soon
-from passlib.hash import pbkdf2_sha1, pbkdf2_sha256, pbkdf2_sha512, sha512_crypt
+from passlib.hash import pbkdf2_sha1, pbkdf2_sha256, pbkdf2_sha512, sha256_crypt, sha512_crypt
 from werkzeug.security import generate_password_hash as werkzeug
 
 from core import foreign_hashes, passwords
 from core.passwords import MAX_LENGTH, Hasher, HasherBusy, is_known, problem_of
 
+# base64(HMAC-SHA-384("wp-sha384", "x"))
+WORDPRESS_KEY = b"kHfLrJI3VtQytAMxDhcSnvD0Gme5v9xlkrMqpbcNfpObQ1cowpvwZAVoq6sOJue3"
 SALT, BCRYPT_SALT = "NaClNaCl", b"$2b$04$" + b"." * 22
 
 
@@ -43,6 +46,7 @@ MAKERS = {
     "argon2i": argon2.PasswordHasher(**ARGON2, type=argon2.Type.I, hash_len=16, salt_len=8).hash,
     "argon2d": argon2.PasswordHasher(**ARGON2, type=argon2.Type.D, hash_len=64).hash,
     "Passlib sha256": pbkdf2_sha256.using(rounds=10).hash,
+    "SHA-512 crypt": sha512_crypt.using(rounds=1000).hash,
     "Passlib sha512": pbkdf2_sha512.using(rounds=10, salt_size=9).hash,
 }
 TYPED = [
@@ -65,6 +69,20 @@ PHP = [
 # php -r 'echo password_hash(str_repeat("\u{e9}", 50), PASSWORD_BCRYPT, ["cost" => 5]);'
 PHP_LONG = "$2y$05$sRPaHbt6CGQi7zDvqPUSyu5aPBykc3xp/1zW8LSl6AmdGw2dvDE.."
 
+# printf 'Füchse 42' | openssl passwd -6 -salt Fuchs.42 -stdin; then perl's `crypt`, with the
+# salts '$6$rounds=1000$a' and, for 250 é, '$6$rounds=1234$0123456789./abcd'.
+CRYPT = [
+    "$6$Fuchs.42$byBiFmkeFzrcw4RzS9wpf6dIMYMUhVS8c2jdeS4OpVEnCceIlmdB18etIR38uX7VSmfvKVtJX9tDE4FFUqfn"
+    "1/",
+    "$6$rounds=1000$a$M4VXw0LyQIYFDvXVi.ihHhIqbsFco9Hc2zheMpzoXM0tc3EwoX/8ySV1AJvQ8c6XscuM0N92kpWcgVW"
+    "bNgPmt1",
+]
+CRYPT_LONG = (
+    "$6$rounds=1234$0123456789./abcd$6ne8qRQchXR0tkbsDRolaqHXJhtxYTlwUN9KrzmGgsDa2d.g4yPtqqi9hr"
+    "qgPgia8eCdM8yX5I8EnQiVte7n80"
+)
+WORDPRESS = "$wp$2y$04$3PC7I3keFHFhRy30zMmLaebWDY5Sd4f3qBCKMiX/PGhkeGf3dSTt2"
+
 
 @pytest.fixture
 def hasher():
@@ -76,6 +94,8 @@ def test_what_other_software_hashed_is_verified_as_it_was_typed(hasher, maker):
     for raw in TYPED:
         if maker == "Django bcrypt" and (len(raw.encode()) > 72 or "\x00" in raw):
             continue  # bcrypt 5 makes none of the first, and cannot tell what the second was
+        if maker == "SHA-512 crypt" and "\x00" in raw:
+            continue  # where a text ends, for a function in C
         stored = MAKERS[maker](raw)
         assert problem_of(stored) is None, stored
         assert is_known(stored)
@@ -97,6 +117,23 @@ def test_what_php_hashed_is_verified(hasher):
     assert not hasher.verify("\u00e9" * 35, PHP_LONG)
 
 
+def test_what_the_crypt_of_linux_hashed_is_verified(hasher):
+    for stored in CRYPT:
+        assert problem_of(stored) is None
+        assert hasher.verify("F\u00fcchse 42", stored) == (True, True)
+        assert not hasher.verify("Fu\u0308chse 42", stored)
+    assert hasher.verify("\u00e9" * 250, CRYPT_LONG)
+    assert not hasher.verify("\u00e9" * 249, CRYPT_LONG)
+
+
+def test_what_wordpress_hashed_is_verified_with_the_ends_that_it_cuts_off(hasher):
+    assert problem_of(WORDPRESS) is None
+    for typed in ("p\u00e4ssword 1", " \t\n\0p\u00e4ssword 1\r\v"):
+        assert hasher.verify(typed, WORDPRESS) == (True, True)
+    for wrong in ("p\u00e4ssword 2", "pa\u0308ssword 1", "\u00a0p\u00e4ssword 1", "\ud800"):
+        assert hasher.verify(wrong, WORDPRESS) == (False, False)
+
+
 def b64(size):
     return base64.b64encode(b"d" * size).decode()
 
@@ -111,6 +148,10 @@ def scrypt(n, r, p, size=64):
 
 def phc(m, t, p, kind="argon2id", version="v=19$", salt="c2FsdHNhbHQ", digest="d" * 43):
     return f"${kind}${version}m={m},t={t},p={p}${salt}${digest}"
+
+
+def shacrypt(rounds, salt="salt", size=86):
+    return f"$6$rounds={rounds}${salt}${'d' * size}"
 
 
 def plain_bcrypt(cost):
@@ -128,9 +169,11 @@ AT_THE_BOUNDS = [
     phc(128, 1, 16, "argon2i"),
     phc(8, 1, 1, salt="s" * 64, digest="d" * 16),
     plain_bcrypt("04"),
+    shacrypt(1_000, salt="s" * 16),
 ]
 # Taken too, and not made here: these are seconds of work.
 SLOW = [pbkdf2(2_000_000), phc(2**17, 8, 1), phc(2**13, 2**7, 16, "argon2d"), plain_bcrypt(14)]
+SLOW += [f"$wp{plain_bcrypt(14)}", shacrypt(100_000)]
 ROUNDS = "its PBKDF2 has more than 2,000,000 rounds"
 COST = "its bcrypt is malformed, or has no cost from 4 to 14"
 BEYOND = {
@@ -149,6 +192,8 @@ BEYOND = {
     plain_bcrypt("03"): COST,
     plain_bcrypt(15): COST,
     f"bcrypt_sha256${plain_bcrypt(15)}": COST,
+    f"$wp{plain_bcrypt(15)}": COST,
+    shacrypt(100_001): "its SHA-512 crypt has more than 100,000 rounds",
     pbkdf2(1, salt="s" * 256): "it has more than 255 characters",
 }
 MALFORMED = [
@@ -172,6 +217,9 @@ MALFORMED = [
     scrypt(2, 0, 1),
     scrypt(2, 1, 0),
     scrypt(2, 1, 1, size=32),
+    *(shacrypt(rounds) for rounds in (999, 0, "05000", "")),
+    shacrypt(1_000, salt="s" * 17),
+    shacrypt(1_000, size=85),
     phc(7, 1, 1),
     phc(127, 1, 16),
     phc(64, 0, 1),
@@ -185,11 +233,20 @@ MALFORMED = [
     "argon2" + phc(64, 1, 1)[:-40] + "$",
 ]
 OTHERS = {
-    sha512_crypt.using(rounds=1000).hash("x"): "the form $6$",
+    sha256_crypt.using(rounds=1000).hash("x"): "the form $5$",
     pbkdf2_sha1.using(rounds=1).hash("x"): "the form $pbkdf2$",
     django.MD5PasswordHasher().encode("x", SALT): "the form md5$",
     "pbkdf2:md5:1$salt$" + "d" * 32: "the form pbkdf2:",
     "{SSHA}" + "d" * 31 + "=": "the form {SSHA}",
+    # Ory and Passlib, LDAP, Dovecot, Spring and Postgres
+    "$scrypt$ln=16,r=8,p=1$" + "d" * 86: "the form $scrypt$",
+    **{
+        f"{name}{'d' * 40}": f"the form {name}"
+        for name in (
+            *("{ssha}", "{ARGON2}", "{PBKDF2-SHA512}", "{PBKDF2_SHA256}", "{SHA512-CRYPT}"),
+            *("{bcrypt}", "SCRAM-SHA-256$", "$wp$", "$P$", "$S$", "$B$", "pbkdf2_sha512$"),
+        )
+    },
     "MyPassw0rd:and$AnotherLongPasswordThatIUse1": "an unknown form",
     "ada:$apr1$" + "d" * 32: "an unknown form",
     hashlib.md5(b"x").hexdigest(): "an unknown form",
@@ -246,11 +303,19 @@ DEARER = django.BCryptPasswordHasher().encode("x", b"$2b$05$" + b"." * 22)
     [
         MAKERS["argon2id"]("x"),
         MAKERS["Django bcrypt_sha256"]("x"),
+        f"$wp{bcrypt.hashpw(WORDPRESS_KEY, BCRYPT_SALT).decode()}",
         DEARER,
         DEARER.removeprefix("bcrypt$"),
         Hasher(rounds=5, parallel=1, waiting=1).hash("x" * 72),
     ],
-    ids=["Argon2", "Django's with SHA-256", "Django's of a higher cost", "higher cost", "our long"],
+    ids=[
+        "Argon2",
+        "Django's with SHA-256",
+        "WordPress",
+        "Django's of a higher cost",
+        "higher cost",
+        "our long",
+    ],
 )
 def test_dear_hashes_are_judged_one_at_a_time_beside_our_own(monkeypatch, stored):
     monkeypatch.setattr(passwords, "FOREIGN_WAITING", 2)
@@ -266,7 +331,7 @@ def test_dear_hashes_are_judged_one_at_a_time_beside_our_own(monkeypatch, stored
         assert go_on.wait(timeout=30)
 
     def slow_bcrypt(key, cost, salt):
-        if cost == 5 or (salt in stored and "_sha256" in stored):
+        if cost == 5 or (salt in stored and stored.startswith(("bcrypt_sha256$", "$wp"))):
             wait()
         return bcrypt(key, cost, salt)
 

@@ -191,7 +191,8 @@ def test_every_failure_costs_what_was_typed(work, typed, hashes):
     current = [hasher.hash(PASSWORD), hasher.hash("a" * 99)]
     old = [Hasher(rounds=4, parallel=1, waiting=9).hash(PASSWORD), long(PASSWORD)]
     foreign = plain(PASSWORD.encode(), b"$2b$05$" + b"." * 22)
-    others = [foreign, f"bcrypt${foreign}", f"bcrypt_sha256${foreign}", WERKZEUG]
+    others = [foreign, *(f"{form}{foreign}" for form in ("bcrypt$", "bcrypt_sha256$", "$wp"))]
+    others += [WERKZEUG, "$6$rounds=1000$salt$" + "d" * 86]
     for stored in (None, *GARBAGE, *current, *old, *others):
         work.clear()
         assert not hasher.verify(typed, stored)

@@ -116,3 +116,21 @@ def test_one_moment_of_each_day_for_years_is_one_long_streak():
     assert days("Europe/Berlin", now, *every_day) == 5000
     del every_day[4000]
     assert days("Europe/Berlin", now, *every_day) == 4000
+
+
+@pytest.mark.parametrize(
+    ("zone", "before", "after"),
+    [
+        ("Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-31T12:00:00+14:00"),
+        ("Pacific/Fakaofo", "2011-12-29T12:00:00-11:00", "2011-12-31T12:00:00+13:00"),
+        ("Pacific/Kwajalein", "1993-08-20T12:00:00-12:00", "1993-08-22T12:00:00+12:00"),
+        ("Pacific/Kiritimati", "1994-12-30T12:00:00-10:00", "1995-01-01T12:00:00+14:00"),
+    ],
+)
+def test_a_day_that_a_zone_left_out_interrupts_nothing(zone, before, after):
+    earlier = at(before) - DAY
+    assert days(zone, after, before, after) == 2
+    assert days(zone, after, earlier, before, after) == 3
+    assert days(zone, after, earlier, before) == 2
+    assert days(zone, after, earlier) == 0
+    assert days(zone, at(after) + DAY, after, before) == 2

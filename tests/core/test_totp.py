@@ -52,7 +52,7 @@ def test_clocks_may_differ_by_one_step():
 def test_digits_are_read_whatever_their_spaces_and_hyphens():
     for typed in ("287 082", "28-70-82", " 287082 "):
         assert totp.step_of(typed, SEED, 59, after=0) == 1
-    for typed in ("", "28708", "2870820", "28708²", "٢٨٧٠٨٢"):
+    for typed in ("", "28708", "2870820", "28708½", "二八七〇八二"):
         assert totp.step_of(typed, SEED, 59, after=0) is None
 
 
