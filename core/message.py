@@ -24,14 +24,15 @@ class NoAddress(ValueError):
 
 
 class _AsWritten(EmailPolicy):
-    """Keeps each header as it is written here.
+    """Keeps these headers as they are written here.
 
     The `email` package would encode a long address when it folds it, and reads encoded words in a
     subject: in some Python versions, what they stand for becomes a header of its own.
     """
 
     def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
-        return name, value
+        is_ours = name in ("From", "To", "Subject", "Message-ID")
+        return (name, value) if is_ours else super().header_store_parse(name, value)
 
 
 _POLICY = _AsWritten(linesep="\r\n", cte_type="7bit", max_line_length=LINE, refold_source="none")
