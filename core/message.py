@@ -10,6 +10,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from core.addresses import PLAIN_ADDRESS
+from core.smtp import MailRefused
 
 # The longest line of an encoded body (RFC 2045) and of a header with encoded words (RFC 2047). An
 # address may need a longer one (RFC 5322 allows 998 characters), because it cannot be broken.
@@ -17,10 +18,6 @@ LINE = 76
 # A text that a header shows as it is, in lines that can be broken at spaces. Readers would decode
 # what looks like an encoded word.
 _PLAIN = re.compile(r"(?!.*=\?)(?!.*[^ ]{61})[ -~]*")
-
-
-class NoAddress(ValueError):
-    """The recipient is not exactly one plain address."""
 
 
 class _AsWritten(EmailPolicy):
@@ -51,11 +48,11 @@ def build(
     """Return a message with a text and an HTML body (multipart/alternative, UTF-8).
 
     Message-ID and Date come from `mail_id` and `created_at`, so receivers recognise an e-mail that
-    is sent twice. Auto-Submitted (RFC 3834) prevents automatic replies. Raises NoAddress unless the
-    recipient is exactly one plain address.
+    is sent twice. Auto-Submitted (RFC 3834) prevents automatic replies. Raises MailRefused unless
+    the recipient is exactly one plain address.
     """
     if not PLAIN_ADDRESS.fullmatch(recipient):
-        raise NoAddress("the recipient is not exactly one plain address")
+        raise MailRefused("the recipient is not exactly one plain address")
     message = EmailMessage(policy=_POLICY)
     message["From"] = _mailbox(sender)
     message["To"] = recipient

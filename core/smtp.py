@@ -70,8 +70,6 @@ def send(server: MailServer, message: EmailMessage, own_name: str) -> str:
             _accepted("sender", *smtp.mail(message["From"].addresses[0].addr_spec))
             _accepted("recipient", *smtp.rcpt(message["To"].addresses[0].addr_spec))
             return _accepted("content", *smtp.data(message.as_bytes()))
-    except smtplib.SMTPDataError as error:  # before the content was sent
-        raise _refusal("content", error.smtp_code, error.smtp_error) from None
     except (OSError, ValueError) as error:  # of smtplib; of a challenge that is no base64
         raise _failure(error, connected) from None
 
@@ -112,19 +110,15 @@ def _start_tls(smtp: smtplib.SMTP, server: MailServer) -> None:
 
 
 def _accepted(what: str, code: int, said: bytes) -> str:
+    text, enhanced = _read(said)
     if 200 <= code <= 299:
-        return f"{code} {_readable(said)}"
-    raise _refusal(what, code, said)
-
-
-def _refusal(what: str, code: int, said: bytes | str) -> NotSent:
-    text, enhanced = _readable(said), _enhanced(said)
+        return f"{code} {text}"
     if enhanced:
         is_final = enhanced in _NO_MAILBOX and what != "sender"
     else:
         is_final = code == 550 and what == "recipient" and _NO_USER.fullmatch(text) is not None
     failure = MailRefused if is_final and 500 <= code <= 599 else MailDeferred
-    return failure(f"{what} refused with {code} {enhanced}".rstrip(), f"{code} {text}")
+    raise failure(f"{what} refused with {code} {enhanced}".rstrip(), f"{code} {text}")
 
 
 def _failure(error: OSError | ValueError, connected: bool) -> MailDeferred:
@@ -132,19 +126,16 @@ def _failure(error: OSError | ValueError, connected: bool) -> MailDeferred:
     if not isinstance(error, smtplib.SMTPResponseException):
         # After its first sentence, smtplib may quote the server.
         return failure(f"{name}: {error}".partition(". ")[0])
-    code, said = error.smtp_code, error.smtp_error
+    text, enhanced = _read(error.smtp_error)
     # A server may repeat what it cannot read, such as the password.
     is_login = isinstance(error, smtplib.SMTPAuthenticationError)
-    text = "" if is_login else f"{code} {_readable(said)}"
-    return failure(f"{name} {code} {_enhanced(said)}".rstrip(), text)
+    said = "" if is_login else f"{error.smtp_code} {text}"
+    return failure(f"{name} {error.smtp_code} {enhanced}".rstrip(), said)
 
 
-def _readable(said: bytes | str) -> str:
+def _read(said: bytes | str) -> tuple[str, str]:
+    """Return the text of a response in printable characters, and its enhanced code or ""."""
     text = said if isinstance(said, str) else said.decode("ascii", "replace")
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _enhanced(said: bytes | str) -> str:
-    """Return the enhanced code in a response, "" where there is none."""
-    found = _ENHANCED.search(_readable(said))
-    return found[1] if found else ""
+    text = "".join(char if char.isprintable() else " " for char in text)
+    found = _ENHANCED.search(text)
+    return text, found[1] if found else ""

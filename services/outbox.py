@@ -19,7 +19,7 @@ import errors
 from core import audit, clock, smtp
 from core.addresses import login_name
 from core.ids import new_row_id
-from core.message import NoAddress, build
+from core.message import build
 from core.templates import Mail
 from database import afterwards, change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
@@ -211,16 +211,13 @@ def _write(mail: OutboxMail) -> EmailMessage | None:
 
 
 def _build(content: Mail, recipient: str, mail_id: str, created_at: datetime) -> EmailMessage:
-    try:
-        return build(
-            **content._asdict(),
-            sender=settings.sender,
-            recipient=recipient,
-            mail_id=mail_id,
-            created_at=created_at,
-        )
-    except NoAddress as error:
-        raise smtp.MailRefused(str(error)) from None
+    return build(
+        **content._asdict(),
+        sender=settings.sender,
+        recipient=recipient,
+        mail_id=mail_id,
+        created_at=created_at,
+    )
 
 
 def _send(message: EmailMessage) -> str:

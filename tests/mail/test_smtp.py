@@ -68,7 +68,7 @@ def test_both_bodies_and_the_headers_arrive(serve):
     ],
 )
 def test_recipient_must_be_exactly_one_address(recipient):
-    with pytest.raises(ValueError, match="not exactly one plain address"):
+    with pytest.raises(smtp.MailRefused, match="not exactly one plain address"):
         a_mail(recipient=recipient)
 
 
