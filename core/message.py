@@ -28,7 +28,7 @@ class _AsWritten(EmailPolicy):
     """
 
     def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
-        is_ours = name in ("From", "To", "Subject", "Message-ID")
+        is_ours = name in ("From", "To", "Subject")
         return (name, value) if is_ours else super().header_store_parse(name, value)
 
 

@@ -278,7 +278,7 @@ def test_server_is_greeted_by_the_name_of_the_service(server, app, url, sender, 
     queue()
     assert deliver() == (1, 0)
     assert server.box.greetings == [greeting]
-    assert server.box.envelopes[0][0] == sender or f"no-reply@{greeting}"
+    assert server.box.envelopes[0][0] == (sender or f"no-reply@{greeting}")
 
 
 @pytest.mark.asvs("1.3.7", "1.3.11")

@@ -105,6 +105,7 @@ def test_lines_and_encoded_words_are_as_short_as_the_standards_demand(name, host
         assert len(line) <= 78 or b"@" in line  # an address cannot be broken
     mail = message_from_bytes(raw, policy=policy.compat32)
     assert len(mail.keys()) == 8
+    assert mail["Message-ID"].strip() == f"<0199@{host}>"
     shown = [make_header(decode_header(mail[name].replace("\r\n", ""))) for name in HEADERS]
     sent_by = f"{name} <no-reply@{host}>" if name else f"no-reply@{host}"
     assert [str(each).replace('"', "") for each in shown] == [sent_by, recipient, said["subject"]]

@@ -112,7 +112,8 @@ auth     535 5.7.8 Error: authentication failed: p@ss word                      
 auth     534 5.7.9 Application-specific password required                           waits
 auth     550 5.1.1 User unknown                                                     waits
 auth     454 4.7.0 Temporary authentication failure                                 waits
-auth     334 no base64!                                                             waits
+auth     334 Hello                                                                   waits
+auth     334 UGFzc3dvcmQ6                                                           waits
 auth     closes                                                                     waits
 """
 TABLE = [re.fullmatch(r"(\w+) +(.+?)  +(\w+)", row).groups() for row in ANSWERS.strip().split("\n")]
