@@ -72,14 +72,15 @@ def upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
     ).returning(Counter.key, Counter.hits, Counter.expires_at)
 
 
-def within(keys: Collection[str], allowed: int, window: str) -> set[str]:
+def within(keys: Collection[str], allowed: int, window: timedelta) -> set[str]:
     """Count each of these once in the open transaction; return those that were counted no more
     often than is allowed, all of them with RATELIMIT_ENABLED=0.
     """
     if not (keys and settings.ratelimit_enabled):
         return set(keys)
     now = clock.utcnow()
-    rows = [row(each, window, now) for each in sorted(keys, reverse=True)]
+    new = {"hits": 1, "expires_at": now + window}
+    rows = [{"key": each, **new} for each in sorted(keys, reverse=True)]
     return {each for each, hits, _ in db.session.execute(upsert(now), rows) if hits <= allowed}
 
 

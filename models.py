@@ -318,7 +318,9 @@ class OutboxMail(Base):
 
 
 class Counter(Base):
-    """The hits of a rate limit in a window. Keys identify nobody: see web/limits.py."""
+    """The hits of a rate limit in a window, and without an end how many mails were dropped. Keys
+    identify nobody: see web/limits.py.
+    """
 
     __tablename__ = "counters"
     __table_args__ = ({"sqlite_with_rowid": False},)

@@ -197,11 +197,11 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Give another way in to a user who has none.
 
     With `deliver: "mail"`, the user gets an invitation, or a reset mail if the account has a
-    password. With `"link"`, the response has a link to hand over, and a code to be typed in its
-    place; for an account without a password they replace all earlier ones. With
-    `replacePassword: true`, the present password stops working at once, all sessions end, and the
-    account is one without a password: use it when somebody else knows the password. For admins, use
-    `flask users access-link`.
+    password; a sixth mail to one account in an hour is refused with 429. With `"link"`, the
+    response has a link to hand over, and a code to be typed in its place; for an account without a
+    password they replace all earlier ones. With `replacePassword: true`, the present password stops
+    working at once, all sessions end, and the account is one without a password: use it when
+    somebody else knows the password. For admins, use `flask users access-link`.
     """
     replace = body["replace_password"]
     with transaction():

@@ -220,7 +220,8 @@ def forgot_password(body: dict[str, str]) -> None:
     """Send an e-mail with a link to set a new password to the address of an account.
 
     The response is the same, and takes the same time, whether or not an account exists. At most
-    three mails an hour go to one account; beyond them, too, the response is the same.
+    three mails go to one account while the link of the first works, or in an hour if that is less;
+    beyond them, too, the response is the same.
     """
     with transaction():
         outbox.queue(MailKind.PASSWORD_RESET, body["email"])

@@ -9,7 +9,7 @@ import click
 from flask import Flask
 from flask.cli import with_appcontext
 
-from cli import database, keys, learning, users
+from cli import database, keys, learning, mail, users
 from cli.base import plain_errors
 from core import clock
 from services import pruning, second_factor
@@ -29,5 +29,5 @@ def prune() -> None:
 
 
 def init_app(app: Flask) -> None:
-    for command in (users.users, keys.keys, learning.learning, database.db, prune):
+    for command in (users.users, keys.keys, learning.learning, mail.mail, database.db, prune):
         app.cli.add_command(command)

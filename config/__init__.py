@@ -291,8 +291,14 @@ class Settings:
 
     @property
     def sender(self) -> Address:
-        host = "localhost" if types.is_ip(self.public_host) else self.public_host
+        host = "localhost" if types.is_ip(self.public_host) else self.public_host.rstrip(".")
         return self.mail_from or Address("", "no-reply", host)
+
+    @property
+    def mail_host(self) -> str:
+        """What the service calls itself before mail servers: a name, not an IP."""
+        host = self.sender.domain if types.is_ip(self.public_host) else self.public_host
+        return host.rstrip(".")
 
     @property
     def site(self) -> str:

@@ -7,12 +7,14 @@ from sqlalchemy import Select, bindparam, func, select
 
 from database import reading
 from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession, UTCDateTime
+from services.outbox import DROPPED
 
 # The figures, in the order in which they are told.
 HELP = {
     "info": "Version of the service and revision of its schema.",
     "mails_waiting": "E-mails that wait to be sent.",
     "mails_oldest_seconds": "How long the oldest e-mail has waited.",
+    "mails_dropped_total": "E-mails that were refused for good, or given up after a day.",
     "sessions": "Open sessions.",
     "changes_total": "Changes of accounts, by the numbers of GET /api/users/changes.",
     "pruning_late_seconds": "How long the oldest expired row has waited to be removed.",
@@ -28,6 +30,7 @@ _FIGURES = select(
     _one(select(func.count(OutboxMail.id)), "mails"),
     # Ids are ordered by time.
     _one(select(OutboxMail.created_at).order_by(OutboxMail.id).limit(1), "oldest_mail"),
+    _one(select(Counter.hits).where(Counter.key == DROPPED), "dropped"),
     # Not of a column: that would read each row, and not only the index.
     _one(select(func.count()).select_from(UserSession).where(_IS_OPEN), "sessions"),
     _one(select(LastChange.number), "changes"),
@@ -43,6 +46,7 @@ def read(now: datetime) -> dict[str, int]:
     return {
         "mails_waiting": found.mails,
         "mails_oldest_seconds": _age(now, found.oldest_mail),
+        "mails_dropped_total": found.dropped or 0,
         "sessions": found.sessions,
         "changes_total": found.changes or 0,
         "pruning_late_seconds": max(_age(now, found.counter), _age(now, found.denial)),

@@ -5,20 +5,25 @@ a connection, and then deletes the row or sets the time of the next try. If it d
 lease expires and another process takes the row.
 """
 
+import html
 import logging
+import math
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 
 from sqlalchemy import Delete, Update, delete, select, update
 
 import counting
-from core import clock, smtp
+import errors
+from core import audit, clock, smtp
 from core.addresses import login_name
+from core.ids import new_row_id
 from core.message import build
+from core.templates import Mail
 from database import afterwards, change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import OutboxMail, PendingEmail, User
+from models import Counter, OutboxMail, PendingEmail, User, UserRow
 from services import events, letters, users
 from services.letters import MailKind
 
@@ -28,14 +33,24 @@ LEASE = timedelta(seconds=120)
 FIRST_WAIT = 10
 LONGEST_WAIT = 3600
 GIVE_UP_AFTER = timedelta(days=1)
+# After so many e-mails in a row that the server does not take, it gets no further ones for a while:
+# it may refuse all of us, and a thousand invitations must not make that worse.
+IN_A_ROW = 3
+# Nobody sits in front of the screen any more when an e-mail has failed so often.
+AWAITED_TRIES = 3
+# The key of the counter of e-mails that were dropped. Its window never ends.
+DROPPED, NEVER = "dropped mails", datetime.max.replace(tzinfo=UTC)
 
-# How many e-mails of each of these kinds go to one address in an hour.
+# How many e-mails of each of these kinds go to one address in a `_window`.
 MAX_MAILS = 3
 LIMITED = {
     MailKind.PASSWORD_RESET: "reset mails to an e-mail address",
     MailKind.EMAIL_VERIFICATION: "verification mails to an e-mail address",
     MailKind.INVITATION: "invitations to an e-mail address",
 }
+HOUR = timedelta(hours=1)
+# How many e-mails admins and teachers send to one account in an hour.
+MAX_BY_STAFF, BY_STAFF = 5, "mails to an account by admins and teachers"
 
 _log = logging.getLogger("accounts.mail")
 # A message to nobody is built too, or the load would reveal that there is no account.
@@ -54,12 +69,30 @@ def queue(kind: MailKind, address: str, *, language: str | None = None, **facts:
         found = select(User.id, User.email).where(users.named(address))
         user_id, recipient = db.session.execute(found).one_or_none() or (None, address)
         if not _within_limit(kind, [recipient]):
-            events.tell("limit_reached", user_id, limit=f"{MAX_MAILS} per hour: {LIMITED[kind]}")
+            rate = f"{MAX_MAILS} in {_window(kind) // timedelta(minutes=1)} minutes"
+            events.tell("limit_reached", user_id, limit=f"{rate}: {LIMITED[kind]}")
             return False
-    db.session.add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
+    _add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
+    return True
+
+
+def queue_by_staff(kind: MailKind, user: UserRow) -> None:
+    """Queue an e-mail that an admin or teacher sends to a user, as `queue` does, but never drop it
+    without a word: raises TooManyRequests beyond `MAX_BY_STAFF`.
+    """
+    key = counting.key(BY_STAFF, account=user.id)
+    if not counting.within([key], MAX_BY_STAFF, HOUR):
+        end = db.session.scalars(select(Counter.expires_at).where(Counter.key == key)).one()
+        audit.log("limit_reached", user.id, limit=f"{MAX_BY_STAFF} per hour: {BY_STAFF}")
+        seconds = math.ceil((end - clock.utcnow()).total_seconds())
+        raise errors.TooManyRequests(retry_after=max(1, seconds))
+    _add(OutboxMail(kind=kind.value, address=user.email, facts={}))
+
+
+def _add(mail: OutboxMail) -> None:
+    db.session.add(mail)
     if thread := components().background:
         afterwards(thread.wake)
-    return True
 
 
 def queue_invitations(addresses: Sequence[str]) -> None:
@@ -69,11 +102,18 @@ def queue_invitations(addresses: Sequence[str]) -> None:
     db.session.add_all(OutboxMail(**row, facts={}) for row in rows)
 
 
+def _window(kind: MailKind) -> timedelta:
+    """Return for how long e-mails of a kind are counted: no longer than their links live. So there
+    is always one with a link that works, whoever has asked for those that were sent.
+    """
+    return min(HOUR, letters.ACCOUNT_MAILS[kind].life())
+
+
 def _within_limit(kind: MailKind, addresses: Sequence[str]) -> list[str]:
     keys = {
         each: counting.key(LIMITED[kind], account=login_name(each) or each) for each in addresses
     }
-    allowed = counting.within(keys.values(), MAX_MAILS, "hour")
+    allowed = counting.within(keys.values(), MAX_MAILS, _window(kind))
     return [each for each, key in keys.items() if key in allowed]
 
 
@@ -91,18 +131,19 @@ def withdraw_code(user_id: str) -> None:
 
 
 def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:
-    """Send the e-mails that are due, until none is left, the server is down or `stopping()`;
-    return whether the server is down.
+    """Send the e-mails that are due, until none is left, the server takes none or `stopping()`;
+    return whether it takes none.
     """
     # An idle service must not take the lock to write every few seconds.
     with reading() as connection:
         due = OutboxMail.due_at <= clock.utcnow()
         if connection.scalar(select(OutboxMail.id).where(due).limit(1)) is None:
             return False
-    server_down = False
-    while not (stopping() or server_down) and (mail := _claim()):
-        server_down = _deliver(mail)
-    return server_down
+    failed = 0  # in a row
+    while failed < IN_A_ROW and not stopping() and (mail := _claim()):
+        failures = _deliver(mail)
+        failed = failed + failures if failures else 0
+    return failed >= IN_A_ROW
 
 
 def _claim() -> OutboxMail | None:
@@ -110,11 +151,12 @@ def _claim() -> OutboxMail | None:
 
     A thousand invitations do not delay a reset, and e-mails that keep failing do not delay others.
     """
+    is_awaited = OutboxMail.kind.in_(letters.AWAITED) & (OutboxMail.attempts < AWAITED_TRIES)
     # SQLite ignores SKIP LOCKED and does not need it: it runs one write transaction at a time.
     first = (
         select(OutboxMail.id)
         .where(OutboxMail.due_at <= clock.utcnow())
-        .order_by(OutboxMail.kind.not_in(letters.AWAITED), OutboxMail.attempts, OutboxMail.due_at)
+        .order_by(is_awaited.desc(), OutboxMail.attempts, OutboxMail.due_at)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
@@ -129,57 +171,68 @@ def _claim() -> OutboxMail | None:
     return claimed
 
 
-def _deliver(mail: OutboxMail) -> bool:
-    """Send or drop an e-mail, or let it wait for another try; return whether the server is down."""
+def _deliver(mail: OutboxMail) -> int:
+    """Send or drop an e-mail, or let it wait for another try; return how much speaks against the
+    server: 0, 1 for an e-mail that it did not take, `IN_A_ROW` if it is down.
+    """
     try:
         message = _write(mail)
         if message is not None:
             _send(message)
             _log.info("Mail %s (%s) is sent", mail.id, mail.kind)
     except smtp.MailRefused as error:
-        _log.error("Mail %s (%s) is dropped: %s", mail.id, mail.kind, error)
+        _drop(mail, f"is dropped: {error}")
     except smtp.MailDeferred as error:
         _postpone(mail, str(error))
-        return isinstance(error, smtp.ServerDown)
+        return IN_A_ROW if isinstance(error, smtp.ServerDown) else 1
     except Exception as error:
         if is_unavailable(error):
             raise  # the row cannot be changed either; its lease will expire
         _log.exception("Mail %s (%s) could not be written", mail.id, mail.kind)
         _postpone(mail, type(error).__name__)
-        return False
-    _settle(mail, delete(OutboxMail))
-    return False
+    else:
+        _settle(mail, delete(OutboxMail))
+    return 0
+
+
+def send_test(address: str) -> str:
+    """Send an e-mail to an address now; return what the server said. Raises MailRefused and
+    MailDeferred.
+    """
+    text = f"This is a test. E-mails of {settings.site} arrive here."
+    content = Mail("Test", text, f"<p>{html.escape(text)}</p>")
+    return _send(_build(content, address, new_row_id(), clock.utcnow()))
 
 
 def _write(mail: OutboxMail) -> EmailMessage | None:
     content, recipient = letters.compose(mail)
-    try:
-        message = build(
-            **content._asdict(),
-            sender=settings.sender,
-            recipient=recipient or NOBODY,
-            mail_id=mail.id,
-            created_at=mail.created_at,
-        )
-    except ValueError as error:
-        raise smtp.MailRefused(str(error)) from None
+    message = _build(content, recipient or NOBODY, mail.id, mail.created_at)
     return message if recipient else None
 
 
-def _send(message: EmailMessage) -> None:
+def _build(content: Mail, recipient: str, mail_id: str, created_at: datetime) -> EmailMessage:
+    return build(
+        **content._asdict(),
+        sender=settings.sender,
+        recipient=recipient,
+        mail_id=mail_id,
+        created_at=created_at,
+    )
+
+
+def _send(message: EmailMessage) -> str:
     if settings.mail_url:
-        smtp.send(settings.mail_url, message)
-    else:
-        body = message.get_body(("plain",))
-        text = body.get_content() if body else ""
-        _log.info("Mail\nTo: %s\nSubject: %s\n\n%s", message["To"], message["Subject"], text)
+        return smtp.send(settings.mail_url, message, settings.mail_host)
+    body = message.get_body(("plain",))
+    text = body.get_content() if body else ""
+    _log.info("Mail\nTo: %s\nSubject: %s\n\n%s", message["To"], message["Subject"], text)
+    return ""
 
 
 def _postpone(mail: OutboxMail, reason: str) -> None:
     now = clock.utcnow()
     if now - mail.created_at >= GIVE_UP_AFTER:
-        _log.error("Mail %s (%s) is given up after a day: %s", mail.id, mail.kind, reason)
-        _settle(mail, delete(OutboxMail))
+        _drop(mail, f"is given up after a day: {reason}")
         return
     wait = min(FIRST_WAIT * 2 ** min(mail.attempts - 1, 16), LONGEST_WAIT)
     _log.warning("Mail %s (%s) waits %d s more: %s", mail.id, mail.kind, wait, reason)
@@ -187,7 +240,15 @@ def _postpone(mail: OutboxMail, reason: str) -> None:
     _settle(mail, update(OutboxMail).values(claimed=False, due_at=later))
 
 
-def _settle(mail: OutboxMail, statement: Update | Delete) -> None:
-    with transaction():
-        # If our lease expired and another process claimed the row, `attempts` is higher now.
-        change(statement.where(OutboxMail.id == mail.id, OutboxMail.attempts == mail.attempts))
+def _drop(mail: OutboxMail, why: str) -> None:
+    _log.error("Mail %s (%s) %s", mail.id, mail.kind, why)
+    _settle(mail, delete(OutboxMail), counts=True)
+
+
+def _settle(mail: OutboxMail, statement: Update | Delete, *, counts: bool = False) -> None:
+    # If our lease expired and another process claimed the row, `attempts` is higher now.
+    ours = OutboxMail.id == mail.id, OutboxMail.attempts == mail.attempts
+    with transaction() as session:
+        if change(statement.where(*ours)) and counts:
+            once = {"key": DROPPED, "hits": 1, "expires_at": NEVER}
+            session.execute(counting.upsert(clock.utcnow()), once)

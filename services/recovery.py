@@ -94,13 +94,15 @@ def _hour(moment: datetime) -> int:
 
 def send_way_in(user: UserRow, *, replace_password: bool) -> None:
     """Queue an e-mail with which a user, whose row is locked, chooses a password: an invitation, or
-    a reset mail where there is a way in. Raises UserNotFound for an inactive user.
+    a reset mail where there is a way in. Raises UserNotFound for an inactive user, and
+    TooManyRequests.
     """
     users.require_active(user)
     if replace_password:
         user = accounts.remove_password(user)
     kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
-    if outbox.queue(kind, user.email) and has_mailbox(user.email):
+    outbox.queue_by_staff(kind, user)
+    if has_mailbox(user.email):
         events.tell("access_link_made", user.id, deliver="mail")
 
 

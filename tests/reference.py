@@ -23,6 +23,7 @@ from core import audit, reasons
 from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
 from services import outbox
+from services.letters import MailKind
 from web import openapi
 from web.limits import GUESSES
 
@@ -83,14 +84,18 @@ def limits() -> Rows:
     """Each client IP (`ip`; of IPv6, the first 64 bits), account (the e-mail address or username
     that was typed, else the caller's address), new address and caller has a count of its own. A
     window begins with its first call. Beyond a limit the response is a 429; beyond one of mails to
-    an address, it is the usual one and nothing is sent.
+    an address, it is the usual one and nothing is sent. The window of reset mails is an hour where
+    `RESET_TOKEN_MINUTES` is longer.
     """
     calls = openapi.declared(current_app)
     for limit in dict.fromkeys(limit for *_, call in calls for limit in call.limits):
         of, counts = f"{limit.by.name}".lower(), "wrong guesses" if limit in GUESSES else "calls"
         yield limit.rate, limit.name, of, counts
-    for name in outbox.LIMITED.values():
-        yield f"{outbox.MAX_MAILS} per hour", name, "address", "mails"
+    for kind, name in outbox.LIMITED.items():
+        is_reset = kind is MailKind.PASSWORD_RESET
+        window = "`RESET_TOKEN_MINUTES`" if is_reset else "hour"
+        yield f"{outbox.MAX_MAILS} per {window}", name, "address", "mails"
+    yield f"{outbox.MAX_BY_STAFF} per hour", outbox.BY_STAFF, "account", "mails"
 
 
 def kinds() -> Rows:

@@ -21,8 +21,9 @@ from real_service import ROOT
 from sqlalchemy import delete, insert
 
 from core import clock as core_clock
-from database import schema
+from database import schema, transaction
 from models import Counter, DeniedSession
+from services import outbox
 from web.openapi import VERSION
 
 
@@ -41,7 +42,7 @@ def scrape(client, make_key):
         assert all(kind == ("counter" if "_total" in name else "gauge") for name, kind, *_ in found)
         assert all(name == same for name, _, same, *_ in found)
         info = f'{{version="{VERSION}",schema="{schema.NEWEST}"}}'
-        assert [labels for *_, labels, _ in found] == [info, *[""] * 5]
+        assert [labels for *_, labels, _ in found] == [info, *[""] * 6]
         assert found[0][-1] == "1"  # one can multiply by it
         return {name.removeprefix("accounts_"): int(value) for name, *_, value in found[1:]}
 
@@ -51,7 +52,7 @@ def scrape(client, make_key):
 @on_both
 def test_figures_are_what_the_database_knows(app, client, scrape, make_user, clock):
     nothing = {"mails_waiting": 0, "mails_oldest_seconds": 0, "sessions": 0, "changes_total": 0}
-    nothing |= {"pruning_late_seconds": 0}
+    nothing |= {"mails_dropped_total": 0, "pruning_late_seconds": 0}
     assert scrape() == nothing
     user = make_user()
     success(login(client, user))
@@ -75,6 +76,20 @@ def test_figures_are_what_the_database_knows(app, client, scrape, make_user, clo
     assert scrape()["sessions"] == 0
 
 
+def test_a_mail_that_is_dropped_is_counted_and_hides_no_counter_that_is_late(app, scrape, clock):
+    for number in (1, 2):
+        with app.app_context():
+            with transaction():
+                outbox.queue(outbox.MailKind.PASSWORD_CHANGED, "two@example.org, a@example.org")
+            outbox.deliver_due()
+        clock.move(days=1000)
+        figures = scrape()
+        assert (figures["mails_dropped_total"], figures["pruning_late_seconds"]) == (number, 0)
+    late = {"key": "late", "hits": 1, "expires_at": core_clock.utcnow() - timedelta(seconds=601)}
+    execute(app, insert(Counter).values(**late))
+    assert scrape()["pruning_late_seconds"] in (601, 602)
+
+
 def test_errors_are_json_also_for_a_browser(client, auth):
     for headers, status, code in (({}, 401, "token_missing"), (auth.headers, 403, "forbidden")):
         response = client.get("/metrics", headers={**headers, "Accept": "text/html"})
@@ -84,7 +99,7 @@ def test_errors_are_json_also_for_a_browser(client, auth):
 def test_examples_name_what_there_is(client, scrape):
     rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
     named = {name for rule in rules for name in re.findall(r"accounts_(\w+)", rule["expr"])}
-    ours = {"mails_oldest_seconds", "pruning_late_seconds"}
+    ours = {"mails_oldest_seconds", "mails_dropped_total", "pruning_late_seconds"}
     counted = (ROOT / "deploy/accounts.mtail").read_text()
     assert named & scrape().keys() == ours
     assert all(f"counter accounts_{name} by" in counted for name in named - ours)

@@ -26,6 +26,7 @@ class Postbox:
 
     mails: list[EmailMessage] = field(default_factory=list)
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
+    greetings: list[str] = field(default_factory=list)
     logins: list[tuple[bytes, bytes]] = field(default_factory=list)
     mail_commands: int = 0
     in_tls: list[bool] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Postbox:
         with self.arrived:
             self.in_tls.append(server.transport.get_extra_info("ssl_object") is not None)
             self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
+            self.greetings.append(session.host_name)
             self.mails.append(mail)
             self.arrived.notify_all()
         return "250 OK"

@@ -10,15 +10,27 @@ from datetime import datetime, timedelta
 import pytest
 from endpoints import UNKNOWN_ID
 from flask import current_app
-from helpers import connections_held, on_both, race, rows, statements_of
+from helpers import (
+    Log,
+    connections_held,
+    crowd,
+    failure,
+    forgot,
+    on_both,
+    race,
+    rows,
+    statements_of,
+    success,
+)
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
 from core import passwords, smtp
+from core.addresses import parse_sender
 from database import transaction
 from extensions import components, db
-from models import OutboxMail, PendingEmail, User
-from services import letters, outbox
+from models import Counter, OutboxMail, PendingEmail, User
+from services import background, letters, outbox, pruning
 from services.letters import MailKind
 
 STUDENT = "student@example.org"
@@ -62,6 +74,10 @@ def deliver():
     outbox.deliver_due()
     after = attempts()
     return len(before.keys() - after.keys()), sum(after[mail] > before[mail] for mail in after)
+
+
+def dropped(app):
+    return sum(row.hits for row in rows(app, Counter) if row.key == outbox.DROPPED)
 
 
 # Letters
@@ -194,15 +210,75 @@ def test_one_mail_refused_for_now_does_not_stop_the_others(server, app):
     assert (len(server.box.mails), len(rows(app, OutboxMail))) == (2, 1)
 
 
-def test_mail_refused_for_good_is_dropped_and_logged_without_the_address(server, app, caplog):
-    server.box.to_recipient.append(f"550 5.1.1 No {STUDENT} here")
+def test_mail_refused_for_good_is_dropped_counted_and_logged_without_the_address(
+    server, app, caplog, clock
+):
+    server.box.to_recipient += [f"550 5.1.1 No {STUDENT} here"] * 2
+    queue(*numbered(2))
+    assert deliver() == (2, 0)
+    assert rows(app, OutboxMail) == []
+    assert dropped(app) == 2
+    (record, _) = [r for r in caplog.records if r.name == "accounts.mail"]
+    assert record.levelno == logging.ERROR
+    assert "550 5.1.1" in record.getMessage()
+    assert STUDENT not in record.getMessage()
+    clock.move(days=4000)
+    pruning.prune(core_clock.utcnow())
+    assert dropped(app) == 2
+
+
+def test_server_that_refuses_us_gets_a_few_at_a_time_and_all_of_them_once_it_is_mended(
+    server, app, clock
+):
+    queue(*numbered(40))
+    server.box.to_recipient += ["554 5.7.1 Relay access denied"] * 12
+    for _ in range(4):
+        assert outbox.deliver_due() is True
+        clock.move(seconds=background.PAUSE)
+    assert server.box.mail_commands == 4 * outbox.IN_A_ROW
+    # Each is tried before one is tried again.
+    assert sorted(row.attempts for row in rows(app, OutboxMail)) == [0] * 28 + [1] * 12
+    assert outbox.deliver_due() is False
+    clock.move(seconds=10)
+    assert outbox.deliver_due() is False
+    assert len({to for _, (to,) in server.box.envelopes}) == 40
+    assert (rows(app, OutboxMail), dropped(app)) == ([], 0)
+
+
+def test_recipients_that_are_refused_again_and_again_do_not_keep_others_waiting(server, app):
+    crowd(app, 9)
+    queue(*((MailKind.PASSWORD_RESET, f"user{number}@example.org") for number in range(1, 10)))
+    with transaction() as session:
+        session.execute(update(OutboxMail).values(attempts=outbox.AWAITED_TRIES))
+    queue()
+    server.box.to_recipient += ["550 Unrouteable address"] * 9
+    assert outbox.deliver_due() is True
+    tried = [row.attempts for row in rows(app, OutboxMail) if row.address == STUDENT]
+    assert tried == [1]
+
+
+@pytest.mark.parametrize(
+    ("url", "sender", "greeting"),
+    [
+        ("https://school.test", None, "school.test"),
+        ("https://school.test.", None, "school.test"),
+        (
+            "https://xn--schule-mller-klb.example:8443/accounts",
+            None,
+            "xn--schule-mller-klb.example",
+        ),
+        ("http://192.0.2.7", "accounts@mail.school.test", "mail.school.test"),
+        ("http://[2001:db8::7]:5000", "accounts@mail.school.test", "mail.school.test"),
+        ("http://127.0.0.1:5000", None, "localhost"),
+    ],
+)
+def test_server_is_greeted_by_the_name_of_the_service(server, app, url, sender, greeting):
+    settings = {"public_url": url, "mail_from": sender and parse_sender(sender)}
+    components(app).settings = replace(components(app).settings, **settings)
     queue()
     assert deliver() == (1, 0)
-    assert rows(app, OutboxMail) == []
-    (record,) = [r for r in caplog.records if r.name == "accounts.mail"]
-    assert record.levelno == logging.ERROR
-    assert "550" in record.getMessage()
-    assert STUDENT not in record.getMessage()
+    assert server.box.greetings == [greeting]
+    assert server.box.envelopes[0][0] == (sender or f"no-reply@{greeting}")
 
 
 @pytest.mark.asvs("1.3.7", "1.3.11")
@@ -212,6 +288,7 @@ def test_address_that_would_inject_is_dropped(server, app, address):
     queue((MailKind.PASSWORD_CHANGED, address))
     assert deliver() == (1, 0)
     assert rows(app, OutboxMail) == []
+    assert dropped(app) == 1
     assert server.box.mail_commands == 0
 
 
@@ -242,6 +319,7 @@ def test_waits_grow_while_the_server_is_dead_and_end_after_a_day(clock, app, cap
     assert 24 <= len(waits) < 70
     assert caplog.records[-1].levelno == logging.ERROR
     assert "given up after a day" in caplog.records[-1].getMessage()
+    assert dropped(app) == 1
 
 
 @pytest.mark.usefixtures("dead_server")
@@ -329,7 +407,9 @@ def test_worker_that_comes_back_too_late_does_not_touch_what_another_has(clock, 
     before = rows(app, OutboxMail)
     outbox._postpone(late, "slow")
     outbox._settle(late, delete(OutboxMail))
+    outbox._drop(late, "is dropped")
     assert rows(app, OutboxMail) == before
+    assert dropped(app) == 0
     outbox._settle(other, delete(OutboxMail))
     assert rows(app, OutboxMail) == []
 
@@ -351,3 +431,56 @@ def test_three_workers_deliver_each_mail_exactly_once(app, server):
     race(work, 3)
     got = [to for _, (to,) in server.box.envelopes]
     assert sorted(got) == sorted(address for _, address in numbered(60))
+
+
+# Limits
+
+
+@pytest.mark.parametrize(("minutes", "window"), [(30, 30), (5, 5), (180, 60)])
+def test_beyond_the_limit_there_is_always_a_reset_mail_with_a_living_link(
+    make_app, make_user, clock, minutes, window
+):
+    """However often a stranger asks, and whenever."""
+    app = make_app(ratelimit_enabled=True, reset_token_minutes=minutes)
+    make_user(email=STUDENT)
+    asked = []
+    for _ in range(3 * window):
+        success(forgot(app.test_client(), STUDENT))
+        asked.append(len(rows(app, OutboxMail)))
+        clock.move(minutes=1)
+    assert [asked[minute] for minute in (0, 1, 2, 3, window - 1)] == [1, 2, 3, 3, 3]
+    assert [asked[minute] for minute in (window, window + 1, 2 * window - 1)] == [4, 5, 6]
+    assert asked[-1] == 9
+
+
+@pytest.mark.parametrize("has_password", [True, False])
+def test_mail_of_an_admin_is_never_dropped_without_a_word(
+    make_app, make_user, log_in, clock, has_password
+):
+    app = make_app(ratelimit_enabled=True, log_format="json")
+    first, second = (make_user(name, role="admin") for name in ("one", "two"))
+    client, log = app.test_client(), Log()
+    kind = "password_reset" if has_password else "invitation"
+    hashes = {} if has_password else {"password_hash": passwords.unusable()}
+    user, other = make_user(email=STUDENT, **hashes), make_user("other")
+    for _ in range(3):  # which a stranger can do
+        success(forgot(client, STUDENT))
+
+    def send(to=user, by=first, **more):
+        path, headers = f"/api/users/{to.id}/access-link", log_in(by).headers
+        return client.post(path, json={"deliver": "mail", **more}, headers=headers)
+
+    for number in range(5):
+        success(send())
+        assert [row.kind for row in rows(app, OutboxMail)].count(kind) == number + 1 + (
+            3 * has_password
+        )
+    refusal = send(by=second, replacePassword=True)
+    failure(refusal, 429, "too_many_requests")
+    assert 3500 < int(refusal.headers["Retry-After"]) <= 3600
+    assert [line["user"] for line in log.events() if line["message"] == "limit_reached"] == [
+        user.id
+    ]
+    success(send(other))
+    clock.move(minutes=61)
+    success(send())
