@@ -15,14 +15,9 @@ const both = document.getElementById("sign-in-link"); // the button that links, 
 
 // A walk is in one of three states. "none": nobody has come back, or the code is forgotten. "alone":
 // the sign-in sends the code, and a second factor where one is asked for. "password": the code waits
-// until `form` sends a password with it, which links.
-const walk = {
-  state: "none",
-  form: signIn, // or `link`
-  label: "", // of the provider
-  isSent: false, // whether the code goes with what is being sent
-  me: null,
-};
+// until `form`, the sign-in or `link`, sends a password with it, which links. `isSent` says whether
+// the code goes with what is being sent.
+const walk = { state: "none", form: signIn, label: "", isSent: false, me: null };
 
 function enter(state) {
   walk.state = state;
@@ -61,7 +56,9 @@ function askForPassword({ code = "registration_closed", email = "" } = {}) {
   signIn.elements.email.focus();
 }
 function hide() {
-  if (!both.hidden) enter("none");
+  if (walk.state !== "password") return;
+  if (walk.form === link) drop("again");
+  else enter("none");
 }
 document.addEventListener("visibilitychange", () => document.hidden && hide());
 
@@ -73,6 +70,17 @@ function drop(word) {
   askForCode(signIn, false);
   const place = walk.form === link ? link.previousElementSibling : signIn;
   if (word) showProblem(place, { key: `error_provider_${word}` });
+}
+
+// Whose account has come back: our code says it, in the places of `Arrival` (services/providers.py).
+function addressIn(code) {
+  try {
+    const text = atob(code.split(".")[0].replaceAll("-", "+").replaceAll("_", "/"));
+    const { 4: email, 8: isShown } = JSON.parse(text.slice(4)); // after its end, in 4 bytes
+    return isShown ? email : "";
+  } catch {
+    return ""; // made up: it is refused in the end
+  }
 }
 
 /** Go on with what the URL brought, before a section is shown. */
@@ -102,8 +110,11 @@ export async function comeBack(me) {
   signIn.elements.ownDevice.checked = asked.isOwn;
   if (user) {
     enter("password");
+    setTimeout(hide, MOST);
     link.hidden = false;
-    fill(link, { linking: say("say_provider_password", { label, name: me.profile.username }) });
+    const [email, name] = [addressIn(me.brought.get("code")), me.profile.username];
+    const key = email ? "say_provider_password" : "say_provider_nameless";
+    fill(link, { linking: say(key, { label, email, name }) });
   } else if (asked.user) askForPassword(); // the session has ended meanwhile
   else {
     enter("alone");

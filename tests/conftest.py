@@ -477,6 +477,15 @@ def browser():
 
 
 @pytest.fixture
+def cached_page(browser):
+    """An empty page of a browser that keeps pages as they were left, for its back button."""
+    options = {"args": CHROMIUM_OPTIONS, "ignore_default_args": ["--disable-back-forward-cache"]}
+    other = browser.browser_type.launch(executable_path=CHROMIUM, **options)
+    yield other.new_page()
+    other.close()
+
+
+@pytest.fixture
 def origins(base_url):
     """What pages may ask."""
     return [base_url]
