@@ -506,7 +506,7 @@ def page(browser, base_url, origins):
     context.close()
     assert errors == []
     # The browser notes each failed request as an error; a refusal of the API is none.
-    api = f"{base_url}/api/"
+    api = (f"{base_url}/api/", f"{base_url}/accounts/api/")
     others = [message for message in messages if not message.location["url"].startswith(api)]
     assert [each.text for each in others if each.type in ("error", "warning")] == []
     ours = (*(f"{origin}/" for origin in origins), "data:", "blob:")
