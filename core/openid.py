@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http.client import HTTPException
+from socket import gaierror
+from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
@@ -37,9 +39,23 @@ CLOCK_SKEW = 60
 _ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA")
 # What an error response may be called in the log.
 _ERROR_CODE = re.compile("[a-z_]{1,40}")
-# What handling answers of any kind and shape raises.
-_SHAPES = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-_FAULTS = (OSError, HTTPException, jwt.PyJWTError, *_SHAPES)
+# What is needed of an answer, a header or a token. Where it is missing or of another type, its name
+# is the word for the log.
+_CLAIMS = {"iss": str, "aud": (str, list), "sub": str, "nonce": str}
+_CLAIMS |= dict.fromkeys(("exp", "iat", "nbf"), (int, float))
+_URLS = ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint")
+_TEXTS = ("issuer", *_URLS, "id_token", "access_token", "alg", "kid")
+_TYPES: dict[str, Any] = {**_CLAIMS, **dict.fromkeys(_TEXTS, str), "keys": list}
+# What else goes wrong with answers of any kind. The first that fits names it in the log.
+_FAULTS = (
+    *(TimeoutError, gaierror, SSLCertVerificationError, ConnectionRefusedError, OSError),
+    *(jwt.InvalidAlgorithmError, jwt.InvalidKeyError, jwt.InvalidSignatureError, jwt.PyJWTError),
+    *(HTTPException, ValueError, TypeError, KeyError, AttributeError, RecursionError),
+)
+# The words for the log; besides, it has HTTP statuses and the provider's own error codes.
+WORDS = {*_TYPES, *(fault.__name__ for fault in _FAULTS), "busy", "InvalidIssuerError"}
+WORDS |= {"InvalidAudienceError", "InvalidSubjectError", "InvalidIssuedAtError"}
+WORDS |= {"ExpiredSignatureError", "ImmatureSignatureError"}
 
 Json = dict[str, Any]
 
@@ -91,9 +107,10 @@ class Provider:
         self.issuer, self._client_id, self._callback = issuer, client_id, callback
         self.step = step
         self._prompt = {} if prompt == "none" else {"prompt": prompt}
+        self._login = {"client_id": client_id, "client_secret": client_secret}
         # RFC 6749, section 2.3.1: both are form-encoded first.
-        login = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-        self._login = f"Basic {base64.b64encode(login.encode()).decode()}"
+        basic = ":".join(map(quote_plus, self._login.values()))
+        self._basic = f"Basic {base64.b64encode(basic.encode()).decode()}"
         self._places, self._lock = threading.BoundedSemaphore(PLACES), threading.Lock()
         self._kept: dict[str, tuple[datetime, Json]] = {}  # what was read, by URL
         self._open = build_opener(_NoRedirects).open
@@ -118,16 +135,26 @@ class Provider:
             urls = self._end_points()
             form = {"grant_type": "authorization_code", "code": code}
             form |= {"redirect_uri": self._callback, "code_verifier": secrets.verifier}
-            sent = urlencode(form).encode()
-            tokens = self._ask(urls["token_endpoint"], sent, Authorization=self._login)
-            claims = self._verify(tokens["id_token"], secrets.nonce, urls["jwks_uri"])
+            in_form = urls["takes_secret_in_form"]
+            sent = urlencode({**form, **self._login} if in_form else form).encode()
+            headers = {} if in_form else {"Authorization": self._basic}
+            tokens = self._ask(urls["token_endpoint"], sent, **headers)
+            claims = self._verify(_get(tokens, "id_token"), secrets.nonce, urls["jwks_uri"])
             if "email" not in claims and "userinfo_endpoint" in urls:
-                bearer = f"Bearer {tokens['access_token']}"
-                found = self._ask(urls["userinfo_endpoint"], Authorization=bearer)
-                if found["sub"] != claims["sub"]:
-                    raise ProviderFailed("InvalidSubjectError")
+                bearer = f"Bearer {_get(tokens, 'access_token')}"
+                found = self._user_info(urls["userinfo_endpoint"], bearer, claims["sub"])
                 claims = {**found, **claims}
         return claims
+
+    def _user_info(self, url: str, bearer: str, subject: str) -> Json:
+        """Return what else is said of the user; {} where it is no JSON, as a signed answer."""
+        try:
+            found = self._ask(url, Authorization=bearer)
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            return {}
+        if _get(found, "sub") != subject:
+            raise ProviderFailed("InvalidSubjectError")
+        return found
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -141,8 +168,9 @@ class Provider:
             raise ProviderFailed(_reason(error, self.step)) from None
         except _FAULTS as error:
             cause = getattr(error, "reason", None)  # of a URLError
-            kind = type(cause if isinstance(cause, Exception) else error)
-            raise ProviderFailed(kind.__name__) from None
+            found = cause if isinstance(cause, Exception) else error
+            kinds = (fault.__name__ for fault in _FAULTS if isinstance(found, fault))
+            raise ProviderFailed(next(kinds)) from None
         finally:
             self._places.release()
 
@@ -151,15 +179,17 @@ class Provider:
 
     def _end_points_of(self, found: Json) -> Json:
         """Return the URLs of a configuration that are needed (Discovery 1.0, section 4.3)."""
-        if found["issuer"] != self.issuer:
-            raise jwt.InvalidIssuerError
-        names = ["authorization_endpoint", "token_endpoint", "jwks_uri"]
-        names += {"userinfo_endpoint"} & found.keys()
+        if _get(found, "issuer") != self.issuer:
+            raise ProviderFailed("InvalidIssuerError")
+        urls = {name: _get(found, name) for name in _URLS if name != _URLS[-1] or name in found}
         # urllib would open file: and data: too.
-        url = re.compile(rf"{self.issuer.partition(':')[0]}://[!-\"$-~]+")
-        if not all(url.fullmatch(found[name]) for name in names):
-            raise ValueError("an end point is no URL of the issuer's scheme")
-        return {name: found[name] for name in names}
+        form = re.compile(rf"{self.issuer.partition(':')[0]}://[!-\"$-~]+")
+        if wrong := [name for name in urls if not form.fullmatch(urls[name])]:
+            raise ProviderFailed(wrong[0])
+        # Without the list, it is client_secret_basic.
+        methods = {*found.get("token_endpoint_auth_methods_supported", [])}
+        in_form = methods & {"client_secret_basic", "client_secret_post"} == {"client_secret_post"}
+        return {**urls, "takes_secret_in_form": in_form}
 
     def _find_kept(self, url: str, life: timedelta) -> Json | None:
         fetched_at, content = self._kept.get(url, (None, None))
@@ -194,22 +224,28 @@ class Provider:
     def _verify(self, token: str, nonce: str, keys_url: str) -> Json:
         """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7; RFC 8725)."""
         header = jwt.get_unverified_header(token)
-        algorithm = header["alg"]
+        algorithm = _get(header, "alg")
         if algorithm not in _ALGORITHMS or "crit" in header:
             raise jwt.InvalidAlgorithmError
-        key = self._find_key(keys_url, header["kid"], algorithm)
+        key = self._find_key(keys_url, _get(header, "kid"), algorithm)
         options: Any = {f"verify_{name}": False for name in ("aud", "exp", "iat", "nbf", "sub")}
         options["enforce_minimum_key_length"] = True  # RFC 7518, section 3.3: RSA with 2048 bits
-        issuer, now = self.issuer, clock.utcnow().timestamp()
-        claims: Json = jwt.decode(token, key, [algorithm], issuer=issuer, options=options)
+        claims: Json = jwt.decode(token, key, [algorithm], options=options)
+        now, said = clock.utcnow().timestamp(), {"nbf": 0, **claims}
+        said = {name: _get(said, name) for name in _CLAIMS}
+        ours = self._client_id
+        audiences = said["aud"] if isinstance(said["aud"], list) else [said["aud"]]
+        # One for several audiences must have been made for us (`azp`), not for another client.
+        is_for_us = audiences == [ours] or (ours in audiences and claims.get("azp") == ours)
         # The times are compared here, with the clock that tests can set.
         wrong = {
-            "InvalidAudienceError": claims["aud"] not in (self._client_id, [self._client_id]),
-            "ExpiredSignatureError": not claims["exp"] > now - CLOCK_SKEW,
-            "InvalidIssuedAtError": not claims["iat"] < now + CLOCK_SKEW,
-            "ImmatureSignatureError": not claims.get("nbf", now) < now + CLOCK_SKEW,
-            "InvalidNonceError": claims["nonce"] != nonce,
-            "InvalidSubjectError": not re.fullmatch("[!-~]{1,255}", claims["sub"]),
+            "InvalidIssuerError": said["iss"] != self.issuer,
+            "InvalidAudienceError": not is_for_us,
+            "ExpiredSignatureError": not said["exp"] > now - CLOCK_SKEW,
+            "InvalidIssuedAtError": not said["iat"] < now + CLOCK_SKEW,
+            "ImmatureSignatureError": not said["nbf"] < now + CLOCK_SKEW,
+            "nonce": said["nonce"] != nonce,
+            "InvalidSubjectError": not re.fullmatch("[ -~]{1,255}", said["sub"]),
         }
         if any(wrong.values()):
             raise ProviderFailed(next(reason for reason in wrong if wrong[reason]))
@@ -218,13 +254,21 @@ class Provider:
     def _find_key(self, url: str, key_id: str, algorithm: str) -> Any:
         """Return the provider's key with this id, which must be one for this algorithm."""
         # What is no set of keys raises an error here, and so is not kept.
-        read = lambda found: {"keys": [dict(key) for key in found["keys"]]}  # noqa: E731
+        read = lambda found: {"keys": [dict(key) for key in _get(found, "keys")]}  # noqa: E731
         for life in (KEYS_LIFE, KEYS_REST):  # the second time, only for an unknown id
             for key in self._document(url, life, read)["keys"]:
                 uses = key.get("use", "sig"), key.get("alg", algorithm)
                 if key.get("kid") == key_id and uses == ("sig", algorithm):
                     return jwt.PyJWK(key, algorithm).key
         raise jwt.InvalidKeyError
+
+
+def _get(found: Json, name: str) -> Any:
+    """Return what is needed of an answer, a header or a token."""
+    value = found.get(name)
+    if not isinstance(value, _TYPES[name]):
+        raise ProviderFailed(name)
+    return value
 
 
 def _body(response: Any, seconds: float) -> bytes:

@@ -51,7 +51,10 @@ _UNUSED = (*users.NO_WAY_IN, User.role != Role.ADMIN)
 
 
 class Arrival(NamedTuple):
-    """Somebody who has come from a provider, as our code says it."""
+    """Somebody who has come from a provider, as our code says it.
+
+    Our page shows `email` where `is_shown`: static/provider.js reads them in these places.
+    """
 
     id: str  # of the code
     challenge: str

@@ -74,12 +74,15 @@ export const loadModule = (name) =>
  */
 export async function resume(hash = "") {
   const isOver = isUnused();
-  const loading = stored(NAME) && loadModule("shared");
+  const loading = stored(NAME)?.startsWith("{") && loadModule("shared");
   isResuming = true;
-  const [user, shared] = await Promise.all([client.resume(), loading]).finally(() => {
+  const [user] = await Promise.all([client.resume(), loading]).finally(() => {
     isResuming = false;
   });
-  return user && isOver ? shared.leave(hash) : user !== null;
+  if (!user) return false;
+  if (!stored(USED)) stored(USED, Date.now()); // the browser has forgotten it
+  const shared = await loadModule("shared");
+  return isOver ? shared.leave(hash) : true;
 }
 
 /**

@@ -69,15 +69,18 @@ export interface Client {
   signUp(form: SignUp): Promise<User | null>;
   signIn(login: SignIn): Promise<User>;
   signOut(): Promise<void>;
-  /** Return who was signed in on this origin. Throws Problem where that stays unknown. */
+  /**
+   * Return who was signed in on this origin; with "cookie", also where only the cookie is left.
+   * Throws Problem where that stays unknown.
+   */
   resume(): Promise<User | null>;
   readonly user: User | null;
   readonly ownDevice: boolean;
   /** Return what ends it. */
   onChange(callback: (user: User | null, why: Why) => void): () => void;
-  /** Leave for a provider. `returnTo` is by default this page. */
+  /** Leave for a provider. `returnTo` is by default this page. `denied`: it came back by Back. */
   signInWith(provider: string, options?: Device & { returnTo?: string }): Promise<never>;
-  /** Sign in who has come back from a provider; null where nobody has. */
+  /** Sign in who has come back from a provider; null where nobody has; `again` where too late. */
   arrived(more?: Device & { secondFactor?: string }): Promise<User | null>;
   readonly passkeys: {
     signIn(options?: Device): Promise<User>;

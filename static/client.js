@@ -8,7 +8,9 @@ const UPLOAD_TIMEOUT = 120_000;
 const REFRESH_TIMEOUT = 10_000;
 const LOCK_TIMEOUT = 10_000; // a tab that is frozen keeps its lock
 const EARLY = 30_000; // milliseconds before its end in which an access token is not sent any more
-const OVER = "ended"; // is stored where a session has ended and nobody has signed out
+const KEPT = 120_000; // milliseconds for which what a provider brought may be linked
+// What is stored where nobody is signed in. Where there is nothing, the browser may have forgotten it.
+const [OVER, OUT, ASKING] = ["ended", "signed_out", "asking"];
 
 /** A call that failed: `code` as in docs/reference.md, or no_response; `retryAfter` in seconds. */
 export class Problem extends Error {
@@ -65,8 +67,11 @@ export function createClient({ url, storage = "cookie" }) {
     // Blocked: a reload signs out.
   }
   const read = () => (box ? box.getItem(name) : known);
-  const stored = () => (read() === OVER ? null : read());
+  const stored = () => (read()?.startsWith("{") ? read() : null);
   const parse = (text) => JSON.parse(text) ?? {};
+  const mine = () => parse(user ? known : stored());
+  // Safari drops all that scripts store after seven days; the cookie stays, and decides.
+  const hasForgotten = () => usesCookie && box !== null && [null, ASKING].includes(read());
   function write(text) {
     known = text;
     try {
@@ -85,8 +90,8 @@ export function createClient({ url, storage = "cookie" }) {
     if (isNew) for (const callback of listeners) queueMicrotask(() => callback(next, why));
   }
   function end(why) {
-    write(why === "ended" ? OVER : null);
-    if (why === "signed_out") owner = null;
+    write(why);
+    if (why === OUT) owner = null;
     become(null, why);
   }
   function adopt(session, text) {
@@ -106,13 +111,13 @@ export function createClient({ url, storage = "cookie" }) {
   // Goes by what another tab has stored. Nobody becomes somebody else here.
   function follow() {
     const text = read();
-    if (text === known || isReplaced) return;
+    if (text === known || isReplaced || (user && hasForgotten())) return;
     known = text;
     const next = parse(stored());
     if (owner && next.user && next.user.id !== owner) return replace();
     if (user && !stored()) {
-      if (!text) owner = null;
-      return become(null, text ? "ended" : "signed_out");
+      if (text !== OVER) owner = null;
+      return become(null, text === OVER ? OVER : OUT);
     }
     access = (user && isLocal && next.access) || null;
   }
@@ -168,6 +173,7 @@ export function createClient({ url, storage = "cookie" }) {
     return (queue = queue.then(locked, locked));
   }
 
+  const newId = () => crypto.getRandomValues(new Uint32Array(1))[0];
   const sessionOf = ({ accessToken: token, expiresIn, refreshToken, user: found }) => {
     const { id, username, email, role } = found;
     const until = Date.now() + expiresIn * 1000 - EARLY; // by this clock
@@ -177,9 +183,12 @@ export function createClient({ url, storage = "cookie" }) {
   async function refresh(stale) {
     follow();
     if (access && access !== stale) return; // another tab was first
-    const before = stored();
-    if (!before || isReplaced) throw over();
-    const was = parse(before);
+    // It may be a shared computer: a cookie whose kind is forgotten ends with the browser.
+    const was = { how: "session", id: newId(), ...mine() };
+    const isAsking = hasForgotten();
+    if (isAsking && !user) write(ASKING); // where that cannot be stored, this tab is alone
+    if (isReplaced || !(stored() || (isAsking && box))) throw over();
+    const before = read();
     if (isLocal && !user && Date.now() < was.access.until) return adopt(was, before);
     const body = usesCookie ? {} : { refreshToken: was.refreshToken };
     const ask = () => send("POST", "auth/refresh", body, { how: usesCookie && was.how });
@@ -187,7 +196,7 @@ export function createClient({ url, storage = "cookie" }) {
     try {
       answer = await ask().catch((problem) => (problem.status ? Promise.reject(problem) : ask()));
     } catch (problem) {
-      if (isOver(problem) && read() === before) end("ended");
+      if (isOver(problem) && read() === before) end(OVER);
       throw problem;
     }
     if (read() !== before) return refresh(stale); // somebody has signed out or in meanwhile
@@ -242,7 +251,7 @@ export function createClient({ url, storage = "cookie" }) {
     if (isReplaced) owner = null;
     isReplaced = false;
     const pass = (problem) => isOver(problem) || Promise.reject(problem);
-    if (!user && stored()) await renew().catch(pass);
+    if (!user && (stored() || hasForgotten())) await renew().catch(pass);
     return user;
   }
 
@@ -252,7 +261,7 @@ export function createClient({ url, storage = "cookie" }) {
     return alone(async () => {
       const answer = await send("POST", "auth/login", body, { how });
       came = null; // it has had its use, or nobody wants it
-      adopt({ how, id: crypto.getRandomValues(new Uint32Array(1))[0], ...sessionOf(answer) });
+      adopt({ how, id: newId(), ...sessionOf(answer) });
       return user;
     });
   }
@@ -276,16 +285,18 @@ export function createClient({ url, storage = "cookie" }) {
       if (!user && !stored()) return;
       try {
         if (!isFresh()) await refresh(access);
-        const how = usesCookie && parse(stored()).how;
+        const how = usesCookie && mine().how;
         await send("POST", "auth/logout", undefined, { token: access.token, how });
       } catch (problem) {
         // The cookie is still there, and the page must not say otherwise.
         if (usesCookie && !isOver(problem)) throw problem;
       }
-      if (!isReplaced) end("signed_out");
+      if (!isReplaced) end(OUT);
     });
 
-  async function signInWith(provider, { returnTo, ownDevice } = {}) {
+  let leaving = null;
+  const signInWith = (...asked) => (leaving ??= leave(...asked).finally(() => (leaving = null)));
+  async function leave(provider, { returnTo, ownDevice } = {}) {
     const verifier = encode(crypto.getRandomValues(new Uint8Array(32)));
     let challenge;
     try {
@@ -298,7 +309,21 @@ export function createClient({ url, storage = "cookie" }) {
     const body = { challenge, returnTo: returnTo ?? page };
     const path = `auth/providers/${encodeURIComponent(provider)}/start`;
     here.assign((await send("POST", path, body)).url);
-    return new Promise(() => {}); // the page is left
+    return new Promise((_, reject) => {
+      // The page is left, and comes back by the back button; or the browser was told to stay.
+      addEventListener("pageshow", ({ persisted }) => persisted && reject(new Problem("denied")));
+      setTimeout(reject, TIMEOUT, new Problem("no_response"));
+    });
+  }
+
+  // The next person at the device must not link what somebody has brought. A code that waits for a
+  // second factor is good for one account alone, whose app may be on this very phone.
+  let isNeeded = false;
+  const forget = () => came?.code && !isNeeded && (came = {});
+  const forgetSoon = () => (document.hidden ? forget() : setTimeout(forget, KEPT));
+  if (came) {
+    setTimeout(forget, KEPT);
+    document.addEventListener("visibilitychange", () => document.hidden && forget());
   }
   let arriving = null;
   function arrived(more) {
@@ -308,8 +333,13 @@ export function createClient({ url, storage = "cookie" }) {
       const word = !verifier ? "again" : error === "denied" ? error : "failed";
       return (arriving ??= Promise.reject(new Problem(word)));
     }
+    isNeeded = true;
     arriving = logIn({ ownDevice, ...more, ...proof(came) });
-    arriving.catch((problem) => problem.code === "no_response" && (arriving = null));
+    arriving.catch((problem) => {
+      if (problem.code === "no_response") arriving = null;
+      isNeeded = ["second_factor_required", "wrong_code"].includes(problem.code);
+      forgetSoon();
+    });
     return arriving;
   }
 
@@ -337,7 +367,7 @@ export function createClient({ url, storage = "cookie" }) {
   return {
     call, token, signUp, signIn, signOut, resume, signInWith, arrived, passkeys,
     get user() { return user; },
-    get ownDevice() { return usesCookie && parse(stored()).how === "1"; },
+    get ownDevice() { return usesCookie && mine().how === "1"; },
     onChange(callback) {
       const listener = (...said) => callback(...said); // the same one may come twice
       listeners.add(listener);

@@ -12,12 +12,23 @@ const signIn = document.querySelector("#sign-in form");
 const link = document.getElementById("security-link"); // on /account
 const note = document.getElementById("ended");
 const both = document.getElementById("sign-in-link"); // the button that links, too
-let me = null;
-let isHeld = false; // whether somebody who has come back may still sign in or link
-let form = signIn; // the one that sends the code
-let label = ""; // of the provider
-let isAlone = false; // whether the form sends nothing but the code
-let isSent = false; // whether the code goes with the form
+
+// A walk is in one of three states. "none": nobody has come back, or the code is forgotten. "alone":
+// the sign-in sends the code, and a second factor where one is asked for. "password": the code waits
+// until `form`, the sign-in or `link`, sends a password with it, which links. `isSent` says whether
+// the code goes with what is being sent.
+const walk = { state: "none", form: signIn, label: "", isSent: false, me: null };
+
+function enter(state) {
+  walk.state = state;
+  for (const name of ["email", "password"]) {
+    const field = signIn.elements[name];
+    field.disabled = field.closest(".field").hidden = state === "alone";
+  }
+  if (state !== "none") return;
+  walk.me.brought = null;
+  both.hidden = true;
+}
 
 /** Go to a provider. The form whose button was pressed says what hinders. */
 export async function leave(from, name) {
@@ -34,47 +45,48 @@ export async function leave(from, name) {
   }
 }
 
-// Alone, a provider's code needs no more than a second factor.
-function setAlone(wanted) {
-  isAlone = wanted;
-  for (const name of ["email", "password"]) {
-    const field = signIn.elements[name];
-    field.disabled = field.closest(".field").hidden = isAlone;
-  }
-}
-
 // The person at the device may be another one by now: only the button that names the address links.
 function askForPassword({ code = "registration_closed", email = "" } = {}) {
-  setAlone(false);
+  const { label } = walk;
+  enter(email ? "password" : "none");
   showText(note, say(`say_provider_${code}`, { label }));
   both.hidden = !email;
   both.textContent = say("say_provider_both", { label, email });
-  if (!email) isHeld = me.brought = null;
   setTimeout(hide, MOST);
   signIn.elements.email.focus();
 }
 function hide() {
-  if (!both.hidden) isHeld = me.brought = null;
-  both.hidden = true;
+  if (walk.state !== "password") return;
+  if (walk.form === link) drop("again");
+  else enter("none");
 }
 document.addEventListener("visibilitychange", () => document.hidden && hide());
 
 // Forgets the code, and says why.
 function drop(word) {
-  isHeld = me.brought = null;
-  both.hidden = true;
+  enter("none");
   note.textContent = "";
   if (link) link.hidden = true;
-  setAlone(false);
   askForCode(signIn, false);
-  const place = form === link ? link.previousElementSibling : signIn;
+  const place = walk.form === link ? link.previousElementSibling : signIn;
   if (word) showProblem(place, { key: `error_provider_${word}` });
 }
 
+// Whose account has come back: our code says it, in the places of `Arrival` (services/providers.py).
+function addressIn(code) {
+  try {
+    const text = atob(code.split(".")[0].replaceAll("-", "+").replaceAll("_", "/"));
+    const { 4: email, 8: isShown } = JSON.parse(text.slice(4)); // after its end, in 4 bytes
+    return isShown ? email : "";
+  } catch {
+    return ""; // made up: it is refused in the end
+  }
+}
+
 /** Go on with what the URL brought, before a section is shown. */
-export async function comeBack(who) {
-  if (isHeld) return; // "Try again", after something else
-  me = who;
+export async function comeBack(me) {
+  if (walk.state !== "none") return; // "Try again", after something else
+  walk.me = me;
   let asked = null;
   try {
     asked = JSON.parse(sessionStorage.getItem(ASKED));
@@ -88,46 +100,52 @@ export async function comeBack(who) {
     return me.reload();
   }
   if (user) {
-    form = link;
+    walk.form = link;
     history.replaceState(null, "", "#security");
   }
   if (!asked) return drop("again");
   if (!me.brought.has("code")) return client.arrived().catch(({ code }) => drop(code));
-  isHeld = true;
-  label = document.getElementsByName(me.brought.get("provider"))[0]?.value;
+  const label = document.getElementsByName(me.brought.get("provider"))[0]?.value;
+  walk.label = label;
   signIn.elements.ownDevice.checked = asked.isOwn;
   if (user) {
+    enter("password");
+    setTimeout(hide, MOST);
     link.hidden = false;
-    fill(link, { linking: say("say_provider_password", { label, name: me.profile.username }) });
+    const [email, name] = [addressIn(me.brought.get("code")), me.profile.username];
+    const key = email ? "say_provider_password" : "say_provider_nameless";
+    fill(link, { linking: say(key, { label, email, name }) });
   } else if (asked.user) askForPassword(); // the session has ended meanwhile
   else {
-    setAlone(true);
-    form.requestSubmit();
+    enter("alone");
+    signIn.requestSubmit();
   }
 }
 
-const isOurs = (target) => isHeld && target === form;
+const isOurs = (target) => walk.state !== "none" && target === walk.form;
 document.addEventListener("prepare", ({ target, detail }) => {
-  isSent = isOurs(target) && (isAlone || target === link || detail.submitter === both);
-  if (isSent && isAlone) detail.send = (body) => client.arrived(body);
-  else if (isSent) detail.body.link = true;
+  const isAlone = walk.state === "alone";
+  const isChosen = isAlone || target === link || detail.submitter === both;
+  walk.isSent = isOurs(target) && isChosen;
+  if (walk.isSent && isAlone) detail.send = (body) => client.arrived(body);
+  else if (walk.isSent) detail.body.link = true;
   if (target !== link) return;
-  Object.assign(detail.body, { email: me.profile.username, ownDevice: client.ownDevice });
+  Object.assign(detail.body, { email: walk.me.profile.username, ownDevice: client.ownDevice });
 });
 document.addEventListener("done", ({ target }) => {
   if (!isOurs(target)) return;
-  if (isSent && !isAlone && target === signIn) {
-    fill(document.body, { news: say("say_provider_now", { label }) });
+  if (walk.isSent && walk.state === "password" && target === signIn) {
+    fill(document.body, { news: say("say_provider_now", { label: walk.label }) });
   }
   drop();
 });
 document.addEventListener("failed", (event) => {
   const { target, detail: problem } = event;
   if (!isOurs(target)) return;
-  const isPassword = problem.code === "invalid_credentials" && !signIn.elements.password.disabled;
-  if (isPassword && form === link) problem.key = "error_wrong_password";
+  const isPassword = problem.code === "invalid_credentials" && walk.state === "password";
+  if (isPassword && target === link) problem.key = "error_wrong_password";
   const next = {
-    username_taken: () => form.requestSubmit(), // by somebody at this very moment
+    username_taken: () => signIn.requestSubmit(), // by somebody at this very moment
     email_taken: () => askForPassword(problem),
     registration_closed: () => askForPassword(problem),
     invalid_token: () => drop("again"),

@@ -485,6 +485,15 @@ def browser():
 
 
 @pytest.fixture
+def cached_page(browser):
+    """An empty page of a browser that keeps pages as they were left, for its back button."""
+    options = {"args": CHROMIUM_OPTIONS, "ignore_default_args": ["--disable-back-forward-cache"]}
+    other = browser.browser_type.launch(executable_path=CHROMIUM, **options)
+    yield other.new_page()
+    other.close()
+
+
+@pytest.fixture
 def origins(base_url):
     """What pages may ask."""
     return [base_url]
@@ -505,7 +514,7 @@ def page(browser, base_url, origins):
     context.close()
     assert errors == []
     # The browser notes each failed request as an error; a refusal of the API is none.
-    api = f"{base_url}/api/"
+    api = (f"{base_url}/api/", f"{base_url}/accounts/api/")
     others = [message for message in messages if not message.location["url"].startswith(api)]
     assert [each.text for each in others if each.type in ("error", "warning")] == []
     ours = (*(f"{origin}/" for origin in origins), "data:", "blob:")

@@ -84,6 +84,8 @@ class FakeProvider:
         self.signs, self.published = Key(), [Key().jwk]
         self.secret = None  # what signs in place of that key
         self.userinfo = None  # what that end point says, which is not there without it
+        self.signs_userinfo = False  # whether it says so in a JWT
+        self.takes = "client_secret_basic"  # how it wants the secret, and no other way
         self.metadata = {}  # changes of the discovery document
         self.troubles = {}  # by path
         self.has_page = False  # whether a person is asked, or comes back at once
@@ -123,6 +125,9 @@ class FakeProvider:
             "/userinfo": lambda: (200, self.userinfo if login == "Bearer access" else {}),
         }
         status, content = answers.get(path, lambda: (404, {}))()
+        if path == "/userinfo" and self.signs_userinfo:
+            said = {**content, "iss": self.issuer, "aud": CLIENT_ID}
+            return status, "application/jwt", self._sign({"alg": self.signs.algorithm}, said)
         return status, "application/json", json.dumps(content).encode()
 
     def authorize(self, query, error=""):
@@ -146,8 +151,12 @@ class FakeProvider:
         return {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", **ends}
 
     def _token(self, login, form):
-        given = base64.b64decode(login.removeprefix("Basic ")).decode("ascii").split(":")
-        if [unquote_plus(part) for part in given] != [CLIENT_ID, CLIENT_SECRET]:
+        in_form = [form.pop("client_id", ""), form.pop("client_secret", "")]
+        # Without a header, that is a colon alone.
+        text = base64.b64decode((login or "Basic Og==").removeprefix("Basic ")).decode("ascii")
+        in_header = [unquote_plus(part) for part in text.split(":")]
+        given = {"client_secret_basic": in_header, "client_secret_post": in_form}
+        if given.pop(self.takes) != [CLIENT_ID, CLIENT_SECRET] or [*given.values()] != [["", ""]]:
             return 401, {"error": "invalid_client"}
         asked, person = self._grants.pop(form["code"], ({}, {}))
         expected = {"grant_type": "authorization_code", "redirect_uri": asked.get("redirect_uri")}
@@ -158,10 +167,12 @@ class FakeProvider:
         claims = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 300}
         claims = changed({**claims, "nonce": asked["nonce"], **person}, self.claims)
         header = changed({"alg": self.signs.algorithm, "kid": self.signs.kid}, self.header)
-        text = f"{encoded(header)}.{encoded(claims)}"
+        return 200, {"access_token": "access", "id_token": self._sign(header, claims).decode()}
+
+    def _sign(self, header, claims):
+        text = f"{encoded(header)}.{encoded(claims)}".encode()
         key = self.secret or self.signs.private
-        signature = encoded(ALGORITHMS[header["alg"]].sign(text.encode(), key))
-        return 200, {"access_token": "access", "id_token": f"{text}.{signature}"}
+        return text + b"." + encoded(ALGORITHMS[header["alg"]].sign(text, key)).encode()
 
     def chunks(self, how, content):
         """Let an answer come as it should not."""

@@ -12,6 +12,8 @@ from models import User
 pytestmark = pytest.mark.browser
 PUPIL = "pupil@school.example"
 LINK = "Link School login"
+HIDE = """Object.defineProperty(document, "hidden", { value: true });
+document.dispatchEvent(new Event("visibilitychange"));"""
 
 
 @pytest.fixture(autouse=True)
@@ -219,10 +221,7 @@ def test_a_code_that_waits_for_a_password_is_dropped_soon(page, go, make_user, b
     expect(both).to_be_hidden()
     go()
     expect(both).to_be_visible()
-    page.evaluate(
-        "Object.defineProperty(document, 'hidden', {value: true});"
-        "document.dispatchEvent(new Event('visibilitychange'))"
-    )
+    page.evaluate(HIDE)
     expect(both).to_be_hidden()
     page.locator("#sign-in [name=email]").fill("pupil")
     with page.expect_request("**/auth/login") as sent:
@@ -283,7 +282,8 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     calls = []
     page.on("request", lambda request: calls.append(request.url))
     go("School login verknüpfen", at=None)
-    expect(page.locator("#security-link")).to_contain_text("enter the password of pupil")
+    linking = f"To link School login ({PUPIL}) with the account pupil, enter the password of pupil."
+    expect(page.locator("#security-link .note")).to_have_text(linking)
     expect(page.locator("#security-link [name=password]")).to_be_focused()
     enter_password(page, "#security-link", "wrong")
     alert = page.locator("#security-link [role=alert]")
@@ -302,6 +302,42 @@ def test_a_link_lasts_until_the_next_password(page, go, sign_in, make_user):
     page.locator("[name=newPassword]").fill(NEW_PASSWORD)
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="School login verknüpfen")).to_be_visible()
+
+
+def test_the_card_names_no_address_that_nobody_proved(page, go, sign_in, make_user, provider):
+    provider.person = {**provider.person, "email": "mia@school.example", "email_verified": False}
+    sign_in(page, make_user("mia"), "account#security")
+    go(LINK, at=None)
+    expect(page.locator("#security-link .note")).to_contain_text("confirms no address")
+    expect(page.locator("#security-link")).not_to_contain_text("@")
+
+
+@pytest.mark.parametrize("how", ["late", "hidden"])
+def test_the_card_waits_for_the_password_of_who_has_come_back(page, go, sign_in, make_user, how):
+    """Somebody else may sit at the device by then."""
+    sign_in(page, make_user("mia"), "account#security")
+    expect(page.get_by_role("button", name=LINK)).to_be_visible()
+    page.clock.install()
+    go(LINK, at=None)
+    form = page.locator("#security-link")
+    expect(form).to_contain_text(PUPIL)
+    expect(page.locator("#security[aria-busy=false]")).to_be_visible()  # no call is under way
+    if how == "late":
+        page.clock.fast_forward(121_000)
+    else:
+        page.evaluate(HIDE)
+    expect(form).to_be_hidden()
+    expect_alert(page, "took too long")
+    with page.expect_request("**/auth/login") as sent:
+        page.evaluate(
+            """password => {
+              const form = document.getElementById("security-link");
+              form.elements.password.value = password;
+              form.requestSubmit();
+            }""",
+            PASSWORD,
+        )
+    assert "provider" not in sent.value.post_data_json
 
 
 def test_who_has_no_password_gets_one_by_mail(page, go, outbox, base_url):

@@ -153,6 +153,27 @@ def test_a_device_of_others_is_signed_out_after_a_quarter_of_an_hour(
     assert page.context.cookies() == []
 
 
+CLEAR = "localStorage.clear(); sessionStorage.clear()"
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_browser_that_has_forgotten_is_signed_in_for_a_quarter_of_an_hour(
+    page, make_user, sign_in, is_own
+):
+    """Nobody knows any more whose device it is: the cookie ends with the browser, too."""
+    page.clock.install()
+    sign_in(page, make_user("emma"), own_device=is_own)
+    expect(page.locator("#profile[aria-busy=false]")).to_be_visible()
+    page.evaluate(CLEAR)
+    page.reload()
+    expect(page.locator("header")).to_contain_text("emma")
+    expect(page.locator("#sign-out")).to_be_visible()
+    assert [cookie["expires"] for cookie in page.context.cookies()] == [-1]
+    page.clock.fast_forward(16 * MINUTE)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.context.cookies() == []
+
+
 def test_ones_own_device_stays_signed_in(page, make_user, sign_in):
     page.clock.install()
     sign_in(page, make_user("emma"), own_device=True)

@@ -155,7 +155,8 @@ def test_three_tabs_are_one_session(world, make_user, storage, before):
     ada = make_user("ada")
     tabs = [world.open(storage, before=before) for _ in range(3)]
     assert [tab.do("client.resume()") for tab in tabs] == ["nothing"] * 3
-    assert world.wire.calls == []
+    # Whether there is a cookie is asked once.
+    assert world.wire.calls == (["auth/refresh"] if storage == "cookie" else [])
     assert tabs[0].sign_in(ada) == "ada"
     for tab in tabs:
         tab.is_user("ada")
@@ -184,6 +185,74 @@ def test_a_reload_is_signed_in_with_what_the_storage_has(world, make_user, stora
     world.wire.calls.clear()
     assert tab.do("client.resume()") == {"memory": "nothing"}.get(storage, "ada")
     assert world.wire.calls == (["auth/refresh"] if storage == "cookie" else [])
+
+
+CLEAR = "() => { localStorage.clear(); sessionStorage.clear(); }"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_browser_that_has_forgotten_is_signed_in_by_its_cookie(world, make_user, own):
+    """Safari drops what scripts store after seven days; it may also be a shared computer."""
+    tab = world.open()
+    tab.sign_in(make_user("ada"), ownDevice=own)
+    tab.page.evaluate(CLEAR)
+    tab.reload()
+    assert tab.do("client.resume()") == "ada"
+    assert tab.page.evaluate("client.ownDevice") is False
+    (cookie,) = world.context.cookies(world.url)
+    assert cookie["expires"] == -1
+    assert len(rows(world.app, UserSession)) == 1
+    tab.reload()
+    assert tab.do("client.resume()") == "ada"
+
+
+def test_a_tab_whose_storage_is_cleared_goes_on_as_it_was(world, make_user):
+    tab, other = world.open(), world.open()
+    tab.sign_in(make_user("ada"), ownDevice=True)
+    other.is_user("ada")
+    other.page.evaluate(CLEAR)
+    for each in (tab, other):
+        assert each.page.evaluate("client.ownDevice") is True
+        each.later()
+        assert each.verify() == "ada"
+    (cookie,) = world.context.cookies(world.url)
+    assert cookie["expires"] > 0
+    assert tab.heard == other.heard == ["signed_in ada"]
+    other.page.evaluate(CLEAR)
+    assert tab.do("client.signOut()") == "nothing"
+    assert world.context.cookies(world.url) == []
+
+
+def test_who_has_signed_out_here_does_not_come_back(world, make_user):
+    """Though somebody signs in at another front end, and the cookie is the same."""
+    tab, ada = world.open(), make_user("ada")
+    tab.sign_in(ada)
+    tab.do("client.signOut()")
+    headers = "{ 'Content-Type': 'application/json', 'X-Refresh-Cookie': '1' }"
+    body = f'{{"email": "ada", "password": "{PASSWORD}"}}'
+    options = f"{{ method: 'POST', credentials: 'include', headers: {headers}, body: '{body}' }}"
+    tab.page.evaluate(f"fetch('{world.url}/api/auth/login', {options}).then(() => 0)")
+    assert len(world.context.cookies(world.url)) == 1
+    tab.reload()
+    world.wire.calls.clear()
+    assert tab.do("client.resume()") == "nothing"
+    assert world.wire.calls == []
+
+
+def test_a_visitor_is_asked_for_once_and_again_only_where_no_answer_came(world):
+    tab = world.open()
+    world.context.set_offline(True)
+    assert tab.do("client.resume()") == "no_response"
+    world.context.set_offline(False)
+    for calls in (["auth/refresh"], []):
+        world.wire.calls.clear()
+        assert tab.do("client.resume()") == "nothing"
+        assert world.wire.calls == calls
+        tab.reload()
+    tab.page.evaluate(CLEAR)
+    tab.reload()
+    assert tab.do("client.resume()") == "nothing"
+    assert world.wire.calls == ["auth/refresh"]
 
 
 @both

@@ -139,7 +139,12 @@ def second_tab(page):
 def test_page_of_another_origin_stays_logged_in_until_it_logs_out(browser_of, service, front_end):
     page, cookie = browser_of.page, browser_of.cookie
     page.get_by_label("Password").wait_for()
-    assert [each.url for each in browser_of.answers] == [f"{service.url}/client.js"]
+    # A browser that knows nothing asks once whether there is a cookie.
+    browser_of.page.wait_for_function(
+        "localStorage.length && Object.values(localStorage)[0] === 'ended'"
+    )
+    calls = [f"{service.url}/client.js", f"{service.url}/api/auth/refresh"]
+    assert [each.url for each in browser_of.answers if each.request.method != "OPTIONS"] == calls
     user = service.register("reader")
     log_in(page, user, own=False)
     first = cookie()

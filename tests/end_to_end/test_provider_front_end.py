@@ -20,7 +20,7 @@ const heard = [];
 client.onChange((user, why) => heard.push(why));
 const effect = () => client.arrived().then((user) => user?.username, ({ code }) => code);
 const both = await Promise.all([effect(), effect()]);
-document.querySelector("p").textContent = [...both, await effect(), ...heard].join();
+document.querySelector("p").textContent = `said: ${[...both, await effect(), ...heard].join()}`;
 Object.assign(window, { client });
 </script>"""
 
@@ -162,10 +162,102 @@ def test_front_end_tells_why_nobody_has_come(page, front_end):
     assert page.url == f"{front_end}/front-end.html"
 
 
+def test_next_person_signs_in_where_a_code_was_asked_for(page, service, school):
+    """Who came back from the provider has left the device."""
+    user, other = service.register("lou"), service.register("max")
+    school.person |= {"sub": "fifth", "email": user["email"]}
+    visit(page)
+    sign_in(page, user, button="verknüpfen")
+    expect(said(page)).to_have_text("Hallo, lou!")
+    service.add_second_factor(user)
+    page.get_by_role("button", name="Abmelden").click()
+    visit(page)
+    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    sign_in(page, other)
+    expect(said(page)).to_have_text("Hallo, max!")
+
+
+HIDE = """Object.defineProperty(document, 'hidden', { value: true, configurable: true });
+document.dispatchEvent(new Event('visibilitychange')); delete document.hidden;"""
+
+
+@pytest.mark.parametrize("how", ["late", "hidden"])
+def test_what_came_back_cannot_be_linked_by_the_next_person(page, service, school, front_end, how):
+    user = service.register(f"owner-{how}")
+    school.person |= {"sub": f"of {how}", "email": user["email"]}
+    page.clock.install()
+    visit(page)
+    link = page.get_by_role("button", name="verknüpfen")
+    expect(link).to_contain_text(user["email"])
+    if how == "hidden":
+        page.evaluate(HIDE)
+    else:
+        page.clock.fast_forward(121_000)
+    expect(link).to_be_hidden()
+
+    page.goto(f"{front_end}/twice")
+    page.get_by_text("said: ,").wait_for()
+    page.evaluate("() => { client.signInWith('school'); }")
+    page.get_by_role("button", name="continue").click()
+    page.get_by_text("email_taken,email_taken").wait_for()
+    page.evaluate(HIDE if how == "hidden" else "0")
+    page.clock.fast_forward(0 if how == "hidden" else 121_000)
+    login = {"email": user["username"], "password": user["password"], "link": True}
+    asked = page.evaluate("(login) => client.signIn(login).catch(({ code }) => code)", login)
+    assert asked == "again"
+
+
+def test_code_waits_for_the_app_of_the_second_factor(page, service, school, front_end):
+    """The app may be on the same phone: the page is hidden while its code is read."""
+    user = service.register("phone")
+    school.person |= {"sub": "sixth", "email": user["email"]}
+    visit(page)
+    sign_in(page, user, button="verknüpfen")
+    expect(said(page)).to_have_text("Hallo, phone!")
+    codes = service.add_second_factor(user)
+    page.get_by_role("button", name="Abmelden").click()
+    visit(page)
+    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    page.evaluate(HIDE)
+    page.get_by_label("Code").fill(codes[0])
+    page.get_by_role("button", name="Anmelden", exact=True).click()
+    expect(said(page)).to_have_text("Hallo, phone!")
+
+
+def test_two_clicks_are_one_walk(page, front_end, school):
+    school.person |= {"sub": "seventh", "email": "twice@school.example"}
+    page.goto(f"{front_end}/twice")
+    page.get_by_text("said: ,").wait_for()
+    calls = []
+    page.on("request", lambda request: "start" in request.url and calls.append(request.method))
+    page.evaluate("() => { for (const _ of [1, 2]) client.signInWith('school'); }")
+    page.get_by_role("button", name="continue").click()
+    page.get_by_text("twice,twice,twice,signed_in").wait_for()
+    assert calls.count("POST") == 1
+
+
+def test_page_that_comes_back_by_the_back_button_can_begin_again(
+    cached_page, service, school, front_end
+):
+    page = cached_page
+    page.goto(f"{front_end}/twice")
+    page.get_by_text("said: ,").wait_for()
+    leave = """() => { window.asked = client.signInWith("school").catch(({ code }) => code);
+      addEventListener("pageshow", (event) => { window.persisted = event.persisted; }); }"""
+    page.evaluate(leave)
+    page.get_by_role("button", name="continue").wait_for()
+    page.go_back(wait_until="commit")  # nothing is loaded
+    page.wait_for_function("window.persisted !== undefined")
+    assert page.evaluate("persisted") is True
+    assert page.evaluate("asked") == "denied"
+    page.evaluate(leave)
+    page.get_by_role("button", name="continue").wait_for()
+
+
 def test_effect_that_runs_twice_is_one_login(page, front_end, school):
     school.person |= {"sub": "fourth", "email": "twin@school.example"}
     page.goto(f"{front_end}/twice")
-    expect(page.locator("p")).to_have_text(",,")
+    expect(page.locator("p")).to_have_text("said: ,,")
     page.evaluate("() => { client.signInWith('school'); }")
     page.get_by_role("button", name="continue").click()
-    expect(page.locator("p")).to_have_text("twin,twin,twin,signed_in")
+    expect(page.locator("p")).to_have_text("said: twin,twin,twin,signed_in")
