@@ -24,6 +24,7 @@ from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from sqlalchemy.sql.dml import ReturningUpdate
 
+import database_check
 from config import ConfigError
 from core import turns
 from extensions import db
@@ -49,11 +50,10 @@ SILENCE_WAIT = 1.8
 # Seconds that a writer waits for writers of its process, and then again for other processes.
 SQLITE_WAIT = 10
 
-# Run on each new connection to Postgres. A start-up parameter would set the limits too, but poolers
-# refuse those that they do not know.
-_ON_CONNECT = f"""SELECT pg_backend_pid(),
-    set_config('lock_timeout', '{LOCK_WAIT}', false),
-    set_config('statement_timeout', '{STATEMENT_WAIT}', false)"""
+# Set on each new connection to Postgres, whatever the database and the role have. A start-up
+# parameter would set the limits too, but poolers refuse those that they do not know.
+_NEEDED = {"client_encoding": "UTF8", "datestyle": "ISO"}
+_LIMITS = {"lock_timeout": LOCK_WAIT, "statement_timeout": STATEMENT_WAIT}
 
 # psycopg's classes for an unreachable database, and for a standby, which refuses writes.
 _UNAVAILABLE = {"psycopg.OperationalError", "psycopg.errors.ReadOnlySqlTransaction"}
@@ -108,11 +108,17 @@ def engine_options(url: URL) -> dict[str, object]:
     }
     # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
     pool = {"pool_reset_on_return": None, "paramstyle": "format"}
-    return {**options, **pool, "connect_args": connect_args}
+    ours = {name: value for name, value in connect_args.items() if name not in url.query}
+    return {**options, **pool, "connect_args": ours}
 
 
 def init_app(app: Flask, url: URL) -> None:
-    """Bind `db` to the application and set up its engine. Opens no connection."""
+    """Bind `db` to the application and set up its engine. Opens no connection.
+
+    Raises ConfigError.
+    """
+    if url.get_backend_name() == "sqlite":
+        database_check.refuse_old_sqlite()
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = engine_options(url)
     db.init_app(app)
@@ -123,7 +129,7 @@ def init_app(app: Flask, url: URL) -> None:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_to_write)
     else:
-        event.listen(engine, "do_connect", _connector(engine.dialect.loaded_dbapi))
+        event.listen(engine, "do_connect", _connector(url, engine.dialect.loaded_dbapi))
         event.listen(engine, "handle_error", _leave_standby)
         event.listen(engine, "checkout", _refuse_dead)
 
@@ -152,10 +158,14 @@ def _begin_to_write(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _connector(driver: Any) -> Callable[..., object]:
+def _connector(url: URL, driver: Any) -> Callable[..., object]:
     """Return how to connect to Postgres."""
+    given = str(url.query.get("options", "")).replace("-", "_")
+    settings = _NEEDED | {name: wait for name, wait in _LIMITS.items() if name not in given}
+    calls = (f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    on_connect = f"SELECT pg_backend_pid(), {', '.join(calls)}"
 
-    # A working server ends long waits by itself (`_ON_CONNECT`); this is for one that is frozen.
+    # A working server ends long waits by itself (`_LIMITS`); this is for one that is frozen.
     class TimedConnection(driver.Connection):  # type: ignore[misc]
         def wait(self, generator: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             if not has_request_context():  # migrations and commands may take longer
@@ -173,7 +183,7 @@ def _connector(driver: Any) -> Callable[..., object]:
         # One cursor for all queries: a new one would look up again how to read each column.
         connection.execute = connection.cursor().execute
         try:
-            process, *_ = connection.execute(_ON_CONNECT).fetchone()
+            process, *_ = connection.execute(on_connect).fetchone()
         except driver.Error:
             connection.close()  # the pool opens another, and there must be no more than its size
             raise
@@ -434,7 +444,7 @@ def lacks_parent(error: IntegrityError) -> bool:
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now. A mistake in our SQL is something else."""
-    if isinstance(error, WriteQueueFull | TimeoutError):
+    if isinstance(error, WriteQueueFull | TimeoutError | database_check.UnfitDatabase):
         return True
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True  # PgBouncer reports a lost server twice: psycopg raises InternalError for that
@@ -464,19 +474,25 @@ def analyse(table: Table) -> None:
 
 
 def schema_revision() -> str:
-    """Return the revision of the database's schema; empty if it was never migrated."""
-    try:
-        with reading() as connection:
-            return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
-    except DBAPIError as error:
-        if is_unavailable(error):
-            raise
-        return ""  # no such table
+    """Return the revision of the database's schema; empty if it was never migrated.
+
+    Raises UnfitDatabase where it cannot be ours.
+    """
+    with reading() as connection:
+        return database_check.revision(connection)
 
 
 def schema_is_ready() -> bool:
-    """Return whether the database has the schema of this code, or a newer one, which works too."""
-    return schema_revision() >= SCHEMA_REVISION  # the revisions are numbers of four digits
+    """Return whether the database has the schema of this code, or a newer one, which works too.
+
+    Raises UnfitDatabase where it cannot be used.
+    """
+    with reading() as connection:
+        # The revisions are numbers of four digits.
+        if database_check.revision(connection) < SCHEMA_REVISION:
+            return False
+        database_check.refuse_unusable(connection)
+        return True
 
 
 def upgrade() -> None:

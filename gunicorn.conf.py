@@ -13,10 +13,12 @@ gc.disable()
 # The master process loads all modules, once for all workers.
 import app
 import web.worker
-from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
-from services import background
+from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc, types
+from core import streams
+from services import background, start_check
 from web.logs import FORMATTERS
 
+streams.open_closed()
 try:
     settings = load()
 except ConfigError as problem:
@@ -82,9 +84,17 @@ forwarded_allow_ips = ""
 
 
 def on_starting(server: Any) -> None:
-    """Refuse to start with TLS, which the worker's socket does not support."""
-    if server.cfg.is_ssl:
+    """Refuse what no worker could serve with. In a worker, gunicorn would try it for ever."""
+    if server.cfg.is_ssl:  # the worker's socket does not support it
         sys.exit("TLS ends at a proxy: start gunicorn without a certificate.")
+    for place in server.cfg.address:
+        if isinstance(place, tuple) and not types.is_here(place[0]):
+            sys.exit(f"HOST, or an option of gunicorn: this machine has no address {place[0]}.")
+    if settings.database_url:
+        try:
+            start_check.refuse_unfit(settings.database_url)
+        except ConfigError as problem:
+            sys.exit(str(problem))
 
 
 def post_worker_init(worker: Any) -> None:

@@ -8,12 +8,19 @@ from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
 from config import ConfigError, local_url
-from services import background
+from core import streams
+from extensions import components
+from services import background, start_check
 
+streams.open_closed()
 _command = click.get_current_context(silent=True)
 
 try:
     app = create_app()
+    # gunicorn.conf.py looks before it starts workers. Other commands say themselves what is wrong.
+    given = components(app).settings.database_url
+    if given and _command and _command.info_name == "run":
+        start_check.refuse_unfit(given)
 except ConfigError as error:
     # A message, and not a traceback; gunicorn ends, and does not start the worker again.
     raise (click.ClickException if _command else AppImportError)(str(error)) from None

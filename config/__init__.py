@@ -44,7 +44,7 @@ from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
 from config import types
-from core import templates
+from core import cpus, templates
 from core.addresses import parse_sender
 from core.look import BLUE
 from core.smtp import MailServer
@@ -271,9 +271,7 @@ class Settings:
     @property
     def hashes_at_once(self) -> int:
         """How many passwords one process hashes at once: its share of the cores."""
-        linux = hasattr(os, "sched_getaffinity")
-        cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
-        return max(1, cores // self.web_concurrency)
+        return max(1, int(cpus.usable() / self.web_concurrency))
 
     @property
     def secret_keys(self) -> tuple[str, ...]:

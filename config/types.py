@@ -1,11 +1,12 @@
 """The types of settings. Their ValueErrors continue the name of the setting, without its value."""
 
 import re
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from jwt import InvalidKeyError
 from jwt.algorithms import HMACAlgorithm
@@ -51,7 +52,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def database_url(raw: str) -> URL:
     try:
-        url = make_url(raw)
+        url = make_url(_plain_hosts(raw))
         if not unquote(raw).isprintable():
             raise ValueError("a control character")
     except (ArgumentError, ValueError):
@@ -62,24 +63,48 @@ def database_url(raw: str) -> URL:
         return _postgres(url.set(drivername="postgresql+psycopg"))
     # Each worker would have its own database in memory; an option can ask for one too.
     memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")
-    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or url.query):
+    # A file's name ends at a ?, and SQLite would open, or make, another one.
+    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or "?" in raw):
         return url
     raise ValueError(
-        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path"
+        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path, without ?"
     )
+
+
+def _plain_hosts(raw: str) -> str:
+    """Move several hosts, or the folder of a socket, into the options, as SQLAlchemy takes them.
+
+    libpq also takes `db1:5432,db2:5432` and `%2Frun%2Fpostgresql` where a host stands.
+    """
+    parts = re.fullmatch(
+        r"(postgres[a-z+]*://(?:[^:/@]*(?::[^@]*)?@)?)([^/?@]*[,%][^/?@]*)(.*)", raw
+    )
+    if parts is None:
+        return raw
+    before, places, after = parts.groups()
+    found = [re.fullmatch(r"(\[.*\]|[^:]*):?([0-9]*)", place) for place in places.split(",")]
+    hosts = ",".join(unquote(each[1].strip("[]")) for each in found if each)
+    ports = ",".join(each[2] for each in found if each)
+    options = urlencode({"host": hosts} | ({"port": ports} if ports.strip(",") else {}))
+    return f"{before}{after}{'&' if '?' in after else '?'}{options}" if all(found) else raw
 
 
 def _postgres(url: URL) -> URL:
     dialect = url.get_dialect()
+    driver = dialect.import_dbapi()
+    known = {option.keyword.decode() for option in driver.pq.Conninfo.get_defaults()}
+    if unknown := sorted(url.query.keys() - known):
+        raise ValueError(f"has an option that Postgres does not know: {', '.join(unknown)}")
     try:
         arguments = dialect().create_connect_args(url)[1]
-        dialect.import_dbapi().conninfo.make_conninfo(**arguments)
+        driver.conninfo.make_conninfo(**arguments)
         for host in str(arguments.get("host", "")).lower().split(","):
             if host and not host.startswith("/"):  # the folder of a socket
                 _check_host(host)
+        ports = [int(port) for port in str(arguments.get("port", "")).split(",") if port]
     except Exception:  # the driver's own message may repeat the password
-        raise ValueError("has a part or an option that Postgres does not know") from None
-    if url.port is not None and not 1 <= url.port <= 65535:
+        raise ValueError("has a part that Postgres does not know") from None
+    if url.port == 0 or not all(1 <= port <= 65535 for port in ports):
         raise ValueError("has a port that is not from 1 to 65535")
     return url
 
@@ -123,6 +148,16 @@ def host(raw: str) -> str:
     if not re.fullmatch(r"[\w.-]*[a-z_][\w-]*", raw, re.A | re.I):
         raise ValueError("must be an IP or a host name, without port or brackets")
     return raw
+
+
+def is_here(host: str) -> bool:
+    """Return whether this machine can listen there."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.bind((host, 0))
+    except OSError:  # another machine's, or no name that anybody knows
+        return False
+    return True
 
 
 def web_url(raw: str) -> str:
