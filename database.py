@@ -30,6 +30,7 @@ from core import turns
 from extensions import db
 
 T = TypeVar("T")
+_log = logging.getLogger("accounts")
 _Convert = Callable[[Any], Any]
 MIGRATIONS = Path(__file__).parent / "migrations"
 # The newest revision, by the name of its file: a worker need not import Alembic to know it.
@@ -476,23 +477,44 @@ def analyse(table: Table) -> None:
 def schema_revision() -> str:
     """Return the revision of the database's schema; empty if it was never migrated.
 
-    Raises UnfitDatabase where it cannot be ours.
+    Raises UnfitDatabase if it cannot be ours.
     """
-    with reading() as connection:
-        return database_check.revision(connection)
+    return _look(database_check.revision)
 
 
 def schema_is_ready() -> bool:
     """Return whether the database has the schema of this code, or a newer one, which works too.
 
-    Raises UnfitDatabase where it cannot be used.
+    Raises UnfitDatabase if it cannot be used.
     """
-    with reading() as connection:
-        # The revisions are numbers of four digits.
-        if database_check.revision(connection) < SCHEMA_REVISION:
-            return False
-        database_check.refuse_unusable(connection)
-        return True
+    is_ready = schema_revision() >= SCHEMA_REVISION  # the revisions are numbers of four digits
+    if is_ready:
+        _look(database_check.refuse_unusable)
+    return is_ready
+
+
+def _look(act: Callable[[Connection], T]) -> T:
+    try:
+        with reading() as connection:
+            return act(connection)
+    except DBAPIError as error:
+        if is_unavailable(error):
+            raise
+        problem = f"The database cannot be used: {database_check.reason(error)}."
+        raise database_check.UnfitDatabase(problem) from None
+
+
+def refuse_unfit() -> None:
+    """Raise UnfitDatabase if the database answers and cannot be right.
+
+    One that cannot be reached is a line in the log: a service starts, and recovers by itself.
+    """
+    try:
+        schema_is_ready()
+    except DBAPIError as error:
+        _log.warning("the database is unavailable: %s", database_check.reason(error))
+    finally:
+        db.engine.dispose()  # workers must not inherit a connection
 
 
 def upgrade() -> None:

@@ -9,18 +9,14 @@ from sqlalchemy.exc import DataError, DBAPIError
 from config import ConfigError
 from extensions import db
 
-OLDEST_SQLITE = (3, 35, 0)  # the first one with RETURNING
-
-# The tables that a name alone finds: name, whether it can be read, whether all rights are there.
+# The tables that a name alone finds, and whether the role may read and write them.
 _TABLES = {
-    "sqlite": "SELECT name, 1, 1 FROM sqlite_master WHERE type IN ('table', 'view')",
-    "postgresql": """SELECT relname, has_table_privilege(oid, 'SELECT'),
-        (SELECT bool_and(has_table_privilege(oid, name))
+    "sqlite": "SELECT name, 1 FROM sqlite_master WHERE type IN ('table', 'view')",
+    "postgresql": """SELECT relname, (SELECT bool_and(has_table_privilege(oid, name))
             FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS name)
         FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f')
             AND relnamespace <> 'pg_catalog'::regnamespace AND pg_table_is_visible(oid)""",
 }
-_OWN = "Give the service a database or a schema of its own."
 
 
 class UnfitDatabase(ConfigError):
@@ -28,60 +24,47 @@ class UnfitDatabase(ConfigError):
 
 
 def refuse_old_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
-    if version < OLDEST_SQLITE:
-        raise UnfitDatabase(
-            f"SQLite {'.'.join(map(str, version))} is too old: the service needs 3.35 or newer. "
-            "Use a Python that comes with one, or Postgres."
-        )
+    if version < (3, 35):  # no RETURNING
+        found = ".".join(map(str, version))
+        raise UnfitDatabase(f"This Python has SQLite {found}, and 3.35 or newer is needed.")
 
 
 def revision(connection: Connection) -> str:
     """Return the revision of the schema, empty where there is none yet. Raises UnfitDatabase."""
     if connection.dialect.name == "postgresql":
         encoding = connection.scalar(text("SHOW server_encoding"))
-        if encoding != "UTF8":
-            raise UnfitDatabase(
-                f"The database has the encoding {encoding}, which cannot hold every name. Make one "
-                "with TEMPLATE template0 ENCODING 'UTF8'."
-            )
-    readable = {name: can_read for name, can_read, _ in _tables(connection)}
-    found = []
-    if "alembic_version" in readable:
-        if not readable["alembic_version"]:
-            raise UnfitDatabase("The database's role has no right to read alembic_version.")
-        found = [*connection.scalars(text("SELECT * FROM alembic_version"))]
-    if not found and (taken := sorted(readable.keys() & db.metadata.tables.keys())):
-        raise UnfitDatabase(f"Another application has the table {taken[0]} here. {_OWN}")
-    is_ours = "sessions" in readable and re.fullmatch("[0-9]{4}", "/".join(map(str, found)))
-    if found and not is_ours:
+        if encoding != "UTF8":  # it cannot hold every name
+            raise UnfitDatabase(f"The database has the encoding {encoding}, and UTF8 is needed.")
+    tables, found = _tables(connection), []
+    if "alembic_version" in tables:  # which every application that uses Alembic has
+        found = [*map(str, connection.scalars(text("SELECT * FROM alembic_version")))]
+    taken = sorted(tables.keys() & db.metadata.tables.keys())
+    is_ours = "sessions" in taken and re.fullmatch("[0-9]{4}", "/".join(found))
+    if (found or taken) and not is_ours:
+        sign = f"revision {', '.join(found)}" if found else f"table {taken[0]}"
         raise UnfitDatabase(
-            f"This database belongs to another application: its alembic_version holds "
-            f"{', '.join(map(str, found))}. {_OWN}"
+            f"This database belongs to another application ({sign}). Give the service a database "
+            "or a schema of its own."
         )
-    return found[0] if found else ""
+    return "".join(found)
 
 
 def refuse_unusable(connection: Connection) -> None:
-    """Raise UnfitDatabase if a table of this code is missing, or lacks a right."""
-    usable = {name: can_all for name, _, can_all in _tables(connection)}
-    for name in db.metadata.tables:
-        if name not in usable:
-            raise UnfitDatabase(f"The table {name} is missing.")
-        if not usable[name]:
-            raise UnfitDatabase(
-                f"The database's role has not all rights on the table {name}: it needs SELECT, "
-                "INSERT, UPDATE and DELETE."
-            )
+    """Raise UnfitDatabase if a table of this code is missing, or a right on one."""
+    tables = _tables(connection)
+    if missing := [name for name in db.metadata.tables if not tables.get(name)]:
+        names = ", ".join(missing)
+        raise UnfitDatabase(f"These tables are missing, or the right to read or write: {names}.")
 
 
-def _tables(connection: Connection) -> list[tuple[str, bool, bool]]:
+def _tables(connection: Connection) -> dict[str, bool]:
     found = connection.execute(text(_TABLES[connection.dialect.name]))
-    return [(name, bool(can_read), bool(can_all)) for name, can_read, can_all in found]
+    return {name: bool(is_usable) for name, is_usable in found}
 
 
 def reason(error: BaseException) -> str:
     """Return the first line of what the driver says, which repeats no password and no row."""
     original = error.orig if isinstance(error, DBAPIError) else error
-    first = next(iter(str(original).splitlines()), type(original).__name__)  # the next has the row
-    # Of a value that has the wrong form, its type repeats what it is.
+    first = (str(original).splitlines() or [type(original).__name__])[0]  # the next may have a row
+    # A value of another type is repeated after a colon.
     return (first.partition(': "')[0] if isinstance(error, DataError) else first).rstrip(".")

@@ -12,12 +12,10 @@ from pathlib import Path
 
 from flask import Flask
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError
 
 import database
 from config import ConfigError
 from config.types import MIN_SECRET_BYTES
-from database_check import reason
 from extensions import db
 
 DATABASE = "accounts.db"
@@ -52,22 +50,15 @@ def bring_up_schema(app: Flask, folder: Path) -> None:
     Raises ConfigError.
     """
     with _lock(folder), app.app_context():
-        try:
-            if not database.schema_is_ready():
-                database.upgrade()
-        except DBAPIError as error:
-            raise ConfigError(f"{folder / DATABASE} cannot be used: {reason(error)}.") from None
+        if not database.schema_is_ready():
+            database.upgrade()
         # With `gunicorn --preload`, workers would inherit this process's connection.
         db.engine.dispose()
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise ConfigError(f"The folder {folder} cannot be used: {error.strerror}.") from None
-    with file:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # a crash releases it too
         yield

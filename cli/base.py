@@ -39,8 +39,6 @@ def plain_errors() -> Iterator[None]:
             raise click.ClickException(problem) from None
         raise click.UsageError("The input is not valid UTF-8.") from None
     except Exception as error:
-        if isinstance(error, DBAPIError) and error.statement and not is_unavailable(error):
-            raise click.ClickException(f"The database refuses it: {reason(error)}.") from None
         if isinstance(error, DBAPIError) or is_unavailable(error):
             problem = f"The database cannot be reached or used: {reason(error)}."
             raise click.ClickException(problem) from None

@@ -20,6 +20,7 @@ def upgrade() -> None:
     found = database.schema_revision()
     if found <= database.SCHEMA_REVISION:
         database.upgrade()
+        database.schema_is_ready()  # refuses what has not all tables and rights
         return
     # On the way back from a newer release. Its migrations are not here, and every way to start the
     # service runs this command first.

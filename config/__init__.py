@@ -362,8 +362,11 @@ def _of_provider(name: str) -> dict[str, dataclasses.Field[Any]]:
     return {f"OIDC_{name.upper()}_{row.name.upper()}": row for row in rows}
 
 
-def load(environ: Mapping[str, str | None] | None = None) -> Settings:
-    """Return the settings, by default from the `environment`. Raises ConfigError."""
+def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
+    """Return the settings, by default from the `environment`. Raises ConfigError.
+
+    For what is `serving`, the machine must be the one that they are for.
+    """
     environ = environment() if environ is None else environ
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
@@ -399,6 +402,8 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
     if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
+    if serving and not types.is_here(Settings(**values).listens[0]):
+        problems.append("HOST has no address on this machine.")
     if problems:
         problems += misspelt(given, providers)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))

@@ -7,15 +7,13 @@ before it reads gunicorn.conf.py.
 import os
 import sys
 
-from config import ConfigError, environment, load, misspelt, types
+from config import ConfigError, environment, load, misspelt
 from core import streams
 
 streams.open_closed()
 try:
     environ = environment()
-    settings = load(environ)
-    if not types.is_here(settings.listens[0]):
-        raise ConfigError("The settings are not right:\n- HOST has no address on this machine.")
+    settings = load(environ, serving=True)
 except ConfigError as problem:
     sys.exit(str(problem))
 for sentence in misspelt(environ, settings.oidc_providers):

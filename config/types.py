@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from jwt import InvalidKeyError
 from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from core import locales, look, templates
 from core.addresses import parse_domain
@@ -21,6 +20,8 @@ MIN_SECRET_BYTES = 32
 # How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
 MAIL_PORTS = {"smtp": 587, "smtps": 465}
+# `db1:5432,db2:5432` or `%2Frun%2Fpostgresql` where a host stands, which SQLAlchemy cannot read.
+_ONLY_LIBPQ = re.compile(r"postgres[a-z+]*://([^/?@]*@)?[^/?@]*[,%][^/?@]*([/?][^@]*)?$")
 _HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
 
@@ -52,10 +53,10 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def database_url(raw: str) -> URL:
     try:
-        url = make_url(_plain_hosts(raw))
+        url = _from_libpq(raw) if _ONLY_LIBPQ.match(raw) else make_url(raw)
         if not unquote(raw).isprintable():
             raise ValueError("a control character")
-    except (ArgumentError, ValueError):
+    except Exception:  # of SQLAlchemy, or of the driver, whose words may repeat the password
         raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
         if raw.count("@") > 1:  # messages would show what follows the first as the host
@@ -71,22 +72,11 @@ def database_url(raw: str) -> URL:
     )
 
 
-def _plain_hosts(raw: str) -> str:
-    """Move several hosts, or the folder of a socket, into the options, as SQLAlchemy takes them.
-
-    libpq also takes `db1:5432,db2:5432` and `%2Frun%2Fpostgresql` where a host stands.
-    """
-    parts = re.fullmatch(
-        r"(postgres[a-z+]*://(?:[^:/@]*(?::[^@]*)?@)?)([^/?@]*[,%][^/?@]*)(.*)", raw
-    )
-    if parts is None:
-        return raw
-    before, places, after = parts.groups()
-    found = [re.fullmatch(r"(\[.*\]|[^:]*):?([0-9]*)", place) for place in places.split(",")]
-    hosts = ",".join(unquote(each[1].strip("[]")) for each in found if each)
-    ports = ",".join(each[2] for each in found if each)
-    options = urlencode({"host": hosts} | ({"port": ports} if ports.strip(",") else {}))
-    return f"{before}{after}{'&' if '?' in after else '?'}{options}" if all(found) else raw
+def _from_libpq(raw: str) -> URL:
+    driver = make_url("postgresql+psycopg://").get_dialect().import_dbapi()
+    found = driver.conninfo.conninfo_to_dict(raw.replace("+psycopg", "", 1))
+    login = (found.pop(name, None) for name in ("user", "password"))
+    return URL.create("postgresql", *login, database=found.pop("dbname", None), query=found)
 
 
 def _postgres(url: URL) -> URL:

@@ -16,20 +16,17 @@ def usable(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/c
     found: list[float] = [len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1]
     with suppress(OSError):  # another system
         for line in own.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers or "cpu" in controllers.split(","):
-                top = groups / "cpu" if controllers else groups
-                inner = top / path.lstrip("/")  # not there inside some containers
-                found += map(_quota, (inner, *inner.parents))
+            _, version_1, path = line.split(":", 2)
+            inner = groups / ("cpu" if version_1 else "") / path.lstrip("/")
+            # In some containers the inner folder is not there, and the outer one is their own.
+            found += map(_quota, (inner, *inner.parents))
     return min(found)
 
 
 def _quota(folder: Path) -> float:
-    with suppress(OSError, ValueError):  # no such file; `max`, which is none
-        quota, period = (folder / "cpu.max").read_text().split()
-        return int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        quota = (folder / "cpu.cfs_quota_us").read_text()
-        period = (folder / "cpu.cfs_period_us").read_text()
-        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        with suppress(OSError, ValueError):  # no such file; `max`, which is no limit
+            texts = " ".join((folder / name).read_text() for name in names)
+            quota, period = map(int, texts.split())
+            return quota / period if quota > 0 else math.inf  # -1 is none
     return math.inf

@@ -291,8 +291,8 @@ def test_target_of_another_application_is_left_alone(app, copy, by_hand, target)
     by_hand("CREATE TABLE users (name TEXT)")
     output, status = copy()
     assert status == 1
-    assert "The target cannot be reached or used: Another application has the table us" in output
-    assert output.endswith(" of its own. Nothing was copied.\n")
+    assert "This database belongs to another application (table users)." in output
+    assert output.endswith(" Nothing was copied.\n")
     assert by_hand("SELECT * FROM users") == []
 
 

@@ -10,12 +10,10 @@ down_revision = "0014"
 
 
 def upgrade():
-    if op.get_context().dialect.name != "postgresql":
-        return  # SQLite lowers ASCII alone, whatever the locale
-    # One statement, which locks and reads the table once.
-    op.execute("""ALTER TABLE users
-        DROP CONSTRAINT ck_users_username_key,
-        DROP CONSTRAINT ck_users_email_lower_case,
-        ADD CONSTRAINT ck_users_username_key
-            CHECK (username_key = lower(username COLLATE "C")),
-        ADD CONSTRAINT ck_users_email_lower_case CHECK (email = lower(email COLLATE "C"))""")
+    if op.get_context().dialect.name == "postgresql":  # SQLite lowers ASCII alone
+        # One statement, which locks and reads the table once.
+        op.execute("""ALTER TABLE users
+            DROP CONSTRAINT ck_users_username_key, DROP CONSTRAINT ck_users_email_lower_case,
+            ADD CONSTRAINT ck_users_username_key
+                CHECK (username_key = lower(username COLLATE "C")),
+            ADD CONSTRAINT ck_users_email_lower_case CHECK (email = lower(email COLLATE "C"))""")
