@@ -4,9 +4,9 @@ All are environment variables, and an empty one counts as unset. What the enviro
 is read from a file `.env` in the project's folder; there, `${NAME}` is replaced by the value of
 `NAME`, also inside a password. Settings are read once, at the start. If any are wrong or missing,
 the service lists them all, without their values, and does not start; `python -m config` checks
-alone. A misspelt name is no setting; the log of the start warns of one that is close to a setting.
-For 1 and 0, `true`, `yes`, `on` and `false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those
-of `OIDC_PROVIDERS=school`.
+alone, and `python -m config gunicorn` checks and then starts. A misspelt name is no setting; the
+log of the start warns of one that is close to a setting. For 1 and 0, `true`, `yes`, `on` and
+`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`.
 
 With nothing set, everything is in `instance/`: the database `accounts.db`, whose schema is updated
 at each start, and `secret_key`, which signs tokens and which only its owner can read. The service
