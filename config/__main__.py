@@ -1,7 +1,7 @@
 """`python -m config` checks the settings; with a command behind it, it then becomes that.
 
-The command gets no variable that is empty: gunicorn reads WEB_CONCURRENCY by itself, as a number,
-before it reads gunicorn.conf.py.
+The command gets no empty WEB_CONCURRENCY, which gunicorn would read as a number, and before it
+reads gunicorn.conf.py.
 """
 
 import os
@@ -19,5 +19,6 @@ except ConfigError as problem:
 for sentence in misspelt(environ, settings.oidc_providers):
     print(sentence, file=sys.stderr)
 if command := sys.argv[1:]:
-    given = {name: value for name, value in os.environ.items() if value.strip()}
-    os.execvpe(command[0], command, given)  # noqa: S606 - no shell is needed
+    if "WEB_CONCURRENCY" in os.environ:
+        os.environ["WEB_CONCURRENCY"] = str(settings.web_concurrency)
+    os.execvp(command[0], command)  # noqa: S606 - no shell is needed

@@ -142,12 +142,11 @@ def host(raw: str) -> str:
 
 def is_here(host: str) -> bool:
     """Return whether this machine can listen there."""
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.bind((host, 0))
-    except OSError:  # another machine's, or no name that anybody knows
-        return False
-    return True
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with suppress(OSError), socket.socket(family) as probe:  # another machine's, or no name
+        probe.bind((host, 0))
+        return True
+    return False
 
 
 def web_url(raw: str) -> str:

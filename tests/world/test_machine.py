@@ -1,6 +1,5 @@
 """What the machine, the container or the shell can be like in which the service starts."""
 
-import json
 import os
 import subprocess
 import sys
@@ -85,14 +84,13 @@ def test_a_host_that_is_not_here_is_refused_where_the_service_starts(host):
     assert load({"HOST": "localhost"}, serving=True).host == "localhost"
 
 
-def test_an_empty_variable_is_unset_for_what_the_check_becomes():
-    show = "import json, os; print(json.dumps(dict(os.environ)))"
-    env = environment(WEB_CONCURRENCY="", PORT=" ", LOG_LEVEL="ERROR")
+@pytest.mark.parametrize("given", ["", " ", "3"])
+def test_gunicorn_reads_a_number_of_workers_that_is_empty(given):
+    env = environment(WEB_CONCURRENCY=given, PORT="")
+    show = "from gunicorn.config import Workers; print(Workers.default)"
     command = [PYTHON, "-m", "config", PYTHON, "-c", show]
-    done = subprocess.run(command, env=env, capture_output=True, check=True)
-    seen = json.loads(done.stdout)
-    assert seen["LOG_LEVEL"] == "ERROR"
-    assert not {"WEB_CONCURRENCY", "PORT", "HOST"} & seen.keys()
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.strip() == (given.strip() or "2")
 
 
 @pytest.fixture
