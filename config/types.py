@@ -75,8 +75,8 @@ def database_url(raw: str) -> URL:
 def _from_libpq(raw: str) -> URL:
     driver = make_url("postgresql+psycopg://").get_dialect().import_dbapi()
     found = driver.conninfo.conninfo_to_dict(raw.replace("+psycopg://", "://", 1))
-    login = (found.pop(name, None) for name in ("user", "password"))
-    return URL.create("postgresql", *login, database=found.pop("dbname", None), query=found)
+    user, password, name = (found.pop(key, None) for key in ("user", "password", "dbname"))
+    return URL.create("postgresql", user, password, database=name, query=found)
 
 
 def _postgres(url: URL) -> URL:
