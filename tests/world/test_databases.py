@@ -4,7 +4,7 @@ connections, or refused in words."""
 import json
 
 import pytest
-from helpers import PASSWORD, SECRET, bearer, failure, register, success
+from helpers import PASSWORD, SECRET, bearer, failure, on_one_database, register, success
 from sqlalchemy import text
 
 import database
@@ -86,6 +86,7 @@ def test_usernames_have_the_same_lower_case_in_every_locale(server, open_app, lo
     walk(app)
 
 
+@on_one_database
 def test_school_moves_to_a_database_of_any_locale(server, run, client):
     success(register(client, "Iris"), 201)
     url = server.make(f"ENCODING 'UTF8' LOCALE '{server.locale('tr_TR')}'")
@@ -93,6 +94,7 @@ def test_school_moves_to_a_database_of_any_locale(server, run, client):
     assert (status, "users: 1 copied" in output) == (0, True), output
 
 
+@on_one_database
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "WIN1254", "EUC_JP"])
 def test_a_database_that_cannot_hold_every_name_is_refused(server, open_app, run, encoding):
     url = server.make(f"ENCODING '{encoding}' LOCALE 'C'")
@@ -103,18 +105,21 @@ def test_a_database_that_cannot_hold_every_name_is_refused(server, open_app, run
 
 
 @pytest.mark.parametrize(
-    "setting",
+    "settings",
     [
-        *("client_encoding = LATIN1", "client_encoding = SQL_ASCII", "DateStyle = 'German, DMY'"),
-        *("DateStyle = 'SQL, DMY'", "IntervalStyle = sql_standard", "TimeZone = '<x>-13:37'"),
-        *("standard_conforming_strings = off", "bytea_output = escape", "search_path = own"),
-        *("extra_float_digits = -15", "default_transaction_isolation = serializable"),
-        *("transform_null_equals = on", "default_tablespace = none", "statement_timeout = 50"),
+        ["client_encoding = LATIN1", "DateStyle = 'German, DMY'"],
+        ["client_encoding = SQL_ASCII", "DateStyle = 'SQL, DMY'"],
+        [
+            *("IntervalStyle = sql_standard", "TimeZone = '<x>-13:37'", "search_path = own"),
+            *("standard_conforming_strings = off", "bytea_output = escape"),
+            *("extra_float_digits = -15", "default_transaction_isolation = serializable"),
+            *("transform_null_equals = on", "default_tablespace = none", "statement_timeout = 50"),
+        ],
     ],
 )
-def test_no_setting_of_a_database_breaks_a_promise(server, open_app, setting):
+def test_no_setting_of_a_database_breaks_a_promise(server, open_app, settings):
     url = server.make()
-    server.run(f"ALTER DATABASE {url.database} SET {setting}")
+    server.run(*(f"ALTER DATABASE {url.database} SET {each}" for each in settings))
     server.run("CREATE SCHEMA own", database=url.database)
     app = open_app(url)
     upgrade(app)
@@ -145,28 +150,24 @@ def test_a_database_of_another_application_is_refused(server, open_app, statemen
     is_unfit(open_app(url), f"This database belongs to another application ({sign}).")
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("REVOKE SELECT ON alembic_version FROM {role}", "permission denied for table alembic_"),
-        ("REVOKE DELETE ON sessions FROM {role}", "the right to read or write: sessions."),
-        ("REVOKE ALL ON users, events FROM {role}", "the right to read or write: users, events."),
-        ("DROP TABLE outbox", "These tables are missing, or the right to read or write: outbox."),
-    ],
-)
-def test_a_role_without_its_rights_is_refused(server, open_app, change, words):
+def test_a_role_without_its_rights_is_refused(server, open_app):
     url = server.make()
     upgrade(open_app(url))
     role = f"role_{url.database}"
-    server.run(
-        f"CREATE ROLE {role} LOGIN",
-        f"GRANT {ALL} ON ALL TABLES IN SCHEMA public TO {role}",
-        database=url.database,
-    )
+    grant = f"GRANT {ALL} ON ALL TABLES IN SCHEMA public TO {role}"
+    server.run(f"CREATE ROLE {role} LOGIN", grant, database=url.database)
     app = open_app(url.set(username=role))
     walk(app)
-    server.run(change.format(role=role), database=url.database)
-    is_unfit(app, words)
+    for change, words in (
+        ("REVOKE SELECT ON alembic_version FROM", "permission denied for table alembic_version."),
+        ("REVOKE DELETE ON sessions FROM", "or the right to read or write: sessions."),
+        ("REVOKE INSERT ON users, events FROM", "or the right to read or write: users, events."),
+    ):
+        server.run(f"{change} {role}", database=url.database)
+        is_unfit(app, words)
+        server.run(grant, database=url.database)
+    server.run("DROP TABLE outbox", database=url.database)
+    is_unfit(app, "These tables are missing, or the right to read or write: outbox.")
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,7 @@ def picky(server):
     return server.make()
 
 
+@on_one_database
 @pytest.mark.parametrize(("options", "cause"), CAUSES)
 def test_each_command_says_why_it_cannot_connect(picky, open_app, run, options, cause):
     given = parse_url(f"postgresql:///{picky.database}{options}")
