@@ -482,6 +482,12 @@ def schema_revision() -> str:
     return _look(database_check.revision)
 
 
+def written_revision() -> str:
+    """Return the revision that stands in a database of ours, by one query."""
+    with reading() as connection:
+        return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
+
+
 def schema_is_ready() -> bool:
     """Return whether the database has the schema of this code, or a newer one, which works too.
 

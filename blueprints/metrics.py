@@ -5,7 +5,7 @@ from flask import Blueprint
 from core import clock
 from core.roles import Role
 from core.scopes import Scope
-from database import schema_revision
+from database import written_revision
 from services import metrics
 from web.api import endpoint
 from web.openapi import VERSION
@@ -26,7 +26,7 @@ def get_metrics() -> str:
 
     Every process and machine answers the same.
     """
-    info = f'{{version="{VERSION}",schema="{schema_revision()}"}}'
+    info = f'{{version="{VERSION}",schema="{written_revision()}"}}'
     values = {"info": 1, **metrics.read(clock.utcnow())}
     lines = []
     for name, text in metrics.HELP.items():
