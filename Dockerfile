@@ -35,6 +35,5 @@ USER 10001
 EXPOSE 8000
 # The embedded database and its secret, if DATABASE_URL is not set.
 VOLUME /app/instance
-# Without a proxy, because Docker may set HTTP_PROXY in every container.
-HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['PORT'] + '/healthz', timeout=4)"]
-CMD ["sh", "-c", "python -m config && exec gunicorn"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["python", "healthcheck.py"]
+CMD ["python", "-m", "config", "gunicorn"]

@@ -27,11 +27,8 @@ help:
 # pictures come at once, since memory that one thread frees is of no use to the others.
 MEMORY = MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072
 
-# The settings are checked first: gunicorn stumbles over a WEB_CONCURRENCY that is no number, or
-# empty, before it reads gunicorn.conf.py.
 run: $(VENV)/run.stamp
-	@$(BIN) -m config
-	@[ -n "$$WEB_CONCURRENCY" ] || unset WEB_CONCURRENCY; exec env $(MEMORY) $(BIN) -m gunicorn
+	@exec env $(MEMORY) $(BIN) -m config $(BIN) -m gunicorn
 
 # The checks keep one core busy, and the tests the other one meanwhile.
 test: $(VENV)/dev.stamp

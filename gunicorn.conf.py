@@ -11,14 +11,19 @@ from typing import Any
 gc.disable()
 
 # The master process loads all modules, once for all workers.
+from flask import Flask
+
 import app
 import web.worker
 from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
+from core import streams
+from database import engines, schema
 from services import background
 from web.logs import FORMATTERS
 
+streams.open_closed()
 try:
-    settings = load()
+    settings = load(serving=True)
 except ConfigError as problem:
     # Not in a worker, which gunicorn would start again and again.
     sys.exit(str(problem))
@@ -69,7 +74,10 @@ logconfig_dict = {
     "formatters": {"accounts": {"()": FORMATTERS[settings.log_format]}},
     "handlers": {"accounts": {"class": "logging.StreamHandler", "formatter": "accounts"}},
     "root": {"level": settings.log_level, "handlers": ["accounts"]},
-    "loggers": {"gunicorn.error": {"level": settings.log_level, "propagate": True}},
+    "loggers": {
+        "gunicorn.error": {"level": settings.log_level, "propagate": True},
+        "database": {"level": "WARNING"},  # our pool, which says when it is emptied
+    },
 }
 
 # Browsers and proxies stay far below. The time that gunicorn needs grows with the square of a head.
@@ -82,9 +90,20 @@ forwarded_allow_ips = ""
 
 
 def on_starting(server: Any) -> None:
-    """Refuse to start with TLS, which the worker's socket does not support."""
+    """Refuse TLS, which the worker's socket does not support, and a database that is unfit.
+
+    Not in a worker: gunicorn starts one whenever another ends.
+    """
     if server.cfg.is_ssl:
         sys.exit("TLS ends at a proxy: start gunicorn without a certificate.")
+    if settings.database_url:
+        bare = Flask("start")  # something that the database can be bound to
+        try:
+            engines.init_app(bare, settings.database_url)
+            with bare.app_context():
+                schema.refuse_unfit()
+        except ConfigError as problem:
+            sys.exit(str(problem))
 
 
 def post_worker_init(worker: Any) -> None:

@@ -5,6 +5,7 @@ code path. Lengths of columns alone are enforced by Postgres only. docs/referenc
 the docstrings.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -67,14 +68,24 @@ def _search_key(context: Any) -> str:
     return search_key(row["username"], row["email"], row["first_name"], row["last_name"])
 
 
+def _lower_case(column: str, of: str, name: str) -> Iterator[sa.CheckConstraint]:
+    """Yield the CHECK that a column is the lower case of another one, for each database.
+
+    Postgres lowers by the locale of the database: in Turkish, I is no capital i.
+    """
+    for database, source in (("sqlite", of), ("postgresql", f'{of} COLLATE "C"')):
+        check = sa.CheckConstraint(f"{column} = lower({source})", name)
+        yield check.ddl_if(dialect=database)
+
+
 class User(Base):
     """An account. Its id is never used again, since tokens may still name it."""
 
     __tablename__ = "users"
     __table_args__ = (
         sa.CheckConstraint("length(username) BETWEEN 3 AND 32", "username_length"),
-        sa.CheckConstraint("username_key = lower(username)", "username_key"),
-        sa.CheckConstraint("email = lower(email)", "email_lower_case"),
+        *_lower_case("username_key", "username", "username_key"),
+        *_lower_case("email", "email", "email_lower_case"),
         sa.CheckConstraint("length(first_name) BETWEEN 1 AND 64", "first_name_length"),
         sa.CheckConstraint("length(last_name) BETWEEN 1 AND 64", "last_name_length"),
         sa.CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),

@@ -4,19 +4,28 @@ import logging
 
 import click
 from gunicorn.errors import AppImportError  # type: ignore[import-untyped]
+from sqlalchemy.exc import DBAPIError
 from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
 from config import ConfigError, local_url
+from core import streams
+from database import schema
+from database_check import reason
 from services import background
 
+streams.open_closed()
 _command = click.get_current_context(silent=True)
 
 try:
     app = create_app()
-except ConfigError as error:
+    if _command and _command.info_name == "run":
+        with app.app_context():
+            schema.refuse_unfit()
+except (ConfigError, OSError, DBAPIError) as error:  # the latter two: the embedded database
     # A message, and not a traceback; gunicorn ends, and does not start the worker again.
-    raise (click.ClickException if _command else AppImportError)(str(error)) from None
+    problem = str(error) if isinstance(error, ConfigError) else reason(error)
+    raise (click.ClickException if _command else AppImportError)(problem) from None
 
 # gunicorn.conf.py starts the background thread in gunicorn's workers. Commands such as
 # `flask db upgrade` must not send e-mails.

@@ -26,7 +26,7 @@ def get_metrics() -> str:
 
     Every process and machine answers the same.
     """
-    info = f'{{version="{VERSION}",schema="{schema.revision()}"}}'
+    info = f'{{version="{VERSION}",schema="{schema.written_revision()}"}}'
     values = {"info": 1, **metrics.read(clock.utcnow())}
     lines = []
     for name, text in metrics.HELP.items():

@@ -10,11 +10,13 @@ from typing import Any
 import click
 from flask.cli import AppGroup
 from marshmallow import Schema, ValidationError
+from sqlalchemy.exc import DBAPIError
 
 import errors
 from config import ConfigError
 from core import clock
 from database import is_unavailable
+from database_check import reason
 from schemas import camel_case
 from services import copies
 from services.users import find as find_user
@@ -32,12 +34,16 @@ def plain_errors() -> Iterator[None]:
         raise click.ClickException(" ".join(reasons) or str(error)) from None
     except (ConfigError, copies.CopyError) as error:
         raise click.ClickException(str(error)) from None
-    except UnicodeError:
-        # Invalid bytes arrive as lone surrogates, or cannot be decoded.
+    except UnicodeError as error:
+        # Invalid bytes arrive as lone surrogates, which UTF-8 refuses, or cannot be decoded.
+        if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+            problem = f"This terminal has no such letters ({error.encoding}). Set LC_ALL=C.UTF-8."
+            raise click.ClickException(problem) from None
         raise click.UsageError("The input is not valid UTF-8.") from None
     except Exception as error:
-        if is_unavailable(error):
-            raise click.ClickException("The database cannot be reached or used.") from None
+        if isinstance(error, DBAPIError) or is_unavailable(error):
+            problem = f"The database cannot be reached or used: {reason(error)}."
+            raise click.ClickException(problem) from None
         raise
 
 

@@ -20,6 +20,7 @@ def upgrade() -> None:
     found = schema.revision()
     if found <= schema.NEWEST:
         schema.upgrade()
+        schema.is_ready()  # refuses what has not all tables and rights
         return
     # On the way back from a newer release. Its migrations are not here, and every way to start the
     # service runs this command first.

@@ -4,9 +4,9 @@ All are environment variables, and an empty one counts as unset. What the enviro
 is read from a file `.env` in the project's folder; there, `${NAME}` is replaced by the value of
 `NAME`, also inside a password. Settings are read once, at the start. If any are wrong or missing,
 the service lists them all, without their values, and does not start; `python -m config` checks
-alone. A misspelt name is no setting; the log of the start warns of one that is close to a setting.
-For 1 and 0, `true`, `yes`, `on` and `false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those
-of `OIDC_PROVIDERS=school`.
+alone, and `python -m config gunicorn` checks and then starts. A misspelt name is no setting; the
+log of the start warns of one that is close to a setting. For 1 and 0, `true`, `yes`, `on` and
+`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`.
 
 With nothing set, everything is in `instance/`: the database `accounts.db`, whose schema is updated
 at each start, and `secret_key`, which signs tokens and which only its owner can read. The service
@@ -44,7 +44,7 @@ from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
 from config import types
-from core import templates
+from core import cpus, templates
 from core.addresses import parse_sender
 from core.look import BLUE
 from core.smtp import MailServer
@@ -271,9 +271,7 @@ class Settings:
     @property
     def hashes_at_once(self) -> int:
         """How many passwords one process hashes at once: its share of the cores."""
-        linux = hasattr(os, "sched_getaffinity")
-        cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
-        return max(1, cores // self.web_concurrency)
+        return max(1, int(cpus.usable() / self.web_concurrency))
 
     @property
     def secret_keys(self) -> tuple[str, ...]:
@@ -370,8 +368,11 @@ def _of_provider(name: str) -> dict[str, dataclasses.Field[Any]]:
     return {f"OIDC_{name.upper()}_{row.name.upper()}": row for row in rows}
 
 
-def load(environ: Mapping[str, str | None] | None = None) -> Settings:
-    """Return the settings, by default from the `environment`. Raises ConfigError."""
+def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
+    """Return the settings, by default from the `environment`. Raises ConfigError.
+
+    For what is `serving`, the machine must be the one that they are for.
+    """
     environ = environment() if environ is None else environ
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
@@ -407,6 +408,8 @@ def load(environ: Mapping[str, str | None] | None = None) -> Settings:
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
     if language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
+    if serving and not types.is_here(Settings(**values).listens[0]):
+        problems.append("HOST has no address on this machine.")
     if problems:
         problems += misspelt(given, providers)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))

@@ -1,6 +1,7 @@
 """The types of settings. Their ValueErrors continue the name of the setting, without its value."""
 
 import re
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
@@ -10,7 +11,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from jwt import InvalidKeyError
 from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from core import locales, look, templates
 from core.addresses import parse_domain
@@ -20,6 +20,8 @@ MIN_SECRET_BYTES = 32
 # How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
 MAIL_PORTS = {"smtp": 587, "smtps": 465}
+# `db1:5432,db2:5432` or `%2Frun%2Fpostgresql` where a host stands, which SQLAlchemy cannot read.
+_ONLY_LIBPQ = re.compile(r"postgres[a-z+]*://([^/?@]*@)?[^/?@]*[,%][^/?@]*([/?][^@]*)?$")
 _HMAC = HMACAlgorithm(HMACAlgorithm.SHA256)
 
 
@@ -51,10 +53,10 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def database_url(raw: str) -> URL:
     try:
-        url = make_url(raw)
+        url = _from_libpq(raw) if _ONLY_LIBPQ.match(raw) else make_url(raw)
         if not unquote(raw).isprintable():
             raise ValueError("a control character")
-    except (ArgumentError, ValueError):
+    except Exception:  # of SQLAlchemy, or of the driver, whose words may repeat the password
         raise ValueError("must be a URL such as postgresql://user:password@host/name") from None
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
         if raw.count("@") > 1:  # messages would show what follows the first as the host
@@ -62,24 +64,37 @@ def database_url(raw: str) -> URL:
         return _postgres(url.set(drivername="postgresql+psycopg"))
     # Each worker would have its own database in memory; an option can ask for one too.
     memory = url.database in (None, "", ":memory:") or (url.database or "").startswith("file:")
-    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or url.query):
+    # A file's name ends at a ?, and SQLite would open, or make, another one.
+    if url.drivername in ("sqlite", "sqlite+pysqlite") and not (memory or url.host or "?" in raw):
         return url
     raise ValueError(
-        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path"
+        "must begin with postgresql:// or postgres://, or name a file: sqlite:////path, without ?"
     )
+
+
+def _from_libpq(raw: str) -> URL:
+    driver = make_url("postgresql+psycopg://").get_dialect().import_dbapi()
+    found = driver.conninfo.conninfo_to_dict(raw.replace("+psycopg://", "://", 1))
+    user, password, name = (found.pop(key, None) for key in ("user", "password", "dbname"))
+    return URL.create("postgresql", user, password, database=name, query=found)
 
 
 def _postgres(url: URL) -> URL:
     dialect = url.get_dialect()
+    driver = dialect.import_dbapi()
+    known = {option.keyword.decode() for option in driver.pq.Conninfo.get_defaults()}
+    if unknown := sorted(url.query.keys() - known):
+        raise ValueError(f"has an option that Postgres does not know: {', '.join(unknown)}")
     try:
         arguments = dialect().create_connect_args(url)[1]
-        dialect.import_dbapi().conninfo.make_conninfo(**arguments)
+        driver.conninfo.make_conninfo(**arguments)
         for host in str(arguments.get("host", "")).lower().split(","):
             if host and not host.startswith("/"):  # the folder of a socket
                 _check_host(host)
+        ports = [int(port) for port in str(arguments.get("port", "")).split(",") if port]
     except Exception:  # the driver's own message may repeat the password
-        raise ValueError("has a part or an option that Postgres does not know") from None
-    if url.port is not None and not 1 <= url.port <= 65535:
+        raise ValueError("has a part that Postgres does not know") from None
+    if url.port == 0 or not all(1 <= port <= 65535 for port in ports):
         raise ValueError("has a port that is not from 1 to 65535")
     return url
 
@@ -123,6 +138,15 @@ def host(raw: str) -> str:
     if not re.fullmatch(r"[\w.-]*[a-z_][\w-]*", raw, re.A | re.I):
         raise ValueError("must be an IP or a host name, without port or brackets")
     return raw
+
+
+def is_here(host: str) -> bool:
+    """Return whether this machine can listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with suppress(OSError), socket.socket(family) as probe:  # another machine's, or no name
+        probe.bind((host, 0))
+        return True
+    return False
 
 
 def web_url(raw: str) -> str:

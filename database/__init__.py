@@ -19,6 +19,7 @@ from sqlalchemy.orm import InstrumentedAttribute, scoped_session
 
 from core import turns
 from database import engines
+from database_check import UnfitDatabase
 from extensions import db
 
 T = TypeVar("T")
@@ -209,7 +210,7 @@ def lacks_parent(error: IntegrityError) -> bool:
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now. A mistake in our SQL is something else."""
-    if isinstance(error, WriteQueueFull | TimeoutError):
+    if isinstance(error, WriteQueueFull | TimeoutError | UnfitDatabase):
         return True
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True  # PgBouncer reports a lost server twice: psycopg raises InternalError for that

@@ -1,6 +1,6 @@
 """What SQLite and Postgres need: options, events and time limits of their connections.
 
-A working Postgres ends a long wait by itself (`_ON_CONNECT`). One that is frozen says nothing: then
+A working Postgres ends a long wait by itself (`_LIMITS`). One that is frozen says nothing: then
 a thread of ours shuts the connection, and the request that waits fails.
 """
 
@@ -21,6 +21,7 @@ from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import QueuePool
 
+import database_check
 from core import turns
 from extensions import db
 
@@ -39,11 +40,10 @@ SILENCE_STEP = 0.2
 # Seconds that a writer waits for writers of its process, and then again for other processes.
 SQLITE_WAIT = 10
 
-# Run on each new connection to Postgres. A start-up parameter would set the limits too, but poolers
-# refuse those that they do not know.
-_ON_CONNECT = f"""SELECT pg_backend_pid(),
-    set_config('lock_timeout', '{LOCK_WAIT}', false),
-    set_config('statement_timeout', '{STATEMENT_WAIT}', false)"""
+# Set on each new connection to Postgres, whatever the database and the role have. A start-up
+# parameter would set the limits too, but poolers refuse those that they do not know.
+_NEEDED = {"client_encoding": "UTF8", "datestyle": "ISO"}
+_LIMITS = {"lock_timeout": LOCK_WAIT, "statement_timeout": STATEMENT_WAIT}
 
 
 def options(url: URL, pool_wait: float) -> dict[str, object]:
@@ -72,11 +72,17 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
     }
     # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
     pool = {"pool_reset_on_return": None, "paramstyle": "format"}
-    return {**usual, **pool, "connect_args": connect_args}
+    ours = {name: value for name, value in connect_args.items() if name not in url.query}
+    return {**usual, **pool, "connect_args": ours}
 
 
 def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:
-    """Bind `db` to the application and set up its engine. Opens no connection."""
+    """Bind `db` to the application and set up its engine. Opens no connection.
+
+    Raises ConfigError.
+    """
+    if url.get_backend_name() == "sqlite":
+        database_check.refuse_old_sqlite()
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = options(url, pool_wait)
     db.init_app(app)
@@ -87,7 +93,7 @@ def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_to_write)
         return
-    event.listen(engine, "do_connect", _connect_to_postgres)
+    event.listen(engine, "do_connect", _connector(url))
     event.listen(engine, "checkout", _refuse_dead)
     event.listen(engine, "handle_error", _leave_standby)
     for name in ("execute", "executemany"):
@@ -136,18 +142,27 @@ def _begin_to_write(connection: Connection) -> None:
 # Postgres
 
 
-def _connect_to_postgres(dialect: Dialect, _record: Any, arguments: Any, options: Any) -> object:
-    connection: Any = dialect.loaded_dbapi.connect(*arguments, **options)
-    try:
-        with in_time(connection):
-            process, *_ = connection.execute(_ON_CONNECT).fetchone()
-    except dialect.loaded_dbapi.Error:
-        connection.close()  # the pool opens another, and there must be no more than its size
-        raise
-    if process != connection.info.backend_pid:  # a pooler such as PgBouncer made up the latter
-        # Each transaction may run on another server connection, which lacks what was prepared.
-        connection.prepare_threshold = None
-    return connection
+def _connector(url: URL) -> Callable[..., object]:
+    """Return how to connect to Postgres."""
+    given = str(url.query.get("options", "")).replace("-", "_")
+    settings = _NEEDED | {name: wait for name, wait in _LIMITS.items() if name not in given}
+    calls = (f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+    on_connect = f"SELECT pg_backend_pid(), {', '.join(calls)}"
+
+    def connect(dialect: Dialect, _record: Any, arguments: Any, options: Any) -> object:
+        connection: Any = dialect.loaded_dbapi.connect(*arguments, **options)
+        try:
+            with in_time(connection):
+                process, *_ = connection.execute(on_connect).fetchone()
+        except dialect.loaded_dbapi.Error:
+            connection.close()  # the pool opens another, and there must be no more than its size
+            raise
+        if process != connection.info.backend_pid:  # a pooler such as PgBouncer made up the latter
+            # Each transaction may run on another server connection, which lacks what was prepared.
+            connection.prepare_threshold = None
+        return connection
+
+    return connect
 
 
 def _refuse_dead(connection: Any, record: Any, _proxy: object) -> None:

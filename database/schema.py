@@ -1,12 +1,19 @@
 """The schema of the database: which revision it has, and how it gets the newest."""
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
+import database_check
 from config import ROOT, ConfigError
 from database import is_unavailable, reading
+from extensions import db
+
+T = TypeVar("T")
+_log = logging.getLogger("accounts")
 
 MIGRATIONS = ROOT / "migrations"
 # The newest revision, by the name of its file: a worker need not import Alembic to know it.
@@ -22,19 +29,52 @@ _TOO_OLD = (
 
 
 def revision() -> str:
-    """Return the revision of the database's schema; empty if it was never migrated."""
-    try:
-        with reading() as connection:
-            return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
-    except DBAPIError as error:
-        if is_unavailable(error):
-            raise
-        return ""  # no such table
+    """Return the revision of the database's schema; empty if it was never migrated.
+
+    Raises UnfitDatabase if it cannot be ours.
+    """
+    return _look(database_check.revision)
+
+
+def written_revision() -> str:
+    """Return the revision that stands in a database of ours, by one query."""
+    with reading() as connection:
+        return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
 
 
 def is_ready() -> bool:
-    """Return whether the database has the schema of this code, or a newer one, which works too."""
-    return revision() >= NEWEST  # the revisions are numbers of four digits
+    """Return whether the database has the schema of this code, or a newer one, which works too.
+
+    Raises UnfitDatabase if it cannot be used.
+    """
+    found = revision() >= NEWEST  # the revisions are numbers of four digits
+    if found:
+        _look(database_check.refuse_unusable)
+    return found
+
+
+def _look(act: Callable[[Connection], T]) -> T:
+    try:
+        with reading() as connection:
+            return act(connection)
+    except DBAPIError as error:
+        if is_unavailable(error):
+            raise
+        problem = f"The database cannot be used: {database_check.reason(error)}."
+        raise database_check.UnfitDatabase(problem) from None
+
+
+def refuse_unfit() -> None:
+    """Raise UnfitDatabase if the database answers and cannot be right.
+
+    One that cannot be reached is a line in the log: a service starts, and recovers by itself.
+    """
+    try:
+        is_ready()
+    except DBAPIError as error:
+        _log.warning("the database is unavailable: %s", database_check.reason(error))
+    finally:
+        db.engine.dispose()  # workers must not inherit a connection
 
 
 def upgrade() -> None:

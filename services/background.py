@@ -14,6 +14,7 @@ from flask import Flask
 import errors
 from core import clock
 from database import ended_statement, is_unavailable, schema
+from database_check import reason
 from extensions import components
 from services import outbox, pruning, second_factor
 
@@ -67,7 +68,8 @@ class BackgroundThread:
                     _log.warning("%s", error)
                 elif is_unavailable(error):
                     trace = error if ended_statement(error) else None
-                    _log.warning("Background work waits for the database.", exc_info=trace)
+                    text = "Background work waits for the database: %s"
+                    _log.warning(text, reason(error), exc_info=trace)
                 else:
                     _log.exception("Background work failed; it will be tried again.")
             else:

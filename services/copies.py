@@ -12,6 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 import database
 from core.files import new_file
 from database import engines, reading, schema, snapshot, transaction
+from database_check import reason
 from extensions import db
 
 _BATCH = 100  # rows that are in memory at once; each may hold a picture
@@ -45,13 +46,12 @@ def copy_to(url: URL, progress: Callable[..., AbstractContextManager[Any]]) -> d
                 return _copy_rows(source, session.connection(), progress)
         except Exception as error:
             if isinstance(error, DBAPIError) and error.statement:  # such as one without rights
-                reason = f"The target, or this database, does not allow it: {_reason(error)}."
-            elif database.is_unavailable(error):
-                # The driver's own words may hold a password.
-                reason = "The target cannot be reached or used."
+                problem = "The target, or this database, does not allow it"
+            elif isinstance(error, DBAPIError) or database.is_unavailable(error):
+                problem = "The target cannot be reached or used"
             else:
                 raise
-            raise CopyError(f"{reason} Nothing was copied.") from None
+            raise CopyError(f"{problem}: {reason(error)}. Nothing was copied.") from None
         finally:
             db.engine.dispose()
 
@@ -79,12 +79,8 @@ def _insert(target: Connection, table: Table, rows: list[dict[str, object]]) -> 
         target.execute(insert(table), rows)
     except (IntegrityError, DataError) as error:  # such as a text that only SQLite let in
         raise CopyError(
-            f"The target refuses a row of {table.name}: {_reason(error)}. Nothing was copied."
+            f"The target refuses a row of {table.name}: {reason(error)}. Nothing was copied."
         ) from None
-
-
-def _reason(error: DBAPIError) -> str:
-    return str(error.orig).splitlines()[0]  # the next line may repeat a row
 
 
 def _count(connection: Connection) -> dict[str, int]:
@@ -117,4 +113,4 @@ def backup(path: Path) -> None:
     except OSError as error:
         raise CopyError(f"{path} cannot be written: {error.strerror}.") from None
     except DBAPIError as error:
-        raise CopyError(f"No backup was made: {error.orig}.") from None
+        raise CopyError(f"No backup was made: {reason(error)}.") from None

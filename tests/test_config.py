@@ -98,7 +98,8 @@ def test_a_password_that_would_be_taken_for_a_host_is_refused(password):
         "postgresql://user:%00@db.example.org/accounts",
         *("postgresql://db.example.org/accounts?pgbouncer=true", "sqlite://", "sqlite:///:memory:"),
         *("sqlite:///file:accounts", "sqlite:///accounts.db?mode=memory&uri=true"),
-        "sqlite://host/accounts.db",
+        *("sqlite://host/accounts.db", "sqlite:////srv/accounts?old.db"),
+        *("postgresql://db1:port,db2/accounts", "postgresql://db1,db2:65536/accounts"),
     ],
 )
 def test_other_databases_are_refused(url):
@@ -112,6 +113,31 @@ def test_other_databases_are_refused(url):
 def test_postgres_may_be_at_a_socket_an_ip_and_several_hosts(place):
     found = load({**PRODUCTION, "DATABASE_URL": f"postgresql://{place}"}).database_url
     assert found.database == "accounts"
+
+
+@pytest.mark.parametrize(
+    ("place", "host", "port"),
+    [
+        ("db1:5432,db2:5433/accounts?target_session_attrs=any", "db1,db2", "5432,5433"),
+        ("user:p%2Cw@db1,db2/accounts", "db1,db2", ","),
+        ("[::1]:5432,db2/accounts", "::1,db2", "5432,"),
+        ("%2Fvar%2Frun%2Fpostgresql/accounts", "/var/run/postgresql", None),
+        ("user:p%40w@%2Ftmp:5433/accounts", "/tmp", "5433"),
+        ("user:p,w/x@db1/accounts", "db1", None),
+    ],
+)
+def test_hosts_may_be_written_as_libpq_does(place, host, port):
+    url = load({**PRODUCTION, "DATABASE_URL": f"postgresql://{place}"}).database_url
+    options = url.get_dialect()().create_connect_args(url)[1]
+    assert (options["host"], options.get("port")) == (host, port)
+    assert options["dbname"] == "accounts"
+    assert options.get("password") in (None, "p,w", "p@w", "p,w/x")
+
+
+def test_an_option_that_postgres_does_not_know_is_named():
+    url = "postgresql://db.example.org/accounts?pgbouncer=true&sslmode=require&schema=public"
+    said = refusal(**{**PRODUCTION, "DATABASE_URL": url})
+    assert "DATABASE_URL has an option that Postgres does not know: pgbouncer, schema." in said
 
 
 def test_a_sqlite_file_may_be_named():

@@ -281,11 +281,20 @@ def test_target_that_cannot_be_used_is_refused_plainly(app, db_command, url, sta
 
 
 def test_target_in_which_no_table_can_be_made_is_refused_plainly(app, copy, by_hand, target):
-    by_hand("CREATE TABLE users (name TEXT)")
+    by_hand("CREATE TABLE t (id TEXT)", "CREATE INDEX ix_users_created_at_id ON t (id)")
     output, status = copy()
     assert status == 1
     assert "Error: The target, or this database, does not allow it: " in output
     assert output.endswith("already exists. Nothing was copied.\n")
+    assert by_hand("SELECT * FROM t") == []
+
+
+def test_target_of_another_application_is_left_alone(app, copy, by_hand, target):
+    by_hand("CREATE TABLE users (name TEXT)")
+    output, status = copy()
+    assert status == 1
+    assert "This database belongs to another application (table users)." in output
+    assert output.endswith(" Nothing was copied.\n")
     assert by_hand("SELECT * FROM users") == []
 
 

@@ -155,7 +155,8 @@ def unit():
 def test_unit_runs_the_service_with_few_rights(unit):
     service = unit["Service"]
     assert service["User"] not in ("", "root")
-    assert service["ExecStart"].endswith("/.venv/bin/python -m gunicorn")
+    python = "/opt/accounts/.venv/bin/python"
+    assert service["ExecStart"] == f"{python} -m config {python} -m gunicorn"
     assert all(f"{name}={value}" in service["Environment"] for name, value in MEMORY.items())
     limits = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "CapabilityBoundingSet": ""}
     assert limits.items() <= dict(service).items()
@@ -174,7 +175,7 @@ def test_command_runs_flask_as_the_unit_runs_the_service(unit, tmp_path):
     assert {"--pty", "--pipe", f"--uid={service['User']}"} <= {*options}
     for name in ("WorkingDirectory", "EnvironmentFile", "UMask"):
         assert f"--property={name}={service[name]}" in options
-    assert [python, m, "gunicorn"] == service["ExecStart"].split()
+    assert [python, m, "gunicorn"] == service["ExecStart"].split()[-3:]
     assert [flask, users, what, search, text, typed] == ["flask", *command[1:], "typed"]
 
 

@@ -434,7 +434,10 @@ def test_a_link_is_written_before_its_account_is_there(app, load, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr("database.transaction", lost_before_the_commit)
         output, code = load([ADA], "--links", str(tmp_path / "links.csv"))
-    assert (code, output) == (1, counts() + "Error: The database cannot be reached or used.\n")
+    assert (code, output) == (
+        1,
+        counts() + "Error: The database cannot be reached or used: gone.\n",
+    )
     assert rows(app, User) == []
     assert [row["username"] for row in handed_over(tmp_path / "links.csv")] == ["ada"]
 
@@ -445,7 +448,10 @@ def test_a_database_that_goes_away_in_the_middle_keeps_what_is_done(app, load, m
     with monkeypatch.context() as patched:
         patched.setattr("database.transaction", lambda: left.pop(0)())
         output, code = load([person("ada"), person("ben")])
-    assert (code, output) == (1, counts(1) + "Error: The database cannot be reached or used.\n")
+    assert (code, output) == (
+        1,
+        counts(1) + "Error: The database cannot be reached or used: gone.\n",
+    )
     assert load([person("ada"), person("ben")]) == (counts(1, 1), 0)
 
 

@@ -23,12 +23,13 @@ from config import ROOT, Settings
 
 # From the top down; a module may import what stands below it.
 LAYERS = [
-    {"wsgi", "gunicorn.conf"},
+    {"wsgi", "gunicorn.conf", "healthcheck"},
     {"app"},
     {"blueprints", "cli", "embedded"},
     {"services", "web"},
     {"callers", "counting"},
     {"database", "models"},
+    {"database_check"},
     {"extensions"},
     {"config", "schemas", "errors"},
     {"fields"},
@@ -190,7 +191,7 @@ def test_the_procfile_migrates_and_then_serves():
     memory = "MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072"
     assert found == {
         "release": "flask db upgrade",
-        "web": f"python -m config && exec env {memory} gunicorn",
+        "web": f"exec env {memory} python -m config gunicorn",
     }
     assert f"\nMEMORY = {memory}\n" in (ROOT / "Makefile").read_text()
 
