@@ -14,7 +14,7 @@ from core import csv_files
 from core.ids import is_row_id
 from core.reasons import Reason
 from core.roles import EVERYBODY, Reach
-from database import reading
+from database import read_all
 from extensions import Base
 from models import (
     Achievement,
@@ -89,8 +89,7 @@ def page(
     place = None if after is None else _place(kind, after)
     if group_id:
         groups.require(group_id)
-    with reading() as connection:
-        rows = connection.execute(_query(kind, reach, limit, place, group_id)).all()
+    rows = read_all(_query(kind, reach, limit, place, group_id))
     is_last = len(rows) < limit
     end = None if is_last else "/".join(rows[-1]._mapping[name] for name in kind.key)
     return Page([tuple(row) for row in rows], end)

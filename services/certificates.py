@@ -8,7 +8,7 @@ from sqlalchemy import Row, func, null, select, update
 
 import errors
 from core import codes
-from database import change_one, reading
+from database import change_one, read_all, read_one
 from extensions import settings
 from models import Certificate, User
 from services import learning
@@ -41,8 +41,7 @@ def list_all(user_id: str) -> Sequence[dict[str, object]]:
         .where(Certificate.user_id == user_id)
         .order_by(Certificate.issued_at.desc(), Certificate.id.desc())
     )
-    with reading() as connection:
-        return [_with_url(row) for row in connection.execute(query)]
+    return [_with_url(row) for row in read_all(query)]
 
 
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
@@ -68,8 +67,7 @@ def check(typed: str, *, now: datetime) -> dict[str, object]:
     The holder's account may be inactive.
     """
     is_meant = Certificate.share_code == codes.read_share_code(typed)
-    with reading() as connection:
-        row = connection.execute(select(Certificate.__table__).where(is_meant)).one_or_none()
+    row = read_one(select(Certificate.__table__).where(is_meant))
     if row is None:
         raise errors.NotFound("There is no certificate with this code.")
     is_over = row.expires_at is not None and row.expires_at <= now

@@ -13,7 +13,7 @@ from sqlalchemy import func, insert, select
 
 from core import audit, clock, ids
 from core.scopes import KEY
-from database import afterwards, reading
+from database import afterwards, read_all
 from extensions import components, db
 from models import Event, User
 
@@ -86,11 +86,11 @@ def history(
     # Joined after the page is cut, so that the index by id gives it, however long the table is.
     cut = page.limit(limit and limit + 1).subquery()
     query = select(cut, User.username).join(User, User.id == cut.c.user_id)
-    with reading() as connection:
-        rows = connection.execute(query.order_by(cut.c.id.desc())).mappings().all()
+    rows = read_all(query.order_by(cut.c.id.desc()))
     found = rows[:limit]
-    following = found[-1]["id"] if len(found) < len(rows) else None
-    return {"events": [{**row, **_who(row["by"], for_admins)} for row in found], "next": following}
+    following = found[-1].id if len(found) < len(rows) else None
+    shown = [{**row._asdict(), **_who(row.by, for_admins)} for row in found]
+    return {"events": shown, "next": following}
 
 
 def _who(by: str, for_admins: bool) -> dict[str, str]:

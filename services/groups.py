@@ -12,7 +12,7 @@ import errors
 from core import locales, streaks
 from core.addresses import fold
 from core.roles import Reach, Role
-from database import change, insert_into, lacks_parent, reading
+from database import change, insert_into, lacks_parent, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
 from services import events, learning, users
@@ -41,8 +41,7 @@ def list_groups(*conditions: Condition, member: str | None = None) -> list[Group
     """
     if member:
         conditions += (_has(member),)
-    with reading() as connection:
-        found = connection.execute(_counted(*conditions)).all()
+    found = read_all(_counted(*conditions))
     return sorted(found, key=lambda group: (fold(group.name), group.id))
 
 
@@ -139,8 +138,7 @@ def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> di
     first, last = streaks.span(bounds.get("from_"), bounds.get("to"), today=now.date(), count=DAYS)
     learns = Membership.group_id == group_id, User.role == Role.STUDENT.value, User.is_active
     learners = select(User.id, User.timezone).join(Membership).where(*learns)
-    with reading() as connection:
-        found = connection.execute(learners.limit(MOST_STUDENTS + 1)).all()
+    found = read_all(learners.limit(MOST_STUDENTS + 1))
     if len(found) > MOST_STUDENTS:
         raise errors.InvalidRequest(_TOO_MANY)
     zones = {row.id: locales.time_zone(row.timezone) for row in found}

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 import errors
 from core import locales, streaks
 from core.streaks import MOST_DAYS
-from database import change, insert_into, lacks_parent, reading
+from database import change, insert_into, lacks_parent, read_all, reading
 from extensions import db
 from models import Achievement, Course, Lesson, Record, UserRow
 from services.users import Condition
@@ -99,8 +99,7 @@ def list_courses(user_id: str, *conditions: Condition) -> Sequence[Row[Any]]:
         .group_by(Course.id, Course.name, Course.lessons)
         .order_by(last.desc().nulls_last(), Course.id)
     )
-    with reading() as connection:
-        return connection.execute(query).all()
+    return read_all(query)
 
 
 def course(user_id: str, course_id: str) -> dict[str, object]:
@@ -109,8 +108,7 @@ def course(user_id: str, course_id: str) -> dict[str, object]:
     if not found:
         raise errors.NotFound("There is no such course.")
     query = select(Lesson.__table__).filter_by(user_id=user_id, course_id=course_id)
-    with reading() as connection:
-        completed = connection.execute(query.order_by(Lesson.completed_at, Lesson.id)).all()
+    completed = read_all(query.order_by(Lesson.completed_at, Lesson.id))
     return {**found[0]._asdict(), "completed": completed}
 
 

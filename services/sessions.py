@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, se
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import one_statement, reading, transaction
+from database import one_statement, read_all, read_one, transaction
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
@@ -137,9 +137,7 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
     has ended, and TokenExpired if it was idle for too long: a user who returns late is no thief.
     """
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    with reading() as connection:
-        query = select(*_TOKEN_FACTS).where(*this, _ACTIVE_USER.exists())
-        session = connection.execute(query).one_or_none()
+    session: Row[Any] | None = read_one(select(*_TOKEN_FACTS).where(*this, _ACTIVE_USER.exists()))
     if session is None:
         raise errors.TokenRevoked
     if session.expires_at <= now:
@@ -179,9 +177,7 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
         .where(UserSession.user_id == user_id, UserSession.expires_at > now)
         .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
     )
-    with reading() as connection:
-        rows = connection.execute(query).mappings().all()
-    return [{**row, "current": row["id"] == current} for row in rows]
+    return [{**row._asdict(), "current": row.id == current} for row in read_all(query)]
 
 
 def _end(*which: ColumnElement[bool]) -> int:
