@@ -96,20 +96,10 @@ def create_app(
     client.init_app(app, settings)
 
     # 4. Blueprints
-    app.register_blueprint(auth.bp, url_prefix="/api/auth")
-    app.register_blueprint(second_factor.bp, url_prefix="/api/auth/second-factor")
-    app.register_blueprint(passkeys.bp, url_prefix="/api/auth/passkeys")
-    app.register_blueprint(providers.bp, url_prefix="/api/auth/providers")
-    app.register_blueprint(users.bp, url_prefix="/api/users")
-    app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
-    app.register_blueprint(admin.bp, url_prefix="/api/users")
-    app.register_blueprint(activity.bp, url_prefix="/api/activity")
-    app.register_blueprint(groups.bp, url_prefix="/api/groups")
-    app.register_blueprint(learning.bp, url_prefix="/api/learning")
-    app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
-    app.register_blueprint(avatars.bp, url_prefix="/avatars")
-    for blueprint in (certificates.bp, health.bp, jwks.bp, metrics.bp, site.bp):
-        app.register_blueprint(blueprint)
+    accounts = (auth, second_factor, passkeys, providers, users, records, admin, activity, groups)
+    others = (learning, service_keys, avatars, certificates, health, jwks, metrics, site)
+    for module in (*accounts, *others):
+        app.register_blueprint(module.bp)
     api.init_app(app)
     openapi.init_app(app)
 

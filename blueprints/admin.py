@@ -30,7 +30,7 @@ from web.bearer import caller
 from web.limits import By, Limit
 from web.responses import Reply
 
-bp = Blueprint("admin", __name__)
+bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)

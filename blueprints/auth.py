@@ -33,7 +33,7 @@ from web.bearer import caller
 from web.limits import GUESSES, By, Guess, Limit, call_within
 from web.responses import Reply
 
-bp = Blueprint("auth", __name__)
+bp = Blueprint("auth", __name__, url_prefix="/api/auth")
 post = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 

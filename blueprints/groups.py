@@ -16,7 +16,7 @@ from web.api import endpoint
 from web.bearer import caller
 from web.responses import Reply
 
-bp = Blueprint("groups", __name__)
+bp = Blueprint("groups", __name__, url_prefix="/api/groups")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 _MEMBER = "/<uuid:group_id>/members/<uuid:user_id>"
 

@@ -16,7 +16,7 @@ from services import bulk
 from web.api import CSV, JSON, endpoint
 from web.bearer import caller
 
-bp = Blueprint("learning", __name__)
+bp = Blueprint("learning", __name__, url_prefix="/api/learning")
 copies = functools.partial(
     endpoint,
     bp,

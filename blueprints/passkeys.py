@@ -14,7 +14,7 @@ from web.api import endpoint
 from web.bearer import caller
 from web.limits import CONFIRMATIONS, Guess
 
-bp = Blueprint("passkeys", __name__)
+bp = Blueprint("passkeys", __name__, url_prefix="/api/auth/passkeys")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 

@@ -22,7 +22,7 @@ from web.api import endpoint
 from web.bearer import caller
 from web.responses import Reply
 
-bp = Blueprint("records", __name__)
+bp = Blueprint("records", __name__, url_prefix="/api/users/<uuid:user_id>")
 record = functools.partial(
     endpoint, bp, role=Role.INSTRUCTOR, scope=Scope.LEARNING_WRITE, errors=(UserNotFound,)
 )
