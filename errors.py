@@ -412,6 +412,10 @@ class Unavailable(ApiError):
 
 # How a call with the current password of a signed-in user is refused.
 UNCONFIRMED = (WrongPassword, SecondFactorRequired, WrongCode)
+# How an access or a refresh token is refused.
+BAD_TOKEN = (TokenMissing, TokenInvalid, TokenExpired, TokenRevoked)
+# How names are refused that another account has.
+TAKEN = (UsernameTaken, EmailTaken, ExternalIdTaken)
 
 
 def all_errors() -> list[type[ApiError]]:

@@ -150,7 +150,7 @@ def export_user(user_id: str) -> Reply:
     response=schemas.NewAccountMade,
     status=201,
     message="The account is ready.",
-    errors=(errors.UsernameTaken, errors.EmailTaken, errors.ExternalIdTaken),
+    errors=errors.TAKEN,
     limits=(NEW_ACCOUNTS,),
 )
 def create_user(body: dict[str, Any]) -> dict[str, object]:
@@ -220,13 +220,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(
-        errors.UserNotFound,
-        errors.UsernameTaken,
-        errors.EmailTaken,
-        errors.ExternalIdTaken,
-        errors.LastAdmin,
-    ),
+    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.

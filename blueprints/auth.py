@@ -144,7 +144,7 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
     body=schemas.Refresh,
     response=schemas.LoggedIn,
     message="Here are your new tokens.",
-    errors=(errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
+    errors=errors.BAD_TOKEN,
     refresh_cookie=True,
 )
 def refresh(body: dict[str, str]) -> Reply:

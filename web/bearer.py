@@ -36,8 +36,7 @@ class BearerTokens(JWTManager):
 
 
 def init_app(app: Flask, parts: Components) -> None:
-    tokens = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
-    for kind in (*tokens, errors.Forbidden):
+    for kind in (*errors.BAD_TOKEN, errors.Forbidden):
         app.register_error_handler(kind, _render)
     BearerTokens(app).codec = parts.tokens  # looking it up would cost each request 2 µs
 

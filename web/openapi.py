@@ -200,8 +200,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.body or operation.upload:
         kinds.append(errors.UnsupportedMediaType)
     if operation.role:
-        kinds += [errors.TokenMissing, errors.TokenInvalid]
-        kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
+        kinds += [*errors.BAD_TOKEN, errors.Forbidden]
     if operation.role not in (None, Role.STUDENT):
         kinds.append(errors.RoleNeedsFactor)
     if operation.limits:

@@ -19,7 +19,6 @@ from web.responses import Reply
 HEADER = "X-Refresh-Cookie"
 ONE_BROWSER_RUN = "session"
 WISHES = ("1", ONE_BROWSER_RUN)
-_REFUSED = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
 _NO_COOKIE = "There is no cookie with a refresh token. Log in."
 
 
@@ -43,7 +42,7 @@ def received(body: Mapping[str, str]) -> Iterator[str]:
         raise errors.InvalidRequest(fields={"refreshToken": [UNKNOWN]})
     try:
         yield _cookie() if token is None else token
-    except _REFUSED as error:
+    except errors.BAD_TOKEN as error:
         error.headers = _clearing()
         raise
 
