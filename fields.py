@@ -1,5 +1,6 @@
 """The types of single fields in the API's schemas. They convert nothing of another JSON type."""
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -302,9 +303,14 @@ class ExternalId(Text):
         return value or ""
 
 
-class RoleName(ma.String):
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(validate=OneOf([*Role]), **kwargs)
+class Choice(ma.String):
+    """One of these words."""
+
+    def __init__(self, *words: str, **kwargs: Any) -> None:
+        super().__init__(validate=OneOf(words), **kwargs)
+
+
+RoleName = functools.partial(Choice, *Role)
 
 
 class Number(ma.Integer):

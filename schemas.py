@@ -22,6 +22,8 @@ from fields import about, example
 # A page of records in bulk, as JSON and as CSV.
 MOST_RECORDS = 1000
 MOST_LINES = 10_000
+SORTS = ("-joinDate", "name", "-lastLogin")  # of accounts
+ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
 
 
 def camel_case(name: str) -> str:
@@ -477,7 +479,7 @@ class PrivacyChanges(Shape):
 
 
 class SettingsChanges(Shape):
-    theme = ma.String(validate=fields.OneOf(["light", "dark", "system"]), metadata=example("dark"))
+    theme = fields.Choice("light", "dark", "system", metadata=example("dark"))
     language = fields.Language()
     timezone = fields.Zone()
     email_notifications = fields.Flag(metadata=example(False))
@@ -638,12 +640,11 @@ class AccountQuery(Shape):
         metadata=about("Usernames, addresses or `externalId`s, comma separated: 100.")
     )
     hindered = fields.FlagInQuery(
-        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
-        metadata=about("Those with a word in `hindrances`.", **example(True)),
+        validate=ONLY_TRUE, metadata=about("Those with a word in `hindrances`.", **example(True))
     )
-    sort = ma.String(
-        load_default="-joinDate",
-        validate=fields.OneOf(["-joinDate", "name", "-lastLogin"]),
+    sort = fields.Choice(
+        *SORTS,
+        load_default=SORTS[0],
         metadata=about("By default the newest first. `name`: the last name first."),
     )
     role = fields.RoleName()
@@ -665,25 +666,16 @@ class AccountChanges(Shape):
     external_id = fields.ExternalId()
     role = fields.RoleName(metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
-    email_verified = fields.Flag(
-        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
-        metadata=example(True),
-    )
+    email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
 
 
 class AccessLinkRequest(Shape):
-    deliver = ma.String(
-        load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
-    )
+    deliver = fields.Choice("mail", "link", load_default="mail", metadata=example("mail"))
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
 class NewAccount(Person):
-    deliver = ma.String(
-        load_default="mail",
-        validate=fields.OneOf(["mail", "link", "none"]),
-        metadata=example("mail"),
-    )
+    deliver = fields.Choice("mail", "link", "none", load_default="mail", metadata=example("mail"))
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
     external_id = fields.ExternalId()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
@@ -819,7 +811,7 @@ class Event(ResponseBody):
 
 
 class ActivityQuery(Shape):
-    type = ma.String(validate=fields.OneOf(KEPT))
+    type = fields.Choice(*KEPT)
     after = fields.Uuid(metadata=about("The last `next`."))
     limit = fields.NumberInQuery(load_default=200, validate=fields.Range(1, 200))
 
