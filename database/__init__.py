@@ -160,6 +160,11 @@ def change(statement: Update | Delete) -> int:
     return cast("CursorResult[Any]", result).rowcount
 
 
+def change_all(statement: Executable) -> Sequence[Any]:
+    """Run a statement with RETURNING in the open transaction; return its first column."""
+    return db.session.scalars(statement, execution_options=_BULK).all()
+
+
 def change_one(statement: Update | Delete) -> Any:
     """Run a statement with RETURNING in the open transaction; return its row, or None."""
     return db.session.execute(statement, execution_options=_BULK).one_or_none()

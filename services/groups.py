@@ -12,7 +12,7 @@ import errors
 from core import locales, streaks
 from core.addresses import fold
 from core.roles import Reach, Role
-from database import change, insert_into, lacks_parent, read_all
+from database import change, change_all, insert_into, lacks_parent, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
 from services import events, learning, users
@@ -121,8 +121,7 @@ def leave(group_id: str, user_id: str, reach: Reach) -> bool:
 def leave_all(user_id: str, *which: Condition) -> bool:
     """End all memberships of a user whose row is locked, or only some; return if there were any."""
     these = delete(Membership).where(Membership.user_id == user_id, *which)
-    ended = these.returning(Membership.group_id).execution_options(synchronize_session=False)
-    left = db.session.scalars(ended).all()
+    left = change_all(these.returning(Membership.group_id))
     for group_id in left:
         events.tell("group_left", user_id, group=group_id)
     return bool(left)

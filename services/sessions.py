@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, se
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import one_statement, read_all, read_one, transaction
+from database import change_all, one_statement, read_all, read_one, transaction
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
@@ -182,9 +182,7 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
 
 def _end(*which: ColumnElement[bool]) -> int:
     """Delete sessions and put them on the denylist; return how many."""
-    statement = delete(UserSession).where(*which).returning(UserSession.id)
-    statement = statement.execution_options(synchronize_session=False)
-    ended = db.session.scalars(statement).all()
+    ended = change_all(delete(UserSession).where(*which).returning(UserSession.id))
     if ended:
         until = clock.utcnow() + DENIED_FOR
         denied = [{"session_id": id_, "expires_at": until} for id_ in ended]
