@@ -22,7 +22,7 @@ copies = functools.partial(
     bp,
     "GET",
     role=Role.ADMIN,
-    scope=Scope.LEARNING_READ,
+    scopes=(Scope.LEARNING_READ,),
     query=schemas.CopyQuery,
     or_csv=True,
     errors=(NotFound,),
@@ -77,7 +77,11 @@ def copy_certificates(query: dict[str, Any]) -> Response | dict[str, object]:
     return _page("certificates", query)
 
 
-@copies("/memberships", response=schemas.CopiedMemberships, other_scope=Scope.USERS_READ)
+@copies(
+    "/memberships",
+    response=schemas.CopiedMemberships,
+    scopes=(Scope.LEARNING_READ, Scope.USERS_READ),
+)
 def copy_memberships(query: dict[str, Any]) -> Response | dict[str, object]:
     """List who is in which group now, by user and group, as `copyCourses` does."""
     return _page("memberships", query)

@@ -72,7 +72,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
 
 @get(
     "/<uuid:user_id>",
-    scope=Scope.USERS_READ,
+    scopes=(Scope.USERS_READ,),
     response=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate, errors.RoleNeedsFactor),
 )

@@ -16,16 +16,7 @@ from core.reasons import Reason
 from core.roles import EVERYBODY, Reach
 from database import read_all
 from extensions import Base
-from models import (
-    Achievement,
-    Certificate,
-    Course,
-    EpochSeconds,
-    Group,
-    Lesson,
-    Membership,
-    User,
-)
+from models import Achievement, Certificate, Course, EpochSeconds, Group, Lesson, Membership, User
 from services import groups
 
 # Records that are read at once for a file.

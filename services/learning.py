@@ -10,18 +10,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Row,
-    and_,
-    case,
-    delete,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+from sqlalchemy import BigInteger, Row, and_, case, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
@@ -135,7 +124,7 @@ class Day(NamedTuple):
 
 
 def sum_days(
-    is_meant: ColumnElement[bool], zones: Mapping[str, ZoneInfo], first: date, last: date
+    is_meant: Condition, zones: Mapping[str, ZoneInfo], first: date, last: date
 ) -> list[Day]:
     """Return the days with a completed lesson between these two, by date: those of the users in
     `zones`, each in the own time zone. The condition finds their lessons.

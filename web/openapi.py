@@ -143,8 +143,8 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
         allowed = [role for role in Role if role.includes(operation.least_role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
-        if operation.scope:
-            described["security"].append({"serviceKey": operation.scopes})
+        if operation.scopes:
+            described["security"].append({"serviceKey": [*operation.scopes]})
     if operation.body:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
     if operation.upload:
