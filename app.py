@@ -113,10 +113,7 @@ def create_app(
 
 
 def make_components(
-    settings: config.Settings,
-    *,
-    provider_step: float = STEP,
-    compiled: BytecodeCache | None = None,
+    settings: config.Settings, *, provider_step: float = STEP, compiled: BytecodeCache | None = None
 ) -> Components:
     """Return what an application with these settings holds besides the database.
 

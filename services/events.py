@@ -35,7 +35,8 @@ def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     if user_id and kept is not None and (not is_login or _is_news(user_id, who.network)):
         ip_address = "" if by else who.network if is_login else who.ip_address
         stays = {name: given[name] for name in kept if name in given}
-        _insert([_row(event, user_id, by=by, ip_address=ip_address, details=stays)])
+        row = _row(event, user_id, by=by, ip_address=ip_address, details=stays)
+        db.session.execute(insert(_EVENTS), [row])
     if by not in ("", MACHINE):
         given["by"] = by
     afterwards(partial(audit.log, event, user_id, **given))
@@ -56,11 +57,7 @@ def _is_news(user_id: str, network: str) -> bool:
 
 def add(event: str, user_ids: Iterable[str], **details: str) -> None:
     """Add an event that the machine has caused to these accounts, in the open transaction."""
-    _insert([_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids])
-
-
-def _insert(rows: list[dict[str, Any]]) -> None:
-    if rows:
+    if rows := [_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids]:
         db.session.execute(insert(_EVENTS), rows)
 
 

@@ -108,12 +108,8 @@ def _render(error: errors.ApiError) -> Response:
     who = request.environ.get("accounts.user_id")  # None where none is needed, "-" of no known key
     if who and who.startswith((KEY, "-")):
         audit.log("service_key_refused", who, reason=error.code)
-    # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    guarded = error.status == 401 and who is not None
-    return _challenge(error) if guarded else render(error)
-
-
-def _challenge(error: errors.ApiError) -> Response:
+    if error.status != 401 or who is None:
+        return render(error)  # a refresh token is no bearer token: its errors carry no challenge
     challenge = "Bearer"
     if not isinstance(error, errors.TokenMissing):  # RFC 6750, section 3: no error without a token
         challenge += f' error="invalid_token", error_description="{error}"'
