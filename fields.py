@@ -235,11 +235,9 @@ class Link(Text):
         return text if text.isprintable() and _PLAIN_LINK.fullmatch(text) else None
 
 
-class AccountName(Text):
+class AccountName(Email):
     """An e-mail address or a username, in the form under which it is looked up."""
 
-    longest = 254
-    invalid = Reason("invalid", "This is not a valid e-mail address.")
     described = about("Or the username.", **example("me@example.org"))
 
     def converted(self, text: str) -> str | None:

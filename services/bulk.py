@@ -89,9 +89,8 @@ def page(
 def _place(kind: Kind, after: str) -> list[str]:
     place = after.split("/")  # no id holds one
     is_id = {"user_id": is_row_id, "group_id": is_row_id}
-    known = (
-        is_id.get(name, _ID.fullmatch)(each) for name, each in zip(kind.key, place, strict=False)
-    )
+    parts = zip(kind.key, place, strict=False)
+    known = (is_id.get(name, _ID.fullmatch)(each) for name, each in parts)
     if len(place) != len(kind.key) or "" in place or not all(known):
         raise errors.InvalidRequest(fields={"after": [_NO_PLACE]})
     return place

@@ -36,12 +36,9 @@ def deliver(
 
 def list_all(user_id: str) -> Sequence[dict[str, object]]:
     """Return the certificates of a user, newest first."""
-    query = (
-        select(Certificate.__table__)
-        .where(Certificate.user_id == user_id)
-        .order_by(Certificate.issued_at.desc(), Certificate.id.desc())
-    )
-    return [_with_url(row) for row in read_all(query)]
+    newest_first = Certificate.issued_at.desc(), Certificate.id.desc()
+    query = select(Certificate.__table__).where(Certificate.user_id == user_id)
+    return [_with_url(row) for row in read_all(query.order_by(*newest_first))]
 
 
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
@@ -50,12 +47,8 @@ def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
     A shared one keeps its code. A code that has ended never comes back.
     """
     code = func.coalesce(Certificate.share_code, codes.new_share_code()) if shared else null()
-    row = change_one(
-        update(Certificate)
-        .where(Certificate.user_id == user_id, Certificate.id == certificate_id)
-        .values(share_code=code)
-        .returning(Certificate.__table__)
-    )
+    this = update(Certificate).filter_by(user_id=user_id, id=certificate_id)
+    row = change_one(this.values(share_code=code).returning(Certificate.__table__))
     if row is None:
         raise errors.NotFound("There is no such certificate.")
     return _with_url(row)

@@ -58,14 +58,9 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     Commits by itself, before the code is compared, so that parallel tries are all counted. Raises
     InvalidToken if nothing is pending or too many codes were wrong, and WrongCode.
     """
-    counted = (
-        update(_PENDING)
-        .where(*_open(user_id, now))
-        .values(tries=_PENDING.c.tries + 1)
-        .returning(_PENDING.c.id, _PENDING.c.new_email)
-    )
+    counted = update(_PENDING).where(*_open(user_id, now)).values(tries=_PENDING.c.tries + 1)
     with one_statement() as connection:
-        found = connection.execute(counted).one_or_none()
+        found = connection.execute(counted.returning(*_PENDING.c["id", "new_email"])).one_or_none()
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_email_code(code, settings.secret_keys, found.id, found.new_email):

@@ -23,6 +23,7 @@ from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
 SECONDS = type_coerce(Lesson.completed_at, BigInteger)
+_NO_COURSE = "There is no such course. Deliver it first, then this lesson again."
 _COMPLETED = and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id)
 
 
@@ -50,9 +51,7 @@ def put(
         except IntegrityError as error:
             if not lacks_parent(error):
                 raise
-            raise errors.NotFound(
-                "There is no such course. Deliver it first, then this lesson again."
-            ) from None
+            raise errors.NotFound(_NO_COURSE) from None
         if row is not None:
             return row, True
         row = db.session.execute(replace).one_or_none()
@@ -153,22 +152,16 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]
     A delivery between the statements may be in one number and not yet in another.
     """
     moments = select(SECONDS).where(Lesson.user_id == user_id)
-    achievements = (
-        select(Achievement.__table__)
-        .where(Achievement.user_id == user_id)
-        .order_by(Achievement.earned_at.desc(), Achievement.id.desc())
-    )
-    taken = list_courses(user_id)
+    newest_first = Achievement.earned_at.desc(), Achievement.id.desc()
+    achievements = select(Achievement.__table__).where(Achievement.user_id == user_id)
+    taken, zone = list_courses(user_id), locales.time_zone(timezone)
     with reading() as connection:
-        current_streak = streaks.streak(
-            connection.scalars(moments), locales.time_zone(timezone), now
-        )
         return {
             "total_courses": len(taken),
             "completed_courses": sum(course.completed_at is not None for course in taken),
             "total_lessons": sum(course.lessons for course in taken),
             "completed_lessons": sum(course.completed_lessons for course in taken),
             "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
-            "achievements": connection.execute(achievements).all(),
-            "current_streak": current_streak,
+            "achievements": connection.execute(achievements.order_by(*newest_first)).all(),
+            "current_streak": streaks.streak(connection.scalars(moments), zone, now),
         }

@@ -52,11 +52,10 @@ def status(user: UserRow) -> dict[str, Any]:
     """Return whether a user has a factor, since when, how many recovery codes are left, until when
     no six digits are taken, if so, and whether a key opens it.
     """
-    unused, wrong_codes, until, sealed = 0, 0, None, None
-    if user.second_factor_at:
-        columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at", "sealed"]
-        found = read_one(select(*columns).filter_by(user_id=user.id))
-        unused, wrong_codes, until, sealed = found or (0, 0, None, None)
+    columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at", "sealed"]
+    this = select(*columns).where(_FACTORS.c.user_id == user.id)
+    found = read_one(this) if user.second_factor_at else None
+    unused, wrong_codes, until, sealed = found or (0, 0, None, None)
     is_locked = wrong_codes >= LOCK_AT and until and until > clock.utcnow()
     return {
         "enabled": user.second_factor_at is not None,

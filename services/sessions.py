@@ -79,12 +79,8 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
     others = (UserSession.user_id == user.id, UserSession.id != session.id)
-    newest = (
-        select(UserSession.id)
-        .where(*others)
-        .order_by(UserSession.created_at.desc(), UserSession.id.desc())
-        .limit(MAX_SESSIONS - 1)
-    )
+    newest_first = UserSession.created_at.desc(), UserSession.id.desc()
+    newest = select(UserSession.id).where(*others).order_by(*newest_first).limit(MAX_SESSIONS - 1)
     _end(*others, UserSession.id.not_in(newest))
     return _pair(session, users.role_in_effect(user), now=now)
 
@@ -172,12 +168,10 @@ def end_all(user_id: str, *, keep: str | None = None) -> None:
 
 def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, object]]:
     """Return a user's open sessions, last used first; the one with the id `current` is marked."""
-    query = (
-        select(UserSession.__table__)
-        .where(UserSession.user_id == user_id, UserSession.expires_at > now)
-        .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
-    )
-    return [{**row._asdict(), "current": row.id == current} for row in read_all(query)]
+    is_listed = UserSession.user_id == user_id, UserSession.expires_at > now
+    last_used_first = UserSession.last_used_at.desc(), UserSession.id.desc()
+    found = read_all(select(UserSession.__table__).where(*is_listed).order_by(*last_used_first))
+    return [{**row._asdict(), "current": row.id == current} for row in found]
 
 
 def _end(*which: ColumnElement[bool]) -> int:

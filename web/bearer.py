@@ -56,9 +56,8 @@ def require(role: Role, scopes: Sequence[Scope]) -> None:
     if len(token) != 1:
         raise errors.TokenInvalid
     is_key = token[0].startswith(KEY_PREFIX)
-    request.environ["accounts.caller"] = (
-        _of_key(token[0], scopes) if is_key else _of_token(token[0], role)
-    )
+    who = _of_key(token[0], scopes) if is_key else _of_token(token[0], role)
+    request.environ["accounts.caller"] = who
 
 
 def _of_token(token: str, role: Role) -> Caller:

@@ -35,11 +35,9 @@ def received(body: Mapping[str, str]) -> Iterator[str]:
     Raises InvalidRequest if the body lacks it, or has it although the client asks for the cookie;
     and TokenMissing if there is no cookie.
     """
-    token = body.get("refresh_token")
-    if token is None and _wish() is None:
-        raise errors.InvalidRequest(fields={"refreshToken": [REQUIRED]})
-    if token is not None and _wish() is not None:
-        raise errors.InvalidRequest(fields={"refreshToken": [UNKNOWN]})
+    token, in_cookie = body.get("refresh_token"), _wish() is not None
+    if in_cookie == (token is not None):
+        raise errors.InvalidRequest(fields={"refreshToken": [UNKNOWN if in_cookie else REQUIRED]})
     try:
         yield _cookie() if token is None else token
     except errors.BAD_TOKEN as error:
