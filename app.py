@@ -119,15 +119,13 @@ def make_components(
 
     Each step to a provider may take `provider_step` seconds; `compiled` keeps compiled templates.
     """
+    look = settings.templates_dir, settings.default_language, settings.site_color
     return Components(
         settings=settings,
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
-        templates=Templates(
-            *(settings.templates_dir, settings.default_language, settings.site_color),
-            compiled=compiled,
-        ),
+        templates=Templates(*look, compiled=compiled),
         providers={
             each.name: Provider(
                 *(each.issuer, each.client_id, each.client_secret, each.prompt),

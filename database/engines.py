@@ -49,7 +49,7 @@ _ON_CONNECT = f"""SELECT pg_backend_pid(),
 
 def options(url: URL, pool_wait: float) -> dict[str, object]:
     """Return the arguments of SQLAlchemy's `create_engine`."""
-    options: dict[str, object] = {
+    arguments: dict[str, object] = {
         "poolclass": QueuePool,
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
@@ -60,8 +60,8 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
         "hide_parameters": True,
     }
     if url.get_backend_name() == "sqlite":
-        return {**options, "connect_args": {"timeout": SQLITE_WAIT}}
-    options["connect_args"] = {
+        return {**arguments, "connect_args": {"timeout": SQLITE_WAIT}}
+    arguments["connect_args"] = {
         "application_name": "accounts",
         "connect_timeout": CONNECT_WAIT,
         # Keep-alives notice within seconds, not after two hours, that the host is gone.
@@ -72,7 +72,7 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
         "autocommit": True,
     }
     # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
-    return {**options, "pool_reset_on_return": None, "paramstyle": "format"}
+    return {**arguments, "pool_reset_on_return": None, "paramstyle": "format"}
 
 
 def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:

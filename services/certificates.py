@@ -23,14 +23,10 @@ def deliver(
     of revocation.
     """
     name = select(User.first_name + " " + User.last_name).where(User.id == user_id)
-    row, is_new = learning.put(
-        Certificate,
-        user_id,
-        {"id": certificate_id},
-        {"expires_at": None, **values},
-        # Where there is no such user, the foreign key refuses the row and not this column.
-        at_first={"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")},
-    )
+    # Where there is no such user, the foreign key refuses the row and not this column.
+    first = {"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")}
+    key, always = {"id": certificate_id}, {"expires_at": None, **values}
+    row, is_new = learning.put(Certificate, user_id, key, always, at_first=first)
     return _with_url(row), is_new
 
 
