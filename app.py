@@ -96,20 +96,10 @@ def create_app(
     client.init_app(app, settings)
 
     # 4. Blueprints
-    app.register_blueprint(auth.bp, url_prefix="/api/auth")
-    app.register_blueprint(second_factor.bp, url_prefix="/api/auth/second-factor")
-    app.register_blueprint(passkeys.bp, url_prefix="/api/auth/passkeys")
-    app.register_blueprint(providers.bp, url_prefix="/api/auth/providers")
-    app.register_blueprint(users.bp, url_prefix="/api/users")
-    app.register_blueprint(records.bp, url_prefix="/api/users/<uuid:user_id>")
-    app.register_blueprint(admin.bp, url_prefix="/api/users")
-    app.register_blueprint(activity.bp, url_prefix="/api/activity")
-    app.register_blueprint(groups.bp, url_prefix="/api/groups")
-    app.register_blueprint(learning.bp, url_prefix="/api/learning")
-    app.register_blueprint(service_keys.bp, url_prefix="/api/service-keys")
-    app.register_blueprint(avatars.bp, url_prefix="/avatars")
-    for blueprint in (certificates.bp, health.bp, jwks.bp, metrics.bp, site.bp):
-        app.register_blueprint(blueprint)
+    accounts = (auth, second_factor, passkeys, providers, users, records, admin, activity, groups)
+    others = (learning, service_keys, avatars, certificates, health, jwks, metrics, site)
+    for module in (*accounts, *others):
+        app.register_blueprint(module.bp)
     api.init_app(app)
     openapi.init_app(app)
 
@@ -123,24 +113,19 @@ def create_app(
 
 
 def make_components(
-    settings: config.Settings,
-    *,
-    provider_step: float = STEP,
-    compiled: BytecodeCache | None = None,
+    settings: config.Settings, *, provider_step: float = STEP, compiled: BytecodeCache | None = None
 ) -> Components:
     """Return what an application with these settings holds besides the database.
 
     Each step to a provider may take `provider_step` seconds; `compiled` keeps compiled templates.
     """
+    look = settings.templates_dir, settings.default_language, settings.site_color
     return Components(
         settings=settings,
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
-        templates=Templates(
-            *(settings.templates_dir, settings.default_language, settings.site_color),
-            compiled=compiled,
-        ),
+        templates=Templates(*look, compiled=compiled),
         providers={
             each.name: Provider(
                 *(each.issuer, each.client_id, each.client_secret, each.prompt),

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, case, delete, or_, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from core import clock
-from database import change, insert_into, reading
+from database import change, insert_into, read_all
 from extensions import db, settings
 from models import Counter, User, UserRow
 
@@ -101,8 +101,7 @@ def locked_until(user: Person) -> datetime | None:
     if not settings.ratelimit_enabled:
         return None
     query = select(Counter.__table__).where(_of_account(user), Counter.expires_at > clock.utcnow())
-    with reading() as connection:
-        found = connection.execute(query).all()
+    found = read_all(query)
     full = (end for key, hits, end in found if hits >= MOST.get(key.split("/")[1], math.inf))
     return max(full, default=None)
 

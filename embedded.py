@@ -4,7 +4,6 @@ If several processes start at once, a lock on a file lets one prepare them while
 """
 
 import fcntl
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from sqlalchemy import URL
 
 from config import ConfigError
 from config.types import MIN_SECRET_BYTES
+from core.files import new_file
 from database import schema
 from extensions import db
 
@@ -30,14 +30,9 @@ def secret_key(folder: Path) -> str:
     path = folder / "secret_key"
     with _lock(folder):
         if not path.exists():
-            # Renamed when complete, so that a crash leaves no truncated secret.
-            draft = path.with_suffix(".new")
-            draft.unlink(missing_ok=True)
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_urlsafe(48))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.rename(path)
+            # It gets its name when it is complete, so a crash leaves no truncated secret.
+            with new_file(path) as file:
+                file.write(secrets.token_urlsafe(48).encode())
         secret = path.read_text().strip()
     if len(secret.encode()) < MIN_SECRET_BYTES:
         raise ConfigError(f"{path} holds no secret. Delete it to get a new one.")

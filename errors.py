@@ -52,43 +52,45 @@ class ApiError(Exception):
         self.email = email
         self.retry_after = retry_after or self.retry_after
 
+    def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
+        cls.status = status or cls.status  # a special case of an error has those of the error
+        cls.code = code or cls.code
+
     @classmethod
     def at(cls, field: str, word: Word) -> Self:
         """Return the error with its message as the reason at one field."""
         return cls(fields={field: [Reason(word, cls.message)]})
 
 
-class InvalidRequest(ApiError):
+class InvalidRequest(ApiError, status=400, code="invalid_request"):
     """The body is not a JSON object (or not a form); or a field, a parameter of the query or an id
     in the path is missing, unknown, of the wrong type or out of range.
 
     Show `fields`; do not send the same request again.
     """
 
-    status, code, message = 400, "invalid_request", "Some fields are not valid."
+    message = "Some fields are not valid."
 
 
-class WeakPassword(ApiError):
+class WeakPassword(ApiError, status=400, code="weak_password"):
     """The new password is too short or easily guessed.
 
     Show the reason in `fields`, or a text of your own by its word.
     """
 
-    status, code = 400, "weak_password"
     message = "This password is too easy to guess. Choose another one."
 
 
-class WrongPassword(ApiError):
+class WrongPassword(ApiError, status=400, code="wrong_password"):
     """The current password is wrong, at a change or a deletion.
 
     Ask again; the session stays open.
     """
 
-    status, code = 400, "wrong_password"
     message = "This is not your current password. Try again."
 
 
-class InvalidToken(ApiError):
+class InvalidToken(ApiError, status=400, code="invalid_token"):
     """The token of a link is unknown, expired or used; or a code to choose a password, or its
     account, is wrong; or no new e-mail address or second factor waits for a code, or too many codes
     were wrong; or a sign-in with a provider is too old, was used, or began elsewhere; or the
@@ -97,7 +99,6 @@ class InvalidToken(ApiError):
     Offer to send a new e-mail, or to begin again.
     """
 
-    status, code = 400, "invalid_token"
     message = "This link is not valid any more. Ask for a new one."
 
 
@@ -109,7 +110,7 @@ class InvalidPasskey(InvalidToken):
     message = "The browser has sent no passkey that can be used here. Begin again."
 
 
-class WrongCode(ApiError):
+class WrongCode(ApiError, status=400, code="wrong_code"):
     """This is not the code that was sent to the new e-mail address; or the code in `secondFactor`
     is wrong, or was used before.
 
@@ -117,94 +118,87 @@ class WrongCode(ApiError):
     code after 30 seconds.
     """
 
-    status, code = 400, "wrong_code"
     message = "This code is wrong, or it was used before. Enter the next one."
 
 
-class InvalidImage(ApiError):
+class InvalidImage(ApiError, status=400, code="invalid_image"):
     """The uploaded file is not a supported picture, or has too many pixels.
 
     Show the message, which says what to do.
     """
 
-    status, code = 400, "invalid_image"
     message = "This file is not a picture that we support. Send a JPEG, PNG, WebP or GIF file."
 
 
-class InvalidCredentials(ApiError):
+class InvalidCredentials(ApiError, status=401, code="invalid_credentials"):
     """The e-mail address, the username or the password is wrong; the response does not say which.
     With `provider` alone: the account changed meanwhile. With `passkey`: it does not log in here.
 
     Ask again, or begin the sign-in again.
     """
 
-    status, code = 401, "invalid_credentials"
     message = "The e-mail address, the username or the password is wrong. Check them."
 
 
-class TokenMissing(ApiError):
+class TokenMissing(ApiError, status=401, code="token_missing"):
     """There is no bearer token in the `Authorization` header; or no cookie, at a refresh with
     `X-Refresh-Cookie`.
 
     Log in.
     """
 
-    status, code = 401, "token_missing"
     message = "Send an access token in the header `Authorization: Bearer <token>`."
 
 
-class TokenInvalid(ApiError):
+class TokenInvalid(ApiError, status=401, code="token_invalid"):
     """The token was not signed by this service, or is for another purpose; or the service key is
     unknown or revoked.
 
     Log in; a service needs a new key.
     """
 
-    status, code, message = 401, "token_invalid", "This token is not valid. Log in again."
+    message = "This token is not valid. Log in again."
 
 
-class TokenExpired(ApiError):
+class TokenExpired(ApiError, status=401, code="token_expired"):
     """The token or service key has expired, or the session was not refreshed for
     `SESSION_IDLE_DAYS`.
 
     With an access token: refresh. With a refresh token: log in. With a service key: use a new one.
     """
 
-    status, code = 401, "token_expired"
     message = "This token has expired. Refresh your tokens or log in again."
 
 
-class TokenRevoked(ApiError):
+class TokenRevoked(ApiError, status=401, code="token_revoked"):
     """The session has ended, the refresh token was already used, or the account was deleted.
 
     Log in.
     """
 
-    status, code, message = 401, "token_revoked", "This token has been revoked. Log in again."
+    message = "This token has been revoked. Log in again."
 
 
-class AccountInactive(ApiError):
+class AccountInactive(ApiError, status=403, code="account_inactive"):
     """The password or the provider is right, but the account was deactivated.
 
     Refer the user to support.
     """
 
-    status, code = 403, "account_inactive"
     message = "This account has been deactivated. Contact support."
 
 
-class EmailUnverified(ApiError):
+class EmailUnverified(ApiError, status=403, code="email_unverified"):
     """The password or the provider is right, but `REQUIRE_VERIFIED_EMAIL` is set and the e-mail
     address is not confirmed.
 
     Offer `resend-verification`.
     """
 
-    status, code = 403, "email_unverified"
     message = "Confirm your e-mail address first: open the link that we sent to it."
 
 
-class RegistrationClosed(ApiError):
+class RegistrationClosed(ApiError, status=403, code="registration_closed"):
     """`REGISTRATION` is not `open`. At a login with `provider`: no account is linked, and none may
     be made; the message says why.
 
@@ -213,11 +207,10 @@ class RegistrationClosed(ApiError):
     empty: show it there.
     """
 
-    status, code = 403, "registration_closed"
     message = "You cannot register here. Ask the operators of this service for an account."
 
 
-class SecondFactorRequired(ApiError):
+class SecondFactorRequired(ApiError, status=403, code="second_factor_required"):
     """The password or the provider is right, and the account has a second factor: `fields` names
     `secondFactor`. Or the caller's role needs one (`REQUIRE_SECOND_FACTOR`), and there is none: no
     `fields`.
@@ -226,7 +219,6 @@ class SecondFactorRequired(ApiError):
     to the page that sets one up.
     """
 
-    status, code = 403, "second_factor_required"
     message = "Send the same call again with a code of your authenticator app in `secondFactor`."
 
 
@@ -234,177 +226,165 @@ class RoleNeedsFactor(SecondFactorRequired):
     message = "Your role needs a second factor. Set one up first: POST /api/auth/second-factor."
 
 
-class ProfilePrivate(ApiError):
+class ProfilePrivate(ApiError, status=403, code="profile_private"):
     """The user's settings make the profile private."""
 
-    status, code, message = 403, "profile_private", "This profile is private."
+    message = "This profile is private."
 
 
-class Forbidden(ApiError):
+class Forbidden(ApiError, status=403, code="forbidden"):
     """The caller's role, or the scopes of the service key, do not allow this."""
 
-    status, code = 403, "forbidden"
     message = "Your role or service key does not allow this."
 
 
-class NotFound(ApiError):
+class NotFound(ApiError, status=404, code="not_found"):
     """No resource exists at this URL, such as one with a malformed id; or there is no such session,
     service key, provider, second factor, passkey or course.
 
     For a lesson: deliver the course, then the lesson again.
     """
 
-    status, code, message = 404, "not_found", "No resource exists at this URL."
+    message = "No resource exists at this URL."
 
 
-class UserNotFound(ApiError):
+class UserNotFound(ApiError, status=404, code="user_not_found"):
     """No user has this id, or the user is inactive."""
 
-    status, code, message = 404, "user_not_found", "There is no such user."
+    message = "There is no such user."
 
 
-class MethodNotAllowed(ApiError):
+class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
     """The URL supports other methods; the header `Allow` lists them."""
 
-    status, code, message = 405, "method_not_allowed", "This URL does not support that method."
+    message = "This URL does not support that method."
 
 
-class UsernameTaken(ApiError):
+class UsernameTaken(ApiError, status=409, code="username_taken"):
     """Another account has this username; upper and lower case count as equal.
 
     Ask for another one; at a login with `provider`, send the call again.
     """
 
-    status, code, message = 409, "username_taken", "This username is taken. Choose another one."
+    message = "This username is taken. Choose another one."
 
 
-class EmailTaken(ApiError):
+class EmailTaken(ApiError, status=409, code="email_taken"):
     """An account has this e-mail address, for a change also one's own. If the username is taken
     too, the code is `username_taken` and `fields` names both.
 
     Offer to log in; at a login with `provider`, do as for `registration_closed`.
     """
 
-    status, code = 409, "email_taken"
     message = "An account with this e-mail address already exists."
 
 
-class IdentityTaken(ApiError):
+class IdentityTaken(ApiError, status=409, code="identity_taken"):
     """The account is linked to another account at a provider, or this one at the provider to
     another account. Nothing was linked, and nobody is logged in.
 
     Offer to log in with the password alone, or with the provider alone.
     """
 
-    status, code = 409, "identity_taken"
     message = "This account, or yours at the provider, is linked to another one already."
 
 
-class ExternalIdTaken(ApiError):
+class ExternalIdTaken(ApiError, status=409, code="external_id_taken"):
     """Another account has this `externalId`. `fields` names it, and beside it username and e-mail
     address if those are taken too.
 
     Look for the account that has it: `GET /api/users?externalId=`.
     """
 
-    status, code = 409, "external_id_taken"
     message = "Another account has this `externalId`. Choose a different one."
 
 
-class LastAdmin(ApiError):
+class LastAdmin(ApiError, status=409, code="last_admin"):
     """The last active admin can be neither demoted, deactivated nor deleted.
 
     Make another user an admin first.
     """
 
-    status, code = 409, "last_admin"
     message = "This is the last active admin. Make another user an admin first."
 
 
-class SecondFactorExists(ApiError):
+class SecondFactorExists(ApiError, status=409, code="second_factor_exists"):
     """The account has a second factor already.
 
     Remove that one first.
     """
 
-    status, code = 409, "second_factor_exists"
     message = "Your account has a second factor already. Remove it first."
 
 
-class TooManyPasskeys(ApiError):
+class TooManyPasskeys(ApiError, status=409, code="too_many_passkeys"):
     """The account has ten passkeys.
 
     Remove one first.
     """
 
-    status, code = 409, "too_many_passkeys"
     message = "Your account has ten passkeys. Remove one first."
 
 
-class PasskeyTaken(ApiError):
+class PasskeyTaken(ApiError, status=409, code="passkey_taken"):
     """An account has this passkey already, perhaps another one.
 
     Make another one.
     """
 
-    status, code = 409, "passkey_taken"
     message = "An account has this passkey already. Make another one."
 
 
-class CursorExpired(ApiError):
+class CursorExpired(ApiError, status=410, code="cursor_expired"):
     """The `next` of a list of changes is more than 90 days old, or the database was restored.
 
     Begin again without `after`; what does not come then is gone.
     """
 
-    status, code = 410, "cursor_expired"
     message = "This cursor is too old, or the database was restored. Begin again without `after`."
 
 
-class TooLarge(ApiError):
+class TooLarge(ApiError, status=413, code="too_large"):
     """The body is larger than 64 KiB, or the picture is larger than `MAX_AVATAR_BYTES`.
 
     Send less.
     """
 
-    status, code, message = 413, "too_large", "The request body is too large. Send less."
+    message = "The request body is too large. Send less."
 
 
-class UnsupportedMediaType(ApiError):
+class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """The body is not `application/json`; for an avatar, not `multipart/form-data`."""
 
-    status, code, message = 415, "unsupported_media_type", "Send the body as application/json."
+    message = "Send the body as application/json."
 
 
-class TooManyRequests(ApiError):
+class TooManyRequests(ApiError, status=429, code="too_many_requests"):
     """A limit is reached, for a client IP, an account or a caller.
 
     Try again after `Retry-After` seconds, not before.
     """
 
-    status, code = 429, "too_many_requests"
     message = "Too many attempts. Try again later."
     retry_after = 60
 
 
-class InternalError(ApiError):
+class InternalError(ApiError, status=500, code="internal_error"):
     """A bug in the service; the log has its details under the request id.
 
     Report the request id.
     """
 
-    status, code = 500, "internal_error"
     message = "Something went wrong on our side. If it keeps happening, report the request id."
 
 
-class Unavailable(ApiError):
+class Unavailable(ApiError, status=503, code="unavailable"):
     """The database is unreachable, overloaded, read-only or not migrated; or too many logins or
     pictures are waiting; or a sign-in cannot begin because the provider does not answer.
 
     Try again after `Retry-After` seconds.
     """
 
-    status, code = 503, "unavailable"
     message = "The service is temporarily unavailable. Try again in a moment."
     # The usual cause is a restart of the database, which takes about this long.
     retry_after = 5
@@ -412,6 +392,10 @@ class Unavailable(ApiError):
 
 # How a call with the current password of a signed-in user is refused.
 UNCONFIRMED = (WrongPassword, SecondFactorRequired, WrongCode)
+# How an access or a refresh token is refused.
+BAD_TOKEN = (TokenMissing, TokenInvalid, TokenExpired, TokenRevoked)
+# How names are refused that another account has.
+TAKEN = (UsernameTaken, EmailTaken, ExternalIdTaken)
 
 
 def all_errors() -> list[type[ApiError]]:

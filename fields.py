@@ -1,5 +1,6 @@
 """The types of single fields in the API's schemas. They convert nothing of another JSON type."""
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -32,6 +33,10 @@ _PLAIN_LINK = re.compile(r"\w+://[^\s/?#@<>\"\\^`{|}]+([/?#][^\s<>\"\\^`{|}]*)?"
 
 def example(value: object) -> dict[str, object]:
     return {"examples": [value]}
+
+
+def about(description: str, **more: object) -> dict[str, object]:
+    return {"description": description, **more}
 
 
 def with_words(messages: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +145,7 @@ class Username(Text):
 
 
 class LoginName(AnyText):
-    described = {"description": "Or the username.", **example("me@example.org")}
+    described = about("Or the username.", **example("me@example.org"))
     checks = (Length(max=LOGIN_LENGTH),)
 
 
@@ -220,7 +225,7 @@ class Prose(Text):
 class Link(Text):
     longest = 200
     invalid = Reason("invalid", "Not a valid URL.")
-    described = {"description": "An http or https URL, or empty."}
+    described = about("An http or https URL, or empty.")
     described |= example("https://example.org/me")
 
     def converted(self, text: str) -> str | None:
@@ -230,12 +235,10 @@ class Link(Text):
         return text if text.isprintable() and _PLAIN_LINK.fullmatch(text) else None
 
 
-class AccountName(Text):
+class AccountName(Email):
     """An e-mail address or a username, in the form under which it is looked up."""
 
-    longest = 254
-    invalid = Reason("invalid", "This is not a valid e-mail address.")
-    described = {"description": "Or the username.", **example("me@example.org")}
+    described = about("Or the username.", **example("me@example.org"))
 
     def converted(self, text: str) -> str | None:
         return login_name(text)
@@ -244,7 +247,7 @@ class AccountName(Text):
 class Language(Text):
     longest = locales.MAX_LANGUAGE_LENGTH
     invalid = Reason("invalid", "Not a language tag such as en or pt-BR.")
-    described = {"description": "A BCP 47 tag.", **example("pt-BR")}
+    described = about("A BCP 47 tag.", **example("pt-BR"))
 
     def converted(self, text: str) -> str | None:
         return locales.standard_language(text)
@@ -254,7 +257,7 @@ class Zone(Text):
     longest = 64
     invalid = Reason("invalid", "Not a time zone such as Europe/Berlin.")
     # No enum: clients are generated with a constant for each of its 600 values.
-    described = {"description": "An IANA time zone.", **example("Europe/Berlin")}
+    described = about("An IANA time zone.", **example("Europe/Berlin"))
 
     def converted(self, text: str) -> str | None:
         return text if text in locales.time_zones() else None
@@ -275,7 +278,7 @@ class ActorId(Uuid):
     """Who has caused an event: the id of a user, `key:` and that of a service key, or `machine`."""
 
     longest = 40
-    described = {"description": "An id, `key:` and the id of a service key, or `machine`."}
+    described = about("An id, `key:` and the id of a service key, or `machine`.")
 
     def converted(self, text: str) -> str | None:
         if text == "machine":
@@ -289,7 +292,7 @@ class ExternalId(Text):
     """The number of a person in another system; an empty one is None."""
 
     longest = 64
-    described = {"description": "Of the person in another system; unique.", **example("S-1042")}
+    described = about("Of the person in another system; unique.", **example("S-1042"))
 
     def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
         return super()._deserialize(value, attr, data, **kwargs) or None
@@ -298,9 +301,14 @@ class ExternalId(Text):
         return value or ""
 
 
-class RoleName(ma.String):
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(validate=OneOf([*Role]), **kwargs)
+class Choice(ma.String):
+    """One of these words."""
+
+    def __init__(self, *words: str, **kwargs: Any) -> None:
+        super().__init__(validate=OneOf(words), **kwargs)
+
+
+RoleName = functools.partial(Choice, *Role)
 
 
 class Number(ma.Integer):
@@ -437,7 +445,7 @@ class HasPassword(ma.Boolean):
 class Issuer(AnyText):
     """The linked provider, of an account's identity, on its way out; "" for none."""
 
-    described = {"description": "The issuer of the linked provider; empty without a link."}
+    described = about("The issuer of the linked provider; empty without a link.")
 
     def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> str:
         return (value or "").partition(" ")[0]

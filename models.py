@@ -63,6 +63,19 @@ class EpochSeconds(sa.TypeDecorator[datetime]):
         return None if value is None else _EPOCH + timedelta(seconds=value)
 
 
+def _text(least: int, most: int, **options: Any) -> Any:
+    """Return a column for a text of so many characters, with the CHECK of its table."""
+    made = mapped_column(sa.String(most), **options)
+
+    @sa.event.listens_for(made.column, "after_parent_attach")
+    def bound(column: sa.Column[str], table: sa.Table) -> None:
+        length = f"length({column.name})"
+        bounds = f"{length} BETWEEN {least} AND {most}" if least else f"{length} <= {most}"
+        table.append_constraint(sa.CheckConstraint(bounds, f"{column.name}_length"))
+
+    return made
+
+
 def _search_key(context: Any) -> str:
     row = context.get_current_parameters()
     return search_key(row["username"], row["email"], row["first_name"], row["last_name"])
@@ -83,17 +96,10 @@ class User(Base):
 
     __tablename__ = "users"
     __table_args__ = (
-        sa.CheckConstraint("length(username) BETWEEN 3 AND 32", "username_length"),
         *_lower_case("username_key", "username", "username_key"),
         *_lower_case("email", "email", "email_lower_case"),
-        sa.CheckConstraint("length(first_name) BETWEEN 1 AND 64", "first_name_length"),
-        sa.CheckConstraint("length(last_name) BETWEEN 1 AND 64", "last_name_length"),
         sa.CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),
-        sa.CheckConstraint("length(bio) <= 500", "bio_length"),
-        sa.CheckConstraint("length(location) <= 100", "location_length"),
-        sa.CheckConstraint("length(website) <= 200", "website_length"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
-        sa.CheckConstraint("length(external_id) BETWEEN 1 AND 64", "external_id_length"),
         # For lists: by the time of joining, which other systems may have set.
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
@@ -105,15 +111,15 @@ class User(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """A UUID, which never changes and is never used again."""
-    username: Mapped[str] = mapped_column(sa.String(32))
+    username: Mapped[str] = _text(3, 32)
     """Unique, as its user writes it."""
     username_key: Mapped[str] = mapped_column(sa.String(32), unique=True)
     """The username in lower case: two usernames must not differ only in case."""
     email: Mapped[str] = mapped_column(sa.String(254), unique=True)
     """Unique, in lower case."""
-    first_name: Mapped[str] = mapped_column(sa.String(64))
+    first_name: Mapped[str] = _text(1, 64)
     """Never empty."""
-    last_name: Mapped[str] = mapped_column(sa.String(64))
+    last_name: Mapped[str] = _text(1, 64)
     """Never empty."""
     password_hash: Mapped[str] = mapped_column(sa.String(255))
     """Internal; begins with `!` where there is no password."""
@@ -136,15 +142,15 @@ class User(Base):
     """When the second factor was confirmed, also in its own row; NULL without one."""
     identity: Mapped[str | None] = mapped_column(sa.String(600))
     """The account at a provider that opens this one: its issuer, a space, and the subject."""
-    external_id: Mapped[str | None] = mapped_column(sa.String(64))
+    external_id: Mapped[str | None] = _text(1, 64)
     """The number of the person in another system, unique and never empty."""
     changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     """The number of the latest change that other systems are told of, or 0."""
 
-    bio: Mapped[str] = mapped_column(sa.String(500), server_default="")
+    bio: Mapped[str] = _text(0, 500, server_default="")
     """What users say about themselves, as in `location` and `website`."""
-    location: Mapped[str] = mapped_column(sa.String(100), server_default="")
-    website: Mapped[str] = mapped_column(sa.String(200), server_default="")
+    location: Mapped[str] = _text(0, 100, server_default="")
+    website: Mapped[str] = _text(0, 200, server_default="")
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     """Names the picture in `avatars`; NULL for the default one."""
     # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
@@ -227,11 +233,10 @@ class ServiceKey(Base):
     """A key of another service, of which only the digest is stored."""
 
     __tablename__ = "service_keys"
-    __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """As `flask keys list` shows it."""
-    name: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    name: Mapped[str] = _text(1, 64, unique=True)
     digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
     """The SHA-256 of the key."""
     scopes: Mapped[str] = mapped_column(sa.String(100))
@@ -288,7 +293,6 @@ class Passkey(Base):
     password manager or a security key."""
 
     __tablename__ = "passkeys"
-    __table_args__ = (sa.CheckConstraint("length(name) <= 64", "name_length"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     user_id: Mapped[str] = mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), index=True)
@@ -297,7 +301,7 @@ class Passkey(Base):
     """The passkey, as what keeps it calls it: 16 to 1,023 bytes."""
     public_key: Mapped[bytes] = mapped_column(sa.LargeBinary)
     """In the form of COSE (RFC 9052)."""
-    name: Mapped[str] = mapped_column(sa.String(64))
+    name: Mapped[str] = _text(0, 64)
     """By the user, or of what keeps it; may be empty."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
@@ -403,11 +407,10 @@ class Group(Base):
     """A class, a cohort, a team. Its admins or another system choose the id."""
 
     __tablename__ = "groups"
-    __table_args__ = (sa.CheckConstraint("length(name) BETWEEN 1 AND 64", "name_length"),)
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     """Chosen by an admin or another system."""
-    name: Mapped[str] = mapped_column(sa.String(64))
+    name: Mapped[str] = _text(1, 64)
     """Need not be unique."""
 
 
@@ -431,16 +434,12 @@ class Course(Base):
     """A course that a user takes. The course system chooses the id."""
 
     __tablename__ = "courses"
-    __table_args__ = (
-        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        sa.CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
-        sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),
-    )
+    __table_args__ = (sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),)
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    id: Mapped[str] = _text(1, 64, primary_key=True)
     """Chosen by the course system, the same for all users."""
-    name: Mapped[str] = mapped_column(sa.String(200))
+    name: Mapped[str] = _text(1, 200)
     """As last delivered for this user."""
     lessons: Mapped[int]
     """How many the course has."""
@@ -454,8 +453,6 @@ class Lesson(Base):
         sa.ForeignKeyConstraint(
             ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
-        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        sa.CheckConstraint("length(name) <= 200", "name_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
         # For the days of a user, or of a group: all that they need.
         sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
@@ -466,9 +463,9 @@ class Lesson(Base):
     user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     course_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     """The row of `courses`."""
-    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    id: Mapped[str] = _text(1, 64, primary_key=True)
     """Chosen by the course system, unique in the course."""
-    name: Mapped[str] = mapped_column(sa.String(200), server_default="")
+    name: Mapped[str] = _text(0, 200, server_default="")
     """As last delivered for this user; it may be empty."""
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
@@ -479,15 +476,11 @@ class Achievement(Base):
     """Something that a user has earned."""
 
     __tablename__ = "achievements"
-    __table_args__ = (
-        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        sa.CheckConstraint("length(name) BETWEEN 1 AND 200", "name_length"),
-    )
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    id: Mapped[str] = _text(1, 64, primary_key=True)
     """Chosen by the course system."""
-    name: Mapped[str] = mapped_column(sa.String(200))
+    name: Mapped[str] = _text(1, 200)
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
     """When it was earned."""
 
@@ -496,23 +489,17 @@ class Certificate(Base):
     """A certificate of a user. Its course need not be in `courses`."""
 
     __tablename__ = "certificates"
-    __table_args__ = (
-        sa.CheckConstraint("length(id) BETWEEN 1 AND 64", "id_length"),
-        sa.CheckConstraint("length(course_id) BETWEEN 1 AND 64", "course_id_length"),
-        sa.CheckConstraint("length(course_name) BETWEEN 1 AND 200", "course_name_length"),
-        sa.CheckConstraint("length(credential_url) <= 200", "credential_url_length"),
-    )
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    id: Mapped[str] = _text(1, 64, primary_key=True)
     """Chosen by the course system."""
-    course_id: Mapped[str] = mapped_column(sa.String(64))
+    course_id: Mapped[str] = _text(1, 64)
     """The course, which may be none of `courses`."""
-    course_name: Mapped[str] = mapped_column(sa.String(200))
+    course_name: Mapped[str] = _text(1, 200)
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
     """NULL: never."""
-    credential_url: Mapped[str] = mapped_column(sa.String(200))
+    credential_url: Mapped[str] = _text(0, 200)
     """A page of the course system about it, or empty."""
     # In clear, because its owner gives it away; None while the certificate is not shared.
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)

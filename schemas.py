@@ -17,11 +17,13 @@ from core.ids import NIL
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from core.roles import Role
 from core.streaks import MOST_DAYS
-from fields import example
+from fields import about, example
 
 # A page of records in bulk, as JSON and as CSV.
 MOST_RECORDS = 1000
 MOST_LINES = 10_000
+SORTS = ("-joinDate", "name", "-lastLogin")  # of accounts
+ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
 
 
 def camel_case(name: str) -> str:
@@ -104,7 +106,7 @@ class ProviderCode(Shape):
 
 
 # What a browser makes or signs; what it adds to that one day is none of ours.
-OF_BROWSER = {"description": "What `PublicKeyCredential.toJSON()` returns."}
+OF_BROWSER = about("What `PublicKeyCredential.toJSON()` returns.")
 
 
 class Login(Confirmation):
@@ -112,13 +114,12 @@ class Login(Confirmation):
     password = fields.CurrentPassword()
     passkey = ma.Dict(metadata=OF_BROWSER)
     provider = ma.Nested(
-        ProviderCode,
-        metadata={"description": "In place of `email` and `password`, or with them, to link."},
+        ProviderCode, metadata=about("In place of `email` and `password`, or with them, to link.")
     )
     timezone = fields.AnyText(
         load_default="",
         validate=fields.Length(max=64),
-        metadata={"description": "Of an account that this makes; ignored if it is not known."},
+        metadata=about("Of an account that this makes; ignored if it is not known."),
     )
 
     @validates_schema
@@ -136,9 +137,7 @@ class Login(Confirmation):
 
 
 class PasskeyRequest(ResponseBody):
-    public_key = ma.Dict(
-        metadata={"description": "A `PublicKeyCredentialRequestOptionsJSON` of WebAuthn."}
-    )
+    public_key = ma.Dict(metadata=about("A `PublicKeyCredentialRequestOptionsJSON` of WebAuthn."))
 
 
 class PasskeyName(Shape):
@@ -152,22 +151,21 @@ class NewPasskey(Confirmation):
     name = fields.FilledText(
         load_default="",
         validate=fields.Length(max=64),
-        metadata={"description": "By default that of what keeps it.", **example("My phone")},
+        metadata=about("By default that of what keeps it.", **example("My phone")),
     )
 
 
 class PasskeyRecord(ResponseBody):
     id = ma.UUID()
-    credential_id = ma.String(metadata={"description": "As the browser calls it."})
-    name = ma.String(metadata={"description": "Empty where it is not known what keeps it."})
+    credential_id = ma.String(metadata=about("As the browser calls it."))
+    name = ma.String(metadata=about("Empty where it is not known what keeps it."))
     created_at = fields.Moment()
     last_used_at = fields.Moment(allow_none=True)
 
 
 class PasskeyList(ResponseBody):
     public_key = ma.Dict(
-        allow_none=True,
-        metadata={"description": "A `PublicKeyCredentialCreationOptionsJSON` of WebAuthn."},
+        allow_none=True, metadata=about("A `PublicKeyCredentialCreationOptionsJSON` of WebAuthn.")
     )
     passkeys = ma.List(ma.Nested(PasskeyRecord))
 
@@ -184,7 +182,7 @@ class ProviderStart(Shape):
     )
     return_to = fields.AnyText(
         validate=fields.Length(max=2048),
-        metadata={"description": "One of `SIGN_IN_RETURN_URLS`. By default our own page."},
+        metadata=about("One of `SIGN_IN_RETURN_URLS`. By default our own page."),
     )
 
 
@@ -203,7 +201,7 @@ class ProviderAnswer(Shape):
 
 class ProviderOption(ResponseBody):
     name = ma.String()
-    label = ma.String(metadata={"description": "What a button says."})
+    label = ma.String(metadata=about("What a button says."))
     issuer = ma.String(metadata={"format": "uri"})
 
 
@@ -212,7 +210,7 @@ class RegistrationOptions(ResponseBody):
 
     registration = ma.String(metadata={"enum": ["open", "closed", "providers"]})
     registration_domains = ma.List(
-        ma.String(), metadata={"description": "Of e-mail addresses that may register; empty: any."}
+        ma.String(), metadata=about("Of e-mail addresses that may register; empty: any.")
     )
     password_min_length = ma.Integer()
     email_verification_required = ma.Boolean(attribute="require_verified_email")
@@ -235,10 +233,10 @@ class MailToken(Shape):
 
 class CheckedLink(ResponseBody):
     action = ma.String(metadata={"enum": ["choose_password", "verify_email"]})
-    username = ma.String(metadata={"description": "Empty for `verify_email`."})
+    username = ma.String(metadata=about("Empty for `verify_email`."))
     email = ma.String()
     has_password = fields.HasPassword(
-        attribute="password_hash", metadata={"description": "False: none yet, or none any more."}
+        attribute="password_hash", metadata=about("False: none yet, or none any more.")
     )
     expires_at = fields.Moment()
 
@@ -247,11 +245,9 @@ class ResetPassword(Shape):
     token = fields.Token()
     account = fields.AnyText(
         validate=fields.Length(1, fields.LOGIN_LENGTH),
-        metadata={"description": "Username or e-mail address; with `code`, in place of `token`."},
+        metadata=about("Username or e-mail address; with `code`, in place of `token`."),
     )
-    code = fields.Text(
-        validate=fields.Length(1, 64), metadata={"description": "Such as `ABCD-EFGH-JKMN`."}
-    )
+    code = fields.Text(validate=fields.Length(1, 64), metadata=about("Such as `ABCD-EFGH-JKMN`."))
     new_password = fields.NewPassword(required=True)
 
     @validates_schema
@@ -277,13 +273,13 @@ class Identity(ResponseBody):
 class LoggedIn(ResponseBody):
     access_token = ma.String()
     refresh_token = ma.String()
-    expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
+    expires_in = ma.Integer(metadata=about("Seconds until the access token expires."))
     user = ma.Nested(Identity)
 
 
 class Verified(ResponseBody):
     valid = ma.Boolean()
-    expires_in = ma.Integer(metadata={"description": "Seconds until the access token expires."})
+    expires_in = ma.Integer(metadata=about("Seconds until the access token expires."))
     user = ma.Nested(Identity)
 
 
@@ -341,7 +337,7 @@ class ConfirmedEmail(ResponseBody):
 
 
 class PendingEmail(ResponseBody):
-    pending_email = ma.String(metadata={"description": "Empty where none waits for its code."})
+    pending_email = ma.String(metadata=about("Empty where none waits for its code."))
     pending_until = fields.Moment(allow_none=True)
 
 
@@ -350,9 +346,7 @@ class EmailState(PendingEmail, ConfirmedEmail):
 
 
 class AvatarUrl(ResponseBody):
-    avatar = ma.String(
-        metadata={"format": "uri", "description": "URL of a square picture; needs no token."}
-    )
+    avatar = ma.String(metadata=about("URL of a square picture; needs no token.", format="uri"))
 
 
 class PublicFields(AvatarUrl):
@@ -379,7 +373,7 @@ class Profile(PublicFields):
     has_password = fields.HasPassword(attribute="password_hash")
     provider = fields.Issuer(attribute="identity")
     may_change_account = ma.Boolean(
-        metadata={"description": "Names, username and address; and whether to delete it."}
+        metadata=about("Names, username and address; and whether to delete it.")
     )
 
 
@@ -394,20 +388,20 @@ class Progress(ResponseBody):
     completed_courses = ma.Integer()
     total_lessons = ma.Integer()
     completed_lessons = ma.Integer()
-    total_hours = ma.Float(metadata={"description": "With one decimal."})
+    total_hours = ma.Float(metadata=about("With one decimal."))
     achievements = ma.List(ma.Nested(AchievementRecord))
     current_streak = ma.Integer(
-        metadata={
-            "description": "Days in a row with a completed lesson, in the user's own time zone, "
+        metadata=about(
+            "Days in a row with a completed lesson, in the user's own time zone, "
             "ending today or yesterday."
-        }
+        )
     )
 
 
 class CourseRecord(ResponseBody):
     id = ma.String()
     name = ma.String()
-    lessons = ma.Integer(metadata={"description": "How many the course has."})
+    lessons = ma.Integer(metadata=about("How many the course has."))
 
 
 class CourseProgress(CourseRecord):
@@ -423,7 +417,7 @@ class CourseList(ResponseBody):
 
 class CompletedLesson(ResponseBody):
     id = ma.String()
-    name = ma.String(metadata={"description": "Empty where none was delivered."})
+    name = ma.String(metadata=about("Empty where none was delivered."))
     completed_at = fields.Moment()
     minutes = ma.Integer()
 
@@ -435,8 +429,8 @@ class CourseWithLessons(CourseProgress):
 class DaysQuery(Shape):
     most = MOST_DAYS
 
-    from_ = fields.Day(metadata={"description": "The first day."})
-    to = fields.Day(metadata={"description": "The last day, which is included."})
+    from_ = fields.Day(metadata=about("The first day."))
+    to = fields.Day(metadata=about("The last day, which is included."))
 
     @validates_schema
     def has_bounds(self, data: dict[str, date], **_: object) -> None:
@@ -462,9 +456,7 @@ class DayList(ResponseBody):
 class PublicRecord(PublicFields):
     sometimes = frozenset({"progress"})
 
-    progress = ma.Nested(
-        Progress, metadata={"description": "Where the user lets the caller see it."}
-    )
+    progress = ma.Nested(Progress, metadata=about("Where the user lets the caller see it."))
 
 
 class Privacy(ResponseBody):
@@ -487,7 +479,7 @@ class PrivacyChanges(Shape):
 
 
 class SettingsChanges(Shape):
-    theme = ma.String(validate=fields.OneOf(["light", "dark", "system"]), metadata=example("dark"))
+    theme = fields.Choice("light", "dark", "system", metadata=example("dark"))
     language = fields.Language()
     timezone = fields.Zone()
     email_notifications = fields.Flag(metadata=example(False))
@@ -501,11 +493,11 @@ class CertificateRecord(ResponseBody):
     course_name = ma.String()
     issued_at = fields.Moment()
     expires_at = fields.Moment(allow_none=True)
-    credential_url = ma.String(metadata={"description": "Empty where there is none."})
+    credential_url = ma.String(metadata=about("Empty where there is none."))
     revoked_at = fields.Moment(allow_none=True)
     shared = fields.IsSet(attribute="share_code")
     verify_url = ma.String(
-        metadata={"description": "Where everybody can check it; empty where it is not shared."}
+        metadata=about("Where everybody can check it; empty where it is not shared.")
     )
 
 
@@ -519,7 +511,7 @@ class CheckedCertificate(ResponseBody):
     course_name = ma.String()
     issued_at = fields.Moment()
     expires_at = fields.Moment(allow_none=True)
-    credential_url = ma.String(metadata={"description": "Empty where there is none."})
+    credential_url = ma.String(metadata=about("Empty where there is none."))
 
 
 class CertificateList(ResponseBody):
@@ -562,7 +554,7 @@ class CertificateDelivery(Shape):
     revoked_at = fields.Time(
         past=True,
         allow_none=True,
-        metadata={"description": "Null takes a revocation back; left out, nothing changes."},
+        metadata=about("Null takes a revocation back; left out, nothing changes."),
     )
     credential_url = fields.Link(load_default="")
 
@@ -575,18 +567,18 @@ class LessonRecord(CompletedLesson):
 
 
 class CopyQuery(Shape):
-    after = fields.Text(validate=fields.Length(max=200), metadata={"description": "A `next`."})
+    after = fields.Text(validate=fields.Length(max=200), metadata=about("A `next`."))
     limit = fields.NumberInQuery(
         load_default=100,
         validate=fields.Range(1, MOST_LINES),
-        metadata={"description": f"At most {MOST_RECORDS}, and {MOST_LINES} of CSV."},
+        metadata=about(f"At most {MOST_RECORDS}, and {MOST_LINES} of CSV."),
     )
-    group_id = fields.Uuid(metadata={"description": "Only of those who are in this group now."})
+    group_id = fields.Uuid(metadata=about("Only of those who are in this group now."))
 
 
 class Copied(ResponseBody):
     user_id = ma.String()
-    external_id = fields.ExternalId(metadata={"description": "Of the user; empty without one."})
+    external_id = fields.ExternalId(metadata=about("Of the user; empty without one."))
 
 
 class CopiedCourse(CourseRecord, Copied):
@@ -635,31 +627,30 @@ CopiedMemberships = _copies(CopiedMembership)
 class AccountQuery(Shape):
     search = fields.Text(
         validate=fields.Length(max=254),
-        metadata={
-            "description": "Words, each of them a part of username, address or name, in any order, "
+        metadata=about(
+            "Words, each of them a part of username, address or name, in any order, "
             "whatever their case and accents."
-        },
+        ),
     )
     email = fields.Email()
     username = fields.Username()
     external_id = fields.Text(validate=fields.Length(1, 64))
     group_id = fields.Uuid()
     any_of = fields.NamesInQuery(
-        metadata={"description": "Usernames, addresses or `externalId`s, comma separated: 100."}
+        metadata=about("Usernames, addresses or `externalId`s, comma separated: 100.")
     )
     hindered = fields.FlagInQuery(
-        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
-        metadata={"description": "Those with a word in `hindrances`.", **example(True)},
+        validate=ONLY_TRUE, metadata=about("Those with a word in `hindrances`.", **example(True))
     )
-    sort = ma.String(
-        load_default="-joinDate",
-        validate=fields.OneOf(["-joinDate", "name", "-lastLogin"]),
-        metadata={"description": "By default the newest first. `name`: the last name first."},
+    sort = fields.Choice(
+        *SORTS,
+        load_default=SORTS[0],
+        metadata=about("By default the newest first. `name`: the last name first."),
     )
     role = fields.RoleName()
     is_active = fields.FlagInQuery()
     after = fields.Uuid(
-        metadata={"description": f"To read all by id: the last id that came, at first {NIL}."}
+        metadata=about(f"To read all by id: the last id that came, at first {NIL}.")
     )
     page = fields.NumberInQuery(load_default=1, validate=fields.Range(1, 1_000_000_000))
     per_page = fields.NumberInQuery(load_default=20, validate=fields.Range(1, 100))
@@ -675,25 +666,16 @@ class AccountChanges(Shape):
     external_id = fields.ExternalId()
     role = fields.RoleName(metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
-    email_verified = fields.Flag(
-        validate=validate.Equal(True, error=Reason("invalid", "This can only be true.")),
-        metadata=example(True),
-    )
+    email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
 
 
 class AccessLinkRequest(Shape):
-    deliver = ma.String(
-        load_default="mail", validate=fields.OneOf(["mail", "link"]), metadata=example("mail")
-    )
+    deliver = fields.Choice("mail", "link", load_default="mail", metadata=example("mail"))
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
 class NewAccount(Person):
-    deliver = ma.String(
-        load_default="mail",
-        validate=fields.OneOf(["mail", "link", "none"]),
-        metadata=example("mail"),
-    )
+    deliver = fields.Choice("mail", "link", "none", load_default="mail", metadata=example("mail"))
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
     external_id = fields.ExternalId()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
@@ -702,9 +684,9 @@ class NewAccount(Person):
 class AccessLink(ResponseBody):
     sometimes = frozenset({"link", "code", "qr_code", "expires_at"})
 
-    link = ma.String(metadata={"format": "uri", "description": "Shown once; only for `link`."})
-    code = ma.String(metadata={"description": "To be typed in place of the link."})
-    qr_code = ma.String(metadata={"description": "The link as a picture: an SVG document."})
+    link = ma.String(metadata=about("Shown once; only for `link`.", format="uri"))
+    code = ma.String(metadata=about("To be typed in place of the link."))
+    qr_code = ma.String(metadata=about("The link as a picture: an SVG document."))
     expires_at = fields.Moment()
 
 
@@ -717,7 +699,7 @@ class KnownAccount(Identity):
     email_verified = fields.IsSet(attribute="email_verified_at")
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
-    external_id = fields.ExternalId(metadata={"description": "Empty without one, and to teachers."})
+    external_id = fields.ExternalId(metadata=about("Empty without one, and to teachers."))
 
 
 class Account(KnownAccount):
@@ -727,7 +709,7 @@ class Account(KnownAccount):
     provider = fields.Issuer(attribute="identity")
     hindrances = ma.List(
         ma.String(metadata={"enum": [*LASTING]}),
-        metadata={"description": "Why its user cannot log in until somebody does something."},
+        metadata=about("Why its user cannot log in until somebody does something."),
     )
 
 
@@ -743,13 +725,11 @@ class AccountState(Account):
     timezone = ma.String()
     second_factor = fields.IsSet(attribute="second_factor_at")
     passkeys = ma.Integer()
-    groups = ma.List(
-        ma.Nested(GroupName), metadata={"description": "Those of them that the caller may see."}
-    )
+    groups = ma.List(ma.Nested(GroupName), metadata=about("Those of them that the caller may see."))
     locked_until = fields.Moment(allow_none=True)
     hindrances = ma.List(
         ma.String(metadata={"enum": [*Hindrance]}),
-        metadata={"description": "Why the right password does not log in now; empty if it does."},
+        metadata=about("Why the right password does not log in now; empty if it does."),
     )
 
 
@@ -761,7 +741,7 @@ class Accounts(ResponseBody):
     users = ma.List(ma.Nested(Account))
     page = ma.Integer()
     per_page = ma.Integer()
-    total = ma.Integer(metadata={"description": "Accounts on all pages."})
+    total = ma.Integer(metadata=about("Accounts on all pages."))
 
 
 # Groups.
@@ -780,7 +760,7 @@ class GroupList(ResponseBody):
 
 
 class MembershipChange(ResponseBody):
-    changed = ma.Boolean(metadata={"description": "False: it was so before."})
+    changed = ma.Boolean(metadata=about("False: it was so before."))
 
 
 class GroupDaysQuery(DaysQuery):
@@ -801,7 +781,7 @@ class GroupDays(ResponseBody):
 
 
 class ChangesQuery(Shape):
-    after = fields.Token(load_default=None, metadata={"description": "The last `next`."})
+    after = fields.Token(load_default=None, metadata=about("The last `next`."))
     limit = fields.NumberInQuery(load_default=100, validate=fields.Range(1, 1000))
 
 
@@ -813,7 +793,7 @@ class Change(ResponseBody):
 
 class ChangeList(ResponseBody):
     changes = ma.List(ma.Nested(Change))
-    next = ma.String(metadata={"description": "For the next call; it says nothing to clients."})
+    next = ma.String(metadata=about("For the next call; it says nothing to clients."))
 
 
 # The events that the history of an account has.
@@ -822,17 +802,17 @@ KEPT = [name for name, event in audit.EVENTS.items() if event.kept is not None]
 
 class Event(ResponseBody):
     id = ma.UUID()
-    type = ma.String(metadata={"description": "docs/reference.md lists them."})
+    type = ma.String(metadata=about("docs/reference.md lists them."))
     at = fields.Moment(attribute="created_at")
     by = ma.String(metadata={"enum": ["user", "staff", "service", "machine"]})
-    by_id = ma.String(metadata={"description": "Of `staff` and `service`, for admins; else empty."})
-    ip_address = ma.String(metadata={"description": "Only where `by` is `user`."})
+    by_id = ma.String(metadata=about("Of `staff` and `service`, for admins; else empty."))
+    ip_address = ma.String(metadata=about("Only where `by` is `user`."))
     details = ma.Dict(keys=ma.String(), values=ma.String())
 
 
 class ActivityQuery(Shape):
-    type = ma.String(validate=fields.OneOf(KEPT))
-    after = fields.Uuid(metadata={"description": "The last `next`."})
+    type = fields.Choice(*KEPT)
+    after = fields.Uuid(metadata=about("The last `next`."))
     limit = fields.NumberInQuery(load_default=200, validate=fields.Range(1, 200))
 
 
@@ -880,14 +860,14 @@ class FirstCode(Shape):
 
 
 class NewSecondFactor(ResponseBody):
-    secret = ma.String(metadata={"description": "The key of the app, in base32."})
-    uri = ma.String(metadata={"description": "The key as an app reads it: `otpauth://totp/…`."})
-    qr_code = ma.String(metadata={"description": "The URI as a picture: an SVG document."})
+    secret = ma.String(metadata=about("The key of the app, in base32."))
+    uri = ma.String(metadata=about("The key as an app reads it: `otpauth://totp/…`."))
+    qr_code = ma.String(metadata=about("The URI as a picture: an SVG document."))
 
 
 class RecoveryCodeList(ResponseBody):
     recovery_codes = ma.List(
-        ma.String(), metadata={"description": "Ten, such as `ABCDE-FGHJK`, shown only now."}
+        ma.String(), metadata=about("Ten, such as `ABCDE-FGHJK`, shown only now.")
     )
 
 
@@ -898,7 +878,7 @@ class SecondFactorSince(ResponseBody):
 
 class SecondFactorState(SecondFactorSince):
     recovery_codes_left = ma.Integer()
-    required = ma.Boolean(metadata={"description": "Whether the account's role needs one."})
+    required = ma.Boolean(metadata=about("Whether the account's role needs one."))
 
 
 # Accounts of other systems, and accounts on their way there.
@@ -941,7 +921,7 @@ class ExportedAccount(Profile):
     identity = ma.String(
         allow_none=True,
         dump_only=True,
-        metadata={"description": "The account at the linked provider: issuer, space, subject."},
+        metadata=about("The account at the linked provider: issuer, space, subject."),
     )
 
 
@@ -966,9 +946,9 @@ class Export(ResponseBody):
     passkeys = ma.List(ma.Nested(PasskeyRecord))
     avatar = ma.Nested(Picture, allow_none=True)
     sessions = ma.List(ma.Nested(OpenSession))
-    pending_email = ma.String(metadata={"description": "Empty where no change is pending."})
+    pending_email = ma.String(metadata=about("Empty where no change is pending."))
     courses = ma.List(ma.Nested(ExportedCourse))
     achievements = ma.List(ma.Nested(AchievementRecord))
     certificates = ma.List(ma.Nested(ExportedCertificate))
-    groups = ma.List(ma.String(), metadata={"description": "Their names."})
+    groups = ma.List(ma.String(), metadata=about("Their names."))
     events = ma.List(ma.Nested(Event))

@@ -9,7 +9,7 @@ from schemas import EveryEvent, EveryEventQuery
 from services import events
 from web.api import endpoint
 
-bp = Blueprint("activity", __name__)
+bp = Blueprint("activity", __name__, url_prefix="/api/activity")
 
 
 @endpoint(bp, "GET", "", role=Role.ADMIN, query=EveryEventQuery, response=EveryEvent)

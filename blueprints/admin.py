@@ -30,7 +30,7 @@ from web.bearer import caller
 from web.limits import By, Limit
 from web.responses import Reply
 
-bp = Blueprint("admin", __name__)
+bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
@@ -40,7 +40,7 @@ ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By
 @admin(
     "GET",
     "",
-    scope=Scope.USERS_READ,
+    scopes=(Scope.USERS_READ,),
     for_teachers=True,
     query=schemas.AccountQuery,
     response=schemas.Accounts,
@@ -69,7 +69,7 @@ def _shown(user: UserRow) -> dict[str, object]:
 @admin(
     "GET",
     "/changes",
-    scope=Scope.USERS_READ,
+    scopes=(Scope.USERS_READ,),
     query=schemas.ChangesQuery,
     response=schemas.ChangeList,
     errors=(errors.CursorExpired,),
@@ -89,7 +89,7 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 @admin(
     "GET",
     "/<uuid:user_id>/account",
-    scope=Scope.USERS_READ,
+    scopes=(Scope.USERS_READ,),
     for_teachers=True,
     response=schemas.AccountState,
     errors=(errors.UserNotFound,),
@@ -145,12 +145,12 @@ def export_user(user_id: str) -> Reply:
 @admin(
     "POST",
     "",
-    scope=Scope.USERS_WRITE,
+    scopes=(Scope.USERS_WRITE,),
     body=schemas.NewAccount,
     response=schemas.NewAccountMade,
     status=201,
     message="The account is ready.",
-    errors=(errors.UsernameTaken, errors.EmailTaken, errors.ExternalIdTaken),
+    errors=errors.TAKEN,
     limits=(NEW_ACCOUNTS,),
 )
 def create_user(body: dict[str, Any]) -> dict[str, object]:
@@ -216,17 +216,11 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
 @admin(
     "PATCH",
     "/<uuid:user_id>",
-    scope=Scope.USERS_WRITE,
+    scopes=(Scope.USERS_WRITE,),
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(
-        errors.UserNotFound,
-        errors.UsernameTaken,
-        errors.EmailTaken,
-        errors.ExternalIdTaken,
-        errors.LastAdmin,
-    ),
+    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.
@@ -283,7 +277,7 @@ def reset_second_factor(user_id: str) -> None:
 @admin(
     "DELETE",
     "/<uuid:user_id>",
-    scope=Scope.USERS_WRITE,
+    scopes=(Scope.USERS_WRITE,),
     message="The account is deleted.",
     errors=(errors.UserNotFound, errors.LastAdmin),
 )

@@ -33,7 +33,7 @@ from web.bearer import caller
 from web.limits import GUESSES, By, Guess, Limit, call_within
 from web.responses import Reply
 
-bp = Blueprint("auth", __name__)
+bp = Blueprint("auth", __name__, url_prefix="/api/auth")
 post = functools.partial(endpoint, bp, "POST")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
@@ -144,7 +144,7 @@ def _way_in(body: dict[str, Any]) -> login_steps.Way:
     body=schemas.Refresh,
     response=schemas.LoggedIn,
     message="Here are your new tokens.",
-    errors=(errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked),
+    errors=errors.BAD_TOKEN,
     refresh_cookie=True,
 )
 def refresh(body: dict[str, str]) -> Reply:

@@ -5,7 +5,7 @@ from flask import Blueprint, Response, request
 import errors
 from services import profiles
 
-bp = Blueprint("avatars", __name__)
+bp = Blueprint("avatars", __name__, url_prefix="/avatars")
 
 
 @bp.get("/<digest>.webp")

@@ -16,12 +16,12 @@ from web.api import endpoint
 from web.bearer import caller
 from web.responses import Reply
 
-bp = Blueprint("groups", __name__)
+bp = Blueprint("groups", __name__, url_prefix="/api/groups")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 _MEMBER = "/<uuid:group_id>/members/<uuid:user_id>"
 
 
-@endpoint(bp, "GET", "", role=Role.STUDENT, scope=Scope.USERS_READ, response=schemas.GroupList)
+@endpoint(bp, "GET", "", role=Role.STUDENT, scopes=(Scope.USERS_READ,), response=schemas.GroupList)
 def list_groups() -> dict[str, object]:
     """List groups by name: all for admins and service keys, for others those that they are in.
 
@@ -33,7 +33,7 @@ def list_groups() -> dict[str, object]:
 @admin(
     "PUT",
     "/<uuid:group_id>",
-    scope=Scope.GROUPS_WRITE,
+    scopes=(Scope.GROUPS_WRITE,),
     body=schemas.GroupChanges,
     response=schemas.Group,
     creates=True,
@@ -57,7 +57,7 @@ def delete_group(group_id: str) -> None:
 @admin(
     "PUT",
     _MEMBER,
-    scope=Scope.GROUPS_WRITE,
+    scopes=(Scope.GROUPS_WRITE,),
     response=schemas.MembershipChange,
     message="The user is in the group.",
     errors=(NotFound, UserNotFound),
@@ -75,7 +75,7 @@ def add_member(group_id: str, user_id: str) -> dict[str, bool]:
 @admin(
     "DELETE",
     _MEMBER,
-    scope=Scope.GROUPS_WRITE,
+    scopes=(Scope.GROUPS_WRITE,),
     response=schemas.MembershipChange,
     message="The user is not in the group.",
     errors=(UserNotFound,),
@@ -91,7 +91,7 @@ def remove_member(group_id: str, user_id: str) -> dict[str, bool]:
     "GET",
     "/<uuid:group_id>/days",
     role=Role.INSTRUCTOR,
-    scope=Scope.LEARNING_READ,
+    scopes=(Scope.LEARNING_READ,),
     query=schemas.GroupDaysQuery,
     response=schemas.GroupDays,
     errors=(NotFound,),

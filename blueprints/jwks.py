@@ -7,15 +7,14 @@ import errors
 from extensions import tokens
 
 bp = Blueprint("jwks", __name__)
+_NONE_PUBLIC = "Access tokens are signed with HS256: no key is public. Set TOKEN_ALGORITHM=ES256."
 
 
 @bp.get("/.well-known/jwks.json")
 def get_keys() -> Response:
     """Return the keys, newest first. Without ES256 there are none."""
     if tokens.jwks is None:
-        raise errors.NotFound(
-            "Access tokens are signed with HS256: no key is public. Set TOKEN_ALGORITHM=ES256."
-        )
+        raise errors.NotFound(_NONE_PUBLIC)
     response = Response(orjson.dumps(tokens.jwks), content_type="application/jwk-set+json")
     response.cache_control.public = True
     response.cache_control.max_age = 300  # seconds

@@ -16,13 +16,13 @@ from services import bulk
 from web.api import CSV, JSON, endpoint
 from web.bearer import caller
 
-bp = Blueprint("learning", __name__)
+bp = Blueprint("learning", __name__, url_prefix="/api/learning")
 copies = functools.partial(
     endpoint,
     bp,
     "GET",
     role=Role.ADMIN,
-    scope=Scope.LEARNING_READ,
+    scopes=(Scope.LEARNING_READ,),
     query=schemas.CopyQuery,
     or_csv=True,
     errors=(NotFound,),
@@ -77,7 +77,11 @@ def copy_certificates(query: dict[str, Any]) -> Response | dict[str, object]:
     return _page("certificates", query)
 
 
-@copies("/memberships", response=schemas.CopiedMemberships, other_scope=Scope.USERS_READ)
+@copies(
+    "/memberships",
+    response=schemas.CopiedMemberships,
+    scopes=(Scope.LEARNING_READ, Scope.USERS_READ),
+)
 def copy_memberships(query: dict[str, Any]) -> Response | dict[str, object]:
     """List who is in which group now, by user and group, as `copyCourses` does."""
     return _page("memberships", query)

@@ -18,7 +18,7 @@ bp = Blueprint("metrics", __name__)
     "GET",
     "/metrics",
     role=Role.ADMIN,
-    scope=Scope.METRICS_READ,
+    scopes=(Scope.METRICS_READ,),
     media_type="text/plain; version=0.0.4; charset=utf-8",
 )
 def get_metrics() -> str:

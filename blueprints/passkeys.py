@@ -14,7 +14,7 @@ from web.api import endpoint
 from web.bearer import caller
 from web.limits import CONFIRMATIONS, Guess
 
-bp = Blueprint("passkeys", __name__)
+bp = Blueprint("passkeys", __name__, url_prefix="/api/auth/passkeys")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 
@@ -59,12 +59,7 @@ def _may_add() -> None:
     response=schemas.PasskeyRecord,
     status=201,
     message="Your passkey is ready. You can log in with it.",
-    errors=(
-        *errors.UNCONFIRMED,
-        errors.InvalidToken,
-        errors.TooManyPasskeys,
-        errors.PasskeyTaken,
-    ),
+    errors=(*errors.UNCONFIRMED, errors.InvalidToken, errors.TooManyPasskeys, errors.PasskeyTaken),
     limits=CONFIRMATIONS,
 )
 def add_passkey(body: dict[str, Any], guess: Guess) -> dict[str, Any]:

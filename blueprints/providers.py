@@ -12,7 +12,7 @@ from web.api import endpoint
 from web.limits import By, Limit
 from web.responses import Reply
 
-bp = Blueprint("providers", __name__)
+bp = Blueprint("providers", __name__, url_prefix="/api/auth/providers")
 CALLBACKS = Limit(lambda: settings.logins_per_minute, "minute", "returns from a provider", By.IP)
 
 

@@ -22,14 +22,14 @@ from web.api import endpoint
 from web.bearer import caller
 from web.responses import Reply
 
-bp = Blueprint("records", __name__)
+bp = Blueprint("records", __name__, url_prefix="/api/users/<uuid:user_id>")
 record = functools.partial(
-    endpoint, bp, role=Role.INSTRUCTOR, scope=Scope.LEARNING_WRITE, errors=(UserNotFound,)
+    endpoint, bp, role=Role.INSTRUCTOR, scopes=(Scope.LEARNING_WRITE,), errors=(UserNotFound,)
 )
 delivery = functools.partial(record, "PUT", creates=True)
 removal = functools.partial(record, "DELETE", message="The record is removed.")
 read = functools.partial(
-    endpoint, bp, "GET", role=Role.INSTRUCTOR, scope=Scope.LEARNING_READ, errors=(UserNotFound,)
+    endpoint, bp, "GET", role=Role.INSTRUCTOR, scopes=(Scope.LEARNING_READ,), errors=(UserNotFound,)
 )
 
 

@@ -16,7 +16,7 @@ from web.api import endpoint
 from web.bearer import caller
 from web.limits import CONFIRMATIONS, GUESSES, Guess
 
-bp = Blueprint("second_factor", __name__)
+bp = Blueprint("second_factor", __name__, url_prefix="/api/auth/second-factor")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
 
 

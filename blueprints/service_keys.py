@@ -12,7 +12,7 @@ from models import ServiceKey
 from services import service_keys
 from web.api import endpoint
 
-bp = Blueprint("keys", __name__)
+bp = Blueprint("keys", __name__, url_prefix="/api/service-keys")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 

@@ -17,7 +17,6 @@ from werkzeug.wrappers import Response as BaseResponse
 import errors
 from core import look
 from core.locales import ranges, standard_language
-from core.templates import PageFacts
 from extensions import settings, templates
 from services import profiles
 from services.changes import KEPT
@@ -59,7 +58,8 @@ PAGES = {
 }
 _OF_LINKS = ("reset_password", "verify_email")
 _OF_ACCOUNTS = ("account", "admin")
-# The settings that "What is kept, and who sees it" is made from.
+# The settings that pages show, and those that "What is kept, and who sees it" is made from.
+_OF_ALL = ("site", "app_url", "imprint", "contact", "account_pages")
 _OF_PRIVACY = ("profiles", "student_rights", "session_days", "session_idle_days", "event_days")
 
 
@@ -95,27 +95,23 @@ def page(
 ) -> Response:
     """Return a page, by default in the caller's language; `more` is what only this one shows.
 
-    `web.headers` sets the other headers.
+    `root` is the way up from its URL to that of the service, and with the `query` other pages keep
+    the language. `web.headers` sets the other headers.
     """
-    facts = PageFacts(
-        site=settings.site,
-        app_url=settings.app_url,
-        imprint=settings.imprint,
-        contact=settings.contact,
-        account_pages=settings.account_pages,
-        teachers=settings.instructor_rights != "records",
-        by_groups=settings.instructor_rights == "groups",
-        registration_open=settings.registration != "closed",
-        domains=settings.registration_domains,
-        providers=settings.oidc_providers,
-        passkeys=settings.has_passkeys,
-        min_length=settings.password_min_length,
-        deletion_days=KEPT.days,
-        **{name: getattr(settings, name) for name in _OF_PRIVACY},
-        no_picture=profiles.avatar_url(None).rpartition("/")[2],
-        root=root,
-        query=query,
-    )
+    facts = {name: getattr(settings, name) for name in (*_OF_ALL, *_OF_PRIVACY)} | {
+        "teachers": settings.instructor_rights != "records",  # whether they may use /admin
+        # Whether these reach the students of their groups only.
+        "by_groups": settings.instructor_rights == "groups",
+        "registration_open": settings.registration != "closed",
+        "domains": settings.registration_domains,  # whose addresses may register; none: any
+        "providers": settings.oidc_providers,
+        "passkeys": settings.has_passkeys,
+        "min_length": settings.password_min_length,
+        "deletion_days": KEPT.days,
+        "no_picture": profiles.avatar_url(None).rpartition("/")[2],
+        "root": root,
+        "query": query,
+    }
     tag, html = templates.page(name, language or client.language(), facts, **more)
     response = Response(html)
     response.headers["Content-Language"] = tag

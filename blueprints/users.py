@@ -31,7 +31,7 @@ from web.bearer import caller
 from web.limits import CONFIRMATIONS, By, Guess, Limit
 from web.responses import Reply
 
-bp = Blueprint("users", __name__)
+bp = Blueprint("users", __name__, url_prefix="/api/users")
 get = functools.partial(endpoint, bp, "GET", role=Role.STUDENT)
 put = functools.partial(endpoint, bp, "PUT", role=Role.STUDENT)
 post = functools.partial(endpoint, bp, "POST", role=Role.STUDENT)
@@ -72,7 +72,7 @@ def update_profile(body: dict[str, object]) -> dict[str, object]:
 
 @get(
     "/<uuid:user_id>",
-    scope=Scope.USERS_READ,
+    scopes=(Scope.USERS_READ,),
     response=schemas.PublicRecord,
     errors=(errors.UserNotFound, errors.ProfilePrivate, errors.RoleNeedsFactor),
 )

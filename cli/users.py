@@ -127,11 +127,9 @@ def make_access_link(user: UserRow, replace_password: bool) -> None:
 @_replace_password
 def set_email(user: UserRow, address: str, replace_password: bool) -> None:
     """Change the e-mail address of ACCOUNT to ADDRESS, confirmed, and end all its sessions."""
-    email = load(schemas.Address(), email=address)["email"]
+    email, now = load(schemas.Address(), email=address)["email"], clock.utcnow()
     with transaction():
-        email_change.set_email(
-            user.id, email, replace_password=replace_password, now=clock.utcnow()
-        )
+        email_change.set_email(user.id, email, replace_password=replace_password, now=now)
     click.echo(f"{user.username} has the e-mail address {email}.")
 
 

@@ -1,4 +1,4 @@
-"""Files that commands write."""
+"""Files that are written once, by commands and for the embedded default."""
 
 import errno
 import os

@@ -8,8 +8,7 @@ import glob
 import itertools
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -51,34 +50,6 @@ class Mail(NamedTuple):
     subject: str
     text: str
     html: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageFacts:
-    """What any page may show besides its words; each is a name in its template."""
-
-    site: str
-    app_url: str = ""
-    imprint: str = ""
-    contact: str = ""
-    account_pages: bool = False
-    teachers: bool = False  # whether they may use /admin
-    by_groups: bool = False  # whether these reach the students of their groups only
-    registration_open: bool = True
-    domains: Sequence[str] = ()  # whose e-mail addresses may register; none: any
-    providers: Sequence[object] = ()  # each has a `name` and a `label`
-    passkeys: bool = False  # whether anybody can sign in with one
-    min_length: int = 8
-    # What /privacy is made from: settings by their names, and for how long deletions are kept.
-    profiles: str = "visible"
-    student_rights: str = "all"
-    session_days: int = 30
-    session_idle_days: int = 0
-    event_days: int = 90
-    deletion_days: int = 90
-    no_picture: str = ""  # the file that accounts without a picture have
-    root: str = ""  # the way up from the page's URL to that of the service
-    query: str = ""  # with which other pages keep the language
 
 
 class Templates:
@@ -150,17 +121,19 @@ class Templates:
         html = self._environment.get_template("mail.html").render(written)
         return Mail(subject, "\n".join([text, "", *footer, ""]), html)
 
-    def page(self, name: str, language: str, facts: PageFacts, **more: object) -> tuple[str, str]:
+    def page(
+        self, name: str, language: str, facts: Mapping[str, Any], **more: object
+    ) -> tuple[str, str]:
         """Return a page, and the language that it is in.
 
-        `more` is what only this page shows; a datetime is written as a day in words. A page may
-        have a file of words, such as `account.txt`; then it has `app.txt` too. Its scripts say the
-        `texts`.
+        Each of the `facts` is a name in its template, `more` what only this page shows; a datetime
+        is written as a day in words. A page may have a file of words, such as `account.txt`; then
+        it has `app.txt` too. Its scripts say the `texts`.
         """
         words: dict[str, object] = {}
         tag = language
-        known = vars(facts) | {"contact": _reached_at(facts.contact)}
-        if not facts.contact:
+        known = {**facts, "contact": _reached_at(facts["contact"])}
+        if not facts["contact"]:
             shared: Any = self._look_up("words.txt", tag)[1].make_module(known)
             known["contact"] = str(shared.contact)
         has_own = f"{ENGLISH}/{name}.txt" in self._sources
@@ -173,7 +146,7 @@ class Templates:
             for key, value in more.items()
         }
         shown["texts"] = {key: text for key, text in words.items() if key.startswith(_SAID)}
-        if url := _url_of(facts.contact):
+        if url := _url_of(facts["contact"]):
             contact = known["contact"]
             link = Markup('<a href="{}">{}</a>').format(url, contact)
             asking = {key: text for key, text in words.items() if contact in str(text)}

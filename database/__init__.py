@@ -8,11 +8,11 @@ is in `engines.py`, the schema in `schema.py`, and a faster way to read one row 
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, CursorResult, Delete, Table, Update, text
+from sqlalchemy import Connection, CursorResult, Delete, Executable, Table, Update, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError, TimeoutError
 from sqlalchemy.orm import InstrumentedAttribute, scoped_session
@@ -43,6 +43,24 @@ def reading() -> AbstractContextManager[Connection]:
     engine = db.engine
     with engines.lending(engine):
         return engine.connect()
+
+
+def read_all(query: Executable, **parameters: object) -> Sequence[Any]:
+    """Return all rows of a SELECT, outside any transaction."""
+    with reading() as connection:
+        return connection.execute(query, parameters).all()
+
+
+def read_one(query: Executable, **parameters: object) -> Any:
+    """Return the only row of a SELECT, outside any transaction, or None."""
+    with reading() as connection:
+        return connection.execute(query, parameters).one_or_none()
+
+
+def read_value(query: Executable) -> Any:
+    """Return the first value of a SELECT, outside any transaction, or None."""
+    with reading() as connection:
+        return connection.scalar(query)
 
 
 @contextmanager
@@ -143,6 +161,11 @@ def change(statement: Update | Delete) -> int:
     """Run a statement in the open transaction; return how many rows it changed."""
     result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
+
+
+def change_all(statement: Executable) -> Sequence[Any]:
+    """Run a statement with RETURNING in the open transaction; return its first column."""
+    return db.session.scalars(statement, execution_options=_BULK).all()
 
 
 def change_one(statement: Update | Delete) -> Any:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ _LIMITS = {"lock_timeout": LOCK_WAIT, "statement_timeout": STATEMENT_WAIT}
 
 def options(url: URL, pool_wait: float) -> dict[str, object]:
     """Return the arguments of SQLAlchemy's `create_engine`."""
-    usual: dict[str, object] = {
+    arguments: dict[str, object] = {
         "poolclass": QueuePool,
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
@@ -59,8 +60,8 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
         "hide_parameters": True,
     }
     if url.get_backend_name() == "sqlite":
-        return {**usual, "connect_args": {"timeout": SQLITE_WAIT}}
-    connect_args = {
+        return {**arguments, "connect_args": {"timeout": SQLITE_WAIT}}
+    usual: dict[str, object] = {
         "application_name": "accounts",
         "connect_timeout": CONNECT_WAIT,
         # Keep-alives notice within seconds, not after two hours, that the host is gone.
@@ -70,10 +71,10 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
         "keepalives_count": 2,
         "autocommit": True,
     }
+    ours = {name: value for name, value in usual.items() if name not in url.query}
+    arguments["connect_args"] = ours
     # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
-    pool = {"pool_reset_on_return": None, "paramstyle": "format"}
-    ours = {name: value for name, value in connect_args.items() if name not in url.query}
-    return {**usual, **pool, "connect_args": ours}
+    return {**arguments, "pool_reset_on_return": None, "paramstyle": "format"}
 
 
 def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:
@@ -97,9 +98,9 @@ def init_app(app: Flask, url: URL, pool_wait: float = POOL_WAIT) -> None:
     event.listen(engine, "checkout", _refuse_dead)
     event.listen(engine, "handle_error", _leave_standby)
     for name in ("execute", "executemany"):
-        event.listen(engine, f"do_{name}", _timed(name))
+        event.listen(engine, f"do_{name}", partial(_run_in_time, name))
     for name in ("commit", "rollback"):
-        event.listen(engine, name, _as_a_statement(name))
+        event.listen(engine, name, partial(_end_by_statement, name))
 
 
 def lending(engine: Engine) -> AbstractContextManager[None]:
@@ -185,29 +186,21 @@ def _leave_standby(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _timed(name: str) -> Callable[..., bool]:
-    """Return what executes with a time limit, in SQLAlchemy's place."""
-
-    def execute(cursor: Any, statement: str, parameters: Any, _context: object) -> bool:
-        with in_time(cursor.connection):
-            getattr(cursor, name)(statement, parameters)
-        return True  # it is done
-
-    return execute
+def _run_in_time(name: str, cursor: Any, statement: str, parameters: Any, _context: object) -> bool:
+    """Execute with a time limit, in SQLAlchemy's place."""
+    with in_time(cursor.connection):
+        getattr(cursor, name)(statement, parameters)
+    return True  # it is done
 
 
-def _as_a_statement(name: str) -> Callable[[Connection], None]:
-    """Return what ends a transaction with a statement, which has a time limit like the others;
-    psycopg then finds no transaction to end.
+def _end_by_statement(name: str, connection: Connection) -> None:
+    """End a transaction with a statement, which has a time limit like the others; psycopg then
+    finds no transaction to end.
     """
-
-    def end(connection: Connection) -> None:
-        if not connection.invalidated:
-            driver: Any = connection.connection.dbapi_connection
-            if driver.info.transaction_status.name in ("INTRANS", "INERROR"):
-                connection.exec_driver_sql(name.upper())
-
-    return end
+    if not connection.invalidated:
+        driver: Any = connection.connection.dbapi_connection
+        if driver.info.transaction_status.name in ("INTRANS", "INERROR"):
+            connection.exec_driver_sql(name.upper())
 
 
 def in_time(connection: Any) -> AbstractContextManager[None]:

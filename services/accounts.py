@@ -181,13 +181,9 @@ def lock_admins(target: str) -> bool:
     before any other row is locked; the fixed order prevents deadlocks.
     """
     is_admin = and_(User.role == Role.ADMIN.value, User.is_active)
-    query = (
-        select(User.id, is_admin)
-        .where(or_(is_admin, User.id == target))
-        .order_by(User.id)
-        .with_for_update(key_share=True)
-    )
-    return [user_id for user_id, admin in db.session.execute(query) if admin] == [target]
+    these = select(User.id, is_admin).where(or_(is_admin, User.id == target)).order_by(User.id)
+    locked = db.session.execute(these.with_for_update(key_share=True))
+    return [user_id for user_id, admin in locked if admin] == [target]
 
 
 def lock_caller(

@@ -14,18 +14,9 @@ from core import csv_files
 from core.ids import is_row_id
 from core.reasons import Reason
 from core.roles import EVERYBODY, Reach
-from database import reading
+from database import read_all
 from extensions import Base
-from models import (
-    Achievement,
-    Certificate,
-    Course,
-    EpochSeconds,
-    Group,
-    Lesson,
-    Membership,
-    User,
-)
+from models import Achievement, Certificate, Course, EpochSeconds, Group, Lesson, Membership, User
 from services import groups
 
 # Records that are read at once for a file.
@@ -89,8 +80,7 @@ def page(
     place = None if after is None else _place(kind, after)
     if group_id:
         groups.require(group_id)
-    with reading() as connection:
-        rows = connection.execute(_query(kind, reach, limit, place, group_id)).all()
+    rows = read_all(_query(kind, reach, limit, place, group_id))
     is_last = len(rows) < limit
     end = None if is_last else "/".join(rows[-1]._mapping[name] for name in kind.key)
     return Page([tuple(row) for row in rows], end)
@@ -99,9 +89,8 @@ def page(
 def _place(kind: Kind, after: str) -> list[str]:
     place = after.split("/")  # no id holds one
     is_id = {"user_id": is_row_id, "group_id": is_row_id}
-    known = (
-        is_id.get(name, _ID.fullmatch)(each) for name, each in zip(kind.key, place, strict=False)
-    )
+    parts = zip(kind.key, place, strict=False)
+    known = (is_id.get(name, _ID.fullmatch)(each) for name, each in parts)
     if len(place) != len(kind.key) or "" in place or not all(known):
         raise errors.InvalidRequest(fields={"after": [_NO_PLACE]})
     return place

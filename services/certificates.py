@@ -8,7 +8,7 @@ from sqlalchemy import Row, func, null, select, update
 
 import errors
 from core import codes
-from database import change_one, reading
+from database import change_one, read_all, read_one
 from extensions import settings
 from models import Certificate, User
 from services import learning
@@ -23,26 +23,18 @@ def deliver(
     of revocation.
     """
     name = select(User.first_name + " " + User.last_name).where(User.id == user_id)
-    row, is_new = learning.put(
-        Certificate,
-        user_id,
-        {"id": certificate_id},
-        {"expires_at": None, **values},
-        # Where there is no such user, the foreign key refuses the row and not this column.
-        at_first={"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")},
-    )
+    # Where there is no such user, the foreign key refuses the row and not this column.
+    first = {"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")}
+    key, always = {"id": certificate_id}, {"expires_at": None, **values}
+    row, is_new = learning.put(Certificate, user_id, key, always, at_first=first)
     return _with_url(row), is_new
 
 
 def list_all(user_id: str) -> Sequence[dict[str, object]]:
     """Return the certificates of a user, newest first."""
-    query = (
-        select(Certificate.__table__)
-        .where(Certificate.user_id == user_id)
-        .order_by(Certificate.issued_at.desc(), Certificate.id.desc())
-    )
-    with reading() as connection:
-        return [_with_url(row) for row in connection.execute(query)]
+    newest_first = Certificate.issued_at.desc(), Certificate.id.desc()
+    query = select(Certificate.__table__).where(Certificate.user_id == user_id)
+    return [_with_url(row) for row in read_all(query.order_by(*newest_first))]
 
 
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
@@ -51,12 +43,8 @@ def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
     A shared one keeps its code. A code that has ended never comes back.
     """
     code = func.coalesce(Certificate.share_code, codes.new_share_code()) if shared else null()
-    row = change_one(
-        update(Certificate)
-        .where(Certificate.user_id == user_id, Certificate.id == certificate_id)
-        .values(share_code=code)
-        .returning(Certificate.__table__)
-    )
+    this = update(Certificate).filter_by(user_id=user_id, id=certificate_id)
+    row = change_one(this.values(share_code=code).returning(Certificate.__table__))
     if row is None:
         raise errors.NotFound("There is no such certificate.")
     return _with_url(row)
@@ -68,8 +56,7 @@ def check(typed: str, *, now: datetime) -> dict[str, object]:
     The holder's account may be inactive.
     """
     is_meant = Certificate.share_code == codes.read_share_code(typed)
-    with reading() as connection:
-        row = connection.execute(select(Certificate.__table__).where(is_meant)).one_or_none()
+    row = read_one(select(Certificate.__table__).where(is_meant))
     if row is None:
         raise errors.NotFound("There is no certificate with this code.")
     is_over = row.expires_at is not None and row.expires_at <= now

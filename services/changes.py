@@ -16,7 +16,7 @@ import errors
 from core import clock, ids
 from core.reasons import Reason
 from core.roles import Reach
-from database import insert_into, last, reading
+from database import change_all, insert_into, last, reading
 from extensions import db
 from models import Deletion, LastChange, User, UserRow, UTCDateTime
 from services import signed
@@ -52,8 +52,7 @@ def _number(noted: set[str]) -> None:
     taken = row.on_conflict_do_update(index_elements=["id"], set_=more)
     number = db.session.scalar(taken.returning(_LAST.c.number))
     numbered = update(User).where(User.id.in_(noted)).values(changed=number).returning(User.id)
-    bulk = {"synchronize_session": False}
-    if gone := noted.difference(db.session.scalars(numbered, execution_options=bulk)):
+    if gone := noted.difference(change_all(numbered)):
         place = {"number": number, "deleted_at": clock.utcnow()}
         # There is a row where an account with this id was imported after an earlier deletion.
         insert = insert_into(Deletion.__table__)

@@ -11,7 +11,7 @@ from sqlalchemy import Row, delete, select, update
 import errors
 from callers import Caller
 from core import codes, ids
-from database import change, insert_into, one_statement, reading, unique
+from database import change, insert_into, one_statement, read_one, unique
 from extensions import db, settings
 from models import PendingEmail, User, UserRow
 from services import accounts, events, links, outbox, sessions, users
@@ -26,9 +26,7 @@ _PENDING = PendingEmail.__table__
 def pending(user_id: str, *, now: datetime) -> dict[str, object]:
     """Return the address that waits for its code, and until when; "" and None if there is none."""
     query = select(_PENDING.c.new_email, _PENDING.c.expires_at).where(*_open(user_id, now))
-    with reading() as connection:
-        found = connection.execute(query).one_or_none()
-    new_email, until = found or ("", None)
+    new_email, until = read_one(query) or ("", None)
     return {"pending_email": new_email, "pending_until": until}
 
 
@@ -60,14 +58,9 @@ def try_code(user_id: str, code: str, *, now: datetime) -> Row[Any]:
     Commits by itself, before the code is compared, so that parallel tries are all counted. Raises
     InvalidToken if nothing is pending or too many codes were wrong, and WrongCode.
     """
-    counted = (
-        update(_PENDING)
-        .where(*_open(user_id, now))
-        .values(tries=_PENDING.c.tries + 1)
-        .returning(_PENDING.c.id, _PENDING.c.new_email)
-    )
+    counted = update(_PENDING).where(*_open(user_id, now)).values(tries=_PENDING.c.tries + 1)
     with one_statement() as connection:
-        found = connection.execute(counted).one_or_none()
+        found = connection.execute(counted.returning(*_PENDING.c["id", "new_email"])).one_or_none()
     if found is None:
         raise errors.InvalidToken(_NO_CHANGE)
     if not codes.is_email_code(code, settings.secret_keys, found.id, found.new_email):

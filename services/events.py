@@ -13,7 +13,7 @@ from sqlalchemy import func, insert, select
 
 from core import audit, clock, ids
 from core.scopes import KEY
-from database import afterwards, reading
+from database import afterwards, read_all
 from extensions import components, db
 from models import Event, User
 
@@ -35,7 +35,8 @@ def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     if user_id and kept is not None and (not is_login or _is_news(user_id, who.network)):
         ip_address = "" if by else who.network if is_login else who.ip_address
         stays = {name: given[name] for name in kept if name in given}
-        _insert([_row(event, user_id, by=by, ip_address=ip_address, details=stays)])
+        row = _row(event, user_id, by=by, ip_address=ip_address, details=stays)
+        db.session.execute(insert(_EVENTS), [row])
     if by not in ("", MACHINE):
         given["by"] = by
     afterwards(partial(audit.log, event, user_id, **given))
@@ -56,11 +57,7 @@ def _is_news(user_id: str, network: str) -> bool:
 
 def add(event: str, user_ids: Iterable[str], **details: str) -> None:
     """Add an event that the machine has caused to these accounts, in the open transaction."""
-    _insert([_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids])
-
-
-def _insert(rows: list[dict[str, Any]]) -> None:
-    if rows:
+    if rows := [_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids]:
         db.session.execute(insert(_EVENTS), rows)
 
 
@@ -86,11 +83,11 @@ def history(
     # Joined after the page is cut, so that the index by id gives it, however long the table is.
     cut = page.limit(limit and limit + 1).subquery()
     query = select(cut, User.username).join(User, User.id == cut.c.user_id)
-    with reading() as connection:
-        rows = connection.execute(query.order_by(cut.c.id.desc())).mappings().all()
+    rows = read_all(query.order_by(cut.c.id.desc()))
     found = rows[:limit]
-    following = found[-1]["id"] if len(found) < len(rows) else None
-    return {"events": [{**row, **_who(row["by"], for_admins)} for row in found], "next": following}
+    following = found[-1].id if len(found) < len(rows) else None
+    shown = [{**row._asdict(), **_who(row.by, for_admins)} for row in found]
+    return {"events": shown, "next": following}
 
 
 def _who(by: str, for_admins: bool) -> dict[str, str]:

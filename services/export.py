@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from database import reading
+from database import read_all
 from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
 from services import (
@@ -54,6 +54,4 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> dict[str, 
 
 def _rows(model: type[Base], user_id: str) -> Sequence[Row[Any]]:
     table = model.__table__
-    query = select(table).where(table.c.user_id == user_id).order_by(*table.primary_key)
-    with reading() as connection:
-        return connection.execute(query).all()
+    return read_all(select(table).where(table.c.user_id == user_id).order_by(*table.primary_key))

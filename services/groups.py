@@ -12,7 +12,7 @@ import errors
 from core import locales, streaks
 from core.addresses import fold
 from core.roles import Reach, Role
-from database import change, insert_into, lacks_parent, reading
+from database import change, change_all, insert_into, lacks_parent, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
 from services import events, learning, users
@@ -41,8 +41,7 @@ def list_groups(*conditions: Condition, member: str | None = None) -> list[Group
     """
     if member:
         conditions += (_has(member),)
-    with reading() as connection:
-        found = connection.execute(_counted(*conditions)).all()
+    found = read_all(_counted(*conditions))
     return sorted(found, key=lambda group: (fold(group.name), group.id))
 
 
@@ -122,8 +121,7 @@ def leave(group_id: str, user_id: str, reach: Reach) -> bool:
 def leave_all(user_id: str, *which: Condition) -> bool:
     """End all memberships of a user whose row is locked, or only some; return if there were any."""
     these = delete(Membership).where(Membership.user_id == user_id, *which)
-    ended = these.returning(Membership.group_id).execution_options(synchronize_session=False)
-    left = db.session.scalars(ended).all()
+    left = change_all(these.returning(Membership.group_id))
     for group_id in left:
         events.tell("group_left", user_id, group=group_id)
     return bool(left)
@@ -139,8 +137,7 @@ def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> di
     first, last = streaks.span(bounds.get("from_"), bounds.get("to"), today=now.date(), count=DAYS)
     learns = Membership.group_id == group_id, User.role == Role.STUDENT.value, User.is_active
     learners = select(User.id, User.timezone).join(Membership).where(*learns)
-    with reading() as connection:
-        found = connection.execute(learners.limit(MOST_STUDENTS + 1)).all()
+    found = read_all(learners.limit(MOST_STUDENTS + 1))
     if len(found) > MOST_STUDENTS:
         raise errors.InvalidRequest(_TOO_MANY)
     zones = {row.id: locales.time_zone(row.timezone) for row in found}

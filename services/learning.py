@@ -10,30 +10,20 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Row,
-    and_,
-    case,
-    delete,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+from sqlalchemy import BigInteger, Row, and_, case, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 
 import errors
 from core import locales, streaks
 from core.streaks import MOST_DAYS
-from database import change, insert_into, lacks_parent, reading
+from database import change, insert_into, lacks_parent, read_all, reading
 from extensions import db
 from models import Achievement, Course, Lesson, Record, UserRow
 from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
 SECONDS = type_coerce(Lesson.completed_at, BigInteger)
+_NO_COURSE = "There is no such course. Deliver it first, then this lesson again."
 _COMPLETED = and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.id)
 
 
@@ -61,9 +51,7 @@ def put(
         except IntegrityError as error:
             if not lacks_parent(error):
                 raise
-            raise errors.NotFound(
-                "There is no such course. Deliver it first, then this lesson again."
-            ) from None
+            raise errors.NotFound(_NO_COURSE) from None
         if row is not None:
             return row, True
         row = db.session.execute(replace).one_or_none()
@@ -99,8 +87,7 @@ def list_courses(user_id: str, *conditions: Condition) -> Sequence[Row[Any]]:
         .group_by(Course.id, Course.name, Course.lessons)
         .order_by(last.desc().nulls_last(), Course.id)
     )
-    with reading() as connection:
-        return connection.execute(query).all()
+    return read_all(query)
 
 
 def course(user_id: str, course_id: str) -> dict[str, object]:
@@ -109,8 +96,7 @@ def course(user_id: str, course_id: str) -> dict[str, object]:
     if not found:
         raise errors.NotFound("There is no such course.")
     query = select(Lesson.__table__).filter_by(user_id=user_id, course_id=course_id)
-    with reading() as connection:
-        completed = connection.execute(query.order_by(Lesson.completed_at, Lesson.id)).all()
+    completed = read_all(query.order_by(Lesson.completed_at, Lesson.id))
     return {**found[0]._asdict(), "completed": completed}
 
 
@@ -137,7 +123,7 @@ class Day(NamedTuple):
 
 
 def sum_days(
-    is_meant: ColumnElement[bool], zones: Mapping[str, ZoneInfo], first: date, last: date
+    is_meant: Condition, zones: Mapping[str, ZoneInfo], first: date, last: date
 ) -> list[Day]:
     """Return the days with a completed lesson between these two, by date: those of the users in
     `zones`, each in the own time zone. The condition finds their lessons.
@@ -166,22 +152,16 @@ def progress(user_id: str, timezone: str, *, now: datetime) -> dict[str, object]
     A delivery between the statements may be in one number and not yet in another.
     """
     moments = select(SECONDS).where(Lesson.user_id == user_id)
-    achievements = (
-        select(Achievement.__table__)
-        .where(Achievement.user_id == user_id)
-        .order_by(Achievement.earned_at.desc(), Achievement.id.desc())
-    )
-    taken = list_courses(user_id)
+    newest_first = Achievement.earned_at.desc(), Achievement.id.desc()
+    achievements = select(Achievement.__table__).where(Achievement.user_id == user_id)
+    taken, zone = list_courses(user_id), locales.time_zone(timezone)
     with reading() as connection:
-        current_streak = streaks.streak(
-            connection.scalars(moments), locales.time_zone(timezone), now
-        )
         return {
             "total_courses": len(taken),
             "completed_courses": sum(course.completed_at is not None for course in taken),
             "total_lessons": sum(course.lessons for course in taken),
             "completed_lessons": sum(course.completed_lessons for course in taken),
             "total_hours": round(sum(int(course.minutes) for course in taken) / 60, 1),
-            "achievements": connection.execute(achievements).all(),
-            "current_streak": current_streak,
+            "achievements": connection.execute(achievements.order_by(*newest_first)).all(),
+            "current_streak": streaks.streak(connection.scalars(moments), zone, now),
         }

@@ -22,10 +22,6 @@ class Action(StrEnum):
     VERIFY_EMAIL = "verify_email"
 
 
-_PAGES = {
-    Action.CHOOSE_PASSWORD: lambda: settings.reset_page,
-    Action.VERIFY_EMAIL: lambda: settings.verification_page,
-}
 # The user's id, what the token is bound to, and whether it was sent by mail.
 _PAYLOAD = struct.Struct("!16s16s?")
 
@@ -46,7 +42,8 @@ def make(
     """
     payload = _PAYLOAD.pack(UUID(user_id).bytes, UUID(bound).bytes, by_mail)
     token = signed.sign(action, payload, end=expires_at)
-    return Link(f"{_PAGES[action]()}#token={token}", expires_at)
+    page = settings.reset_page if action is Action.CHOOSE_PASSWORD else settings.verification_page
+    return Link(f"{page}#token={token}", expires_at)
 
 
 def read(action: Action, token: str) -> tuple[str, str, datetime, bool]:

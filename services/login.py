@@ -58,9 +58,8 @@ def check_password(name: str, raw_password: str) -> Way:
     take longer. Raises WrongGuess; and only after the right password what `refuse_hindered` raises.
     """
     user = users.get(users.named(name))
-    verdict = hasher.verify(
-        raw_password, user.password_hash if user else None, login_name(name) or name
-    )
+    stored = user.password_hash if user else None
+    verdict = hasher.verify(raw_password, stored, login_name(name) or name)
     if user is None:
         audit.log("login_failed", reason="unknown_account")
         raise counting.WrongGuess(errors.InvalidCredentials())

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, func, select
 
-from database import reading
+from database import read_one
 from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession, UTCDateTime
 from services.outbox import DROPPED
 
@@ -41,8 +41,7 @@ _FIGURES = select(
 
 def read(now: datetime) -> dict[str, int]:
     """Return the figures by the names of their metrics; times are in seconds."""
-    with reading() as connection:
-        found = connection.execute(_FIGURES, {"now": now}).one()
+    found = read_one(_FIGURES, now=now)
     return {
         "mails_waiting": found.mails,
         "mails_oldest_seconds": _age(now, found.oldest_mail),

@@ -18,7 +18,7 @@ from core import audit, clock
 from core.passkeys import ES256, RS256, PasskeyInvalid, RelyingParty, challenge_in, decode, encode
 from core.passkeys import NewPasskey as NewKey
 from core.roles import Role
-from database import change, change_one, reading, unique
+from database import change, change_one, read_all, read_one, read_value, unique
 from extensions import db, settings
 from models import Passkey, User, UserRow
 from services import login, second_factor, sessions, signed, users
@@ -146,8 +146,7 @@ def way_in(sent: Mapping[str, Any]) -> ByPasskey:
             raise PasskeyInvalid("off")
         challenge_id, _ = _read_challenge(_LOGIN, sent)
         this = _KEYS.c.credential_id == decode(sent.get("id", ""))
-        with reading() as connection:
-            key = connection.execute(select(_KEYS).where(this)).one_or_none()
+        key = read_one(select(_KEYS).where(this))
         if key is None:
             raise PasskeyInvalid("unknown")
         user_id = key.user_id
@@ -214,8 +213,7 @@ def remove(caller: Caller, passkey_id: str) -> None:
 
 def count(user_id: str) -> int:
     """Return how many passkeys an account has."""
-    with reading() as connection:
-        return connection.scalar(_how_many(user_id)) or 0
+    return read_value(_how_many(user_id)) or 0
 
 
 def _how_many(user_id: str) -> Select[int]:
@@ -225,8 +223,7 @@ def _how_many(user_id: str) -> Select[int]:
 def list_all(user_id: str) -> list[dict[str, Any]]:
     """Return a user's passkeys as they are shown, oldest first."""
     query = select(_KEYS).where(_KEYS.c.user_id == user_id).order_by(_KEYS.c.id)
-    with reading() as connection:
-        return [_shown(row) for row in connection.execute(query)]
+    return [_shown(row) for row in read_all(query)]
 
 
 def _shown(row: Row[Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import hashlib
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import delete, insert, select
 
@@ -12,7 +12,7 @@ import errors
 from callers import Caller
 from config import ROOT
 from core.roles import BUT_ADMINS, EVERYBODY, Role
-from database import change, reading, unique
+from database import change, read_value, unique
 from extensions import db, settings
 from models import Avatar, User, UserRow
 from services import accounts, events, learning, outbox, users
@@ -130,5 +130,4 @@ def find_picture(digest: str) -> bytes | None:
     if not re.fullmatch("[0-9a-f]{64}", digest):
         return None
     query = select(Avatar.picture).join(User).where(User.avatar_digest == digest, User.is_active)
-    with reading() as connection:
-        return connection.scalar(query.limit(1))
+    return cast("bytes | None", read_value(query.limit(1)))

@@ -12,15 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from database import change, transaction
 from extensions import settings
-from models import (
-    Counter,
-    Deletion,
-    DeniedSession,
-    Event,
-    PendingEmail,
-    SecondFactor,
-    UserSession,
-)
+from models import Counter, Deletion, DeniedSession, Event, PendingEmail, SecondFactor, UserSession
 from services import changes, second_factor
 
 BATCH = 1000

@@ -137,10 +137,8 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
     these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
     db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
     this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
-    marker = case(
-        (User.password_hash.startswith("!brief-"), passwords.unusable(brief=True)),
-        else_=passwords.unusable(),
-    )
+    brief, usual = passwords.unusable(brief=True), passwords.unusable()
+    marker = case((User.password_hash.startswith("!brief-"), brief), else_=usual)
     rows = db.session.execute(this.values(password_hash=marker)).all()
     outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
     return {row.id: _handout(cast("UserRow", row), now) for row in rows}
@@ -201,26 +199,21 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
     for a code, if what it is bound to has changed since it was read; of parallel calls with one,
     one wins.
     """
-    user = found.user
+    user, by_mail = found.user, found.means is Means.MAIL
+    bound = ("password_hash", "password_version", "email")
+    unchanged = [getattr(User, name) == getattr(user, name) for name in bound]
+    verified_at = func.coalesce(User.email_verified_at, now if by_mail else None)
     changed = accounts.set_password(
-        user,
-        password_hash,
-        User.password_hash == user.password_hash,
-        User.password_version == user.password_version,
-        User.email == user.email,
-        User.is_active,
-        email_verified_at=func.coalesce(
-            User.email_verified_at, now if found.means is Means.MAIL else None
-        ),
+        user, password_hash, *unchanged, User.is_active, email_verified_at=verified_at
     )
     if not changed:
         by_code = found.means is Means.CODE
         raise counting.WrongGuess(errors.WrongAccessCode()) if by_code else errors.InvalidToken
-    if found.means is Means.MAIL and not user.email_verified_at and changed.second_factor_at:
+    if by_mail and not user.email_verified_at and changed.second_factor_at:
         # Nobody had proved the address: perhaps somebody else registered it.
         second_factor.drop(user.id)
         events.tell("second_factor_removed", user.id)
-    events.tell("password_reset" if found.means is Means.MAIL else "access_link_used", user.id)
+    events.tell("password_reset" if by_mail else "access_link_used", user.id)
     if changed.email_verified_at and not user.email_verified_at:
         events.tell("email_verified", user.id)
 

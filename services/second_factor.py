@@ -20,7 +20,7 @@ from callers import Caller
 from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Reach
-from database import change, change_one, harmless, one_statement, reading, transaction
+from database import change, change_one, harmless, one_statement, read_all, read_one, transaction
 from extensions import db, settings
 from models import ALL_UNUSED, SecondFactor, User, UserRow, UTCDateTime
 from services import accounts, events, outbox, sessions, users
@@ -52,12 +52,10 @@ def status(user: UserRow) -> dict[str, Any]:
     """Return whether a user has a factor, since when, how many recovery codes are left, until when
     no six digits are taken, if so, and whether a key opens it.
     """
-    unused, wrong_codes, until, sealed = 0, 0, None, None
-    if user.second_factor_at:
-        columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at", "sealed"]
-        with reading() as connection:
-            found = connection.execute(select(*columns).filter_by(user_id=user.id)).one_or_none()
-        unused, wrong_codes, until, sealed = found or (0, 0, None, None)
+    columns = _FACTORS.c["unused", "wrong_codes", "window_ends_at", "sealed"]
+    this = select(*columns).where(_FACTORS.c.user_id == user.id)
+    found = read_one(this) if user.second_factor_at else None
+    unused, wrong_codes, until, sealed = found or (0, 0, None, None)
     is_locked = wrong_codes >= LOCK_AT and until and until > clock.utcnow()
     return {
         "enabled": user.second_factor_at is not None,
@@ -334,8 +332,7 @@ def seal_anew(stopping: Callable[[], bool] = lambda: False) -> int:
     newest, done, last = settings.secret_key, 0, ""
     while settings.secret_key_fallbacks and not stopping():
         query = select(_FACTORS).where(_FACTORS.c.user_id > last)
-        with reading() as connection:
-            found = connection.execute(query.order_by(_FACTORS.c.user_id).limit(BATCH)).all()
+        found = read_all(query.order_by(_FACTORS.c.user_id).limit(BATCH))
         if not found:
             break
         old = [row for row in found if not totp.unseal([newest], row.sealed, row.user_id)]

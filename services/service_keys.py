@@ -11,7 +11,7 @@ import errors
 from core import clock, scopes
 from core.reasons import Reason
 from core.scopes import Scope
-from database import change_one, is_unavailable, one_statement, reading, unique
+from database import change_one, is_unavailable, one_statement, read_all, unique
 from database.driver import DriverStatement
 from extensions import db
 from models import ServiceKey
@@ -62,10 +62,8 @@ def load(key: str) -> Row[Any] | None:
 
 def list_all() -> list[dict[str, Any]]:
     """Return all service keys, newest first."""
-    with reading() as connection:
-        query = select(ServiceKey.__table__).order_by(ServiceKey.id.desc())
-        rows = connection.execute(query).mappings().all()
-    return [{**row, "scopes": row["scopes"].split()} for row in rows]
+    rows = read_all(select(ServiceKey.__table__).order_by(ServiceKey.id.desc()))
+    return [{**row._asdict(), "scopes": row.scopes.split()} for row in rows]
 
 
 def revoke(this: ColumnElement[bool]) -> None:

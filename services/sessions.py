@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, se
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import reading, transaction, writing
+from database import change_all, read_all, read_one, transaction, writing
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
@@ -79,12 +79,8 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     db.session.add(session)
     # Machines' clocks differ, so the new session may look like the oldest; it is never ended here.
     others = (UserSession.user_id == user.id, UserSession.id != session.id)
-    newest = (
-        select(UserSession.id)
-        .where(*others)
-        .order_by(UserSession.created_at.desc(), UserSession.id.desc())
-        .limit(MAX_SESSIONS - 1)
-    )
+    newest_first = UserSession.created_at.desc(), UserSession.id.desc()
+    newest = select(UserSession.id).where(*others).order_by(*newest_first).limit(MAX_SESSIONS - 1)
     _end(*others, UserSession.id.not_in(newest))
     return _pair(session, users.role_in_effect(user), now=now)
 
@@ -137,9 +133,7 @@ def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
     has ended, and TokenExpired if it was idle for too long: a user who returns late is no thief.
     """
     this = (UserSession.id == claims["sid"], UserSession.user_id == claims["sub"])
-    with reading() as connection:
-        query = select(*_TOKEN_FACTS).where(*this, _ACTIVE_USER.exists())
-        session = connection.execute(query).one_or_none()
+    session: Row[Any] | None = read_one(select(*_TOKEN_FACTS).where(*this, _ACTIVE_USER.exists()))
     if session is None:
         raise errors.TokenRevoked
     if session.expires_at <= now:
@@ -174,21 +168,15 @@ def end_all(user_id: str, *, keep: str | None = None) -> None:
 
 def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, object]]:
     """Return a user's open sessions, last used first; the one with the id `current` is marked."""
-    query = (
-        select(UserSession.__table__)
-        .where(UserSession.user_id == user_id, UserSession.expires_at > now)
-        .order_by(UserSession.last_used_at.desc(), UserSession.id.desc())
-    )
-    with reading() as connection:
-        rows = connection.execute(query).mappings().all()
-    return [{**row, "current": row["id"] == current} for row in rows]
+    is_listed = UserSession.user_id == user_id, UserSession.expires_at > now
+    last_used_first = UserSession.last_used_at.desc(), UserSession.id.desc()
+    found = read_all(select(UserSession.__table__).where(*is_listed).order_by(*last_used_first))
+    return [{**row._asdict(), "current": row.id == current} for row in found]
 
 
 def _end(*which: ColumnElement[bool]) -> int:
     """Delete sessions and put them on the denylist; return how many."""
-    statement = delete(UserSession).where(*which).returning(UserSession.id)
-    statement = statement.execution_options(synchronize_session=False)
-    ended = db.session.scalars(statement).all()
+    ended = change_all(delete(UserSession).where(*which).returning(UserSession.id))
     if ended:
         until = clock.utcnow() + DENIED_FOR
         denied = [{"session_id": id_, "expires_at": until} for id_ in ended]

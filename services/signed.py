@@ -12,7 +12,7 @@ from itsdangerous import BadSignature, Signer, base64_decode, base64_encode
 from sqlalchemy import select
 
 from core import clock
-from database import insert_into, reading
+from database import insert_into, read_value
 from extensions import db, settings
 from models import DENIED_FOR, DeniedSession
 
@@ -51,9 +51,8 @@ def read(purpose: str, text: str) -> tuple[bytes, datetime]:
 
 def is_used(text_id: str) -> bool:
     """Return whether the text with this id was used up."""
-    with reading() as connection:
-        query = select(DeniedSession.session_id).where(DeniedSession.session_id == text_id)
-        return connection.scalar(query) is not None
+    query = select(DeniedSession.session_id).where(DeniedSession.session_id == text_id)
+    return read_value(query) is not None
 
 
 def use_up(text_id: str) -> bool:

@@ -10,7 +10,7 @@ import errors
 from core import passwords
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Reach, Role
-from database import change_one, reading
+from database import change_one, read_one, read_value
 from extensions import db, settings
 from models import Membership, User, UserRow
 from services import changes, events
@@ -23,9 +23,7 @@ NO_WAY_IN = User.password_hash.startswith("!"), User.identity.is_(None)
 
 def get(*conditions: Condition) -> UserRow | None:
     """Return the user that meets all of these conditions, or None."""
-    with reading() as connection:
-        row = connection.execute(select(User.__table__).where(*conditions)).one_or_none()
-    return cast("UserRow | None", row)
+    return cast("UserRow | None", read_one(select(User.__table__).where(*conditions)))
 
 
 def get_within(user_id: str, reach: Reach = EVERYBODY) -> UserRow:
@@ -98,10 +96,7 @@ def is_within(reach: Reach, user: UserRow, connection: Any = None) -> bool:
     if not reach.teacher:
         return user.role in reach.roles
     query = select(and_(*reached(reach))).where(User.id == user.id)
-    if connection:
-        return bool(connection.scalar(query))
-    with reading() as connection:
-        return bool(connection.scalar(query))
+    return bool(connection.scalar(query) if connection else read_value(query))
 
 
 def has_way_in(user: User | UserRow) -> bool:

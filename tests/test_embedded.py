@@ -1,6 +1,7 @@
 """The embedded default: a database and a secret in a folder, made when they are missing."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 from helpers import race
@@ -52,15 +53,13 @@ def test_secret_is_one_for_all_that_ask_at_once(folder):
     assert len(set(race(lambda _: embedded.secret_key(folder)))) == 1
 
 
-def test_crash_before_the_secret_is_in_place_does_no_harm(folder):
-    folder.mkdir(parents=True)
-    draft = folder / "secret_key.new"
-    draft.write_text("half a sec")
-    draft.chmod(0o644)
-    secret = embedded.secret_key(folder)
-    assert len(secret) == 64
-    assert mode(folder / "secret_key") == 0o600
-    assert not draft.exists()
+def test_fault_before_the_secret_is_in_place_does_no_harm(folder, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr("os.fsync", Mock(side_effect=OSError("full")))
+        with pytest.raises(OSError, match="full"):
+            embedded.secret_key(folder)
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+    assert len(embedded.secret_key(folder)) == 64
 
 
 @pytest.mark.parametrize("content", ["", "too short"])

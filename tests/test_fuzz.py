@@ -109,7 +109,7 @@ def test_boundaries_of_every_value_are_answered_as_documented(document, check, e
         assert {400, 415} <= statuses
     if endpoint.operation.role:
         # Where there are two ways to authenticate, no case leaves both out; test_roles.py does.
-        assert 401 in statuses or endpoint.operation.scope
+        assert 401 in statuses or endpoint.operation.scopes
         if "<" not in endpoint.rule and endpoint.name not in KNOWING_MORE:
             assert endpoint.operation.status in statuses
 

@@ -175,7 +175,7 @@ def call(app, limited, make_user, make_key, log_in):
 
     def call(endpoint, body, caller=0, **options):
         operation = next(each.operation for each in API if str(each) == endpoint)
-        if operation.scope:
+        if operation.scopes:
             options["headers"] = bearer(keys[caller])
         elif operation.role:
             options["headers"] = bearer(log_in(users[operation.role][caller]))
@@ -489,7 +489,7 @@ def test_a_count_that_cannot_be_taken_back_changes_no_refusal(
 ):
     make_user()
     token = success(log_in_with(PASSWORD))["accessToken"]
-    monkeypatch.setattr("web.limits.change", fails_with(ZeroDivisionError))
+    monkeypatch.setattr("database.change", fails_with(ZeroDivisionError))
     failure(change_password(client, token, new="password1"), 400, "weak_password")
     (found,) = (record for record in caplog.records if record.name == "accounts.limits")
     assert found.exc_info[0] is ZeroDivisionError

@@ -188,7 +188,7 @@ def test_endpoint_is_for_its_callers_and_nobody_else(endpoint, client, make_user
 @pytest.mark.parametrize("endpoint", GUARDED, ids=str)
 def test_endpoint_is_for_the_keys_of_its_scopes_and_no_others(endpoint, client, make_key):
     needed = SCOPES.get(name_of(endpoint), [])
-    assert endpoint.operation.scopes == needed
+    assert [*endpoint.operation.scopes] == needed
     others = [set(Scope) - {each} for each in needed or [None]]
     for scopes in ({*needed}, *({scope} for scope in Scope), *others):
         if not scopes:

@@ -201,6 +201,7 @@ def test_use_is_written_once_an_hour(app, client, make_key, clock):
 
 
 @pytest.mark.parametrize("unavailable", [True, False])
+@on_both
 def test_key_reads_while_its_use_cannot_be_written(client, make_key, monkeypatch, unavailable):
     key = make_key("users:read")
 

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -67,19 +67,13 @@ class Operation:
     for_teachers: bool = False
     # Called before the body is read: raises what refuses this caller whatever it says.
     check: Callable[[], None] | None = None
-    # The scope with which a service key may call it; None when no key may. And one beside it.
-    scope: Scope | None = None
-    other_scope: Scope | None = None
+    # The scopes that a service key needs to call it; empty when no key may.
+    scopes: Sequence[Scope] = ()
     # Whether the header X-Refresh-Cookie moves the refresh token into a cookie.
     refresh_cookie: bool = False
     errors: tuple[type[ApiError], ...] = ()
     # Calls that do not pass validation are not counted.
     limits: tuple[Limit, ...] = ()
-
-    @property
-    def scopes(self) -> list[Scope]:
-        """The scopes that a service key needs to call it; empty when no key may."""
-        return [scope for scope in (self.scope, self.other_scope) if scope]
 
     @property
     def least_role(self) -> Role:

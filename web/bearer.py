@@ -36,8 +36,7 @@ class BearerTokens(JWTManager):
 
 
 def init_app(app: Flask, parts: Components) -> None:
-    tokens = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
-    for kind in (*tokens, errors.Forbidden):
+    for kind in (*errors.BAD_TOKEN, errors.Forbidden):
         app.register_error_handler(kind, _render)
     BearerTokens(app).codec = parts.tokens  # looking it up would cost each request 2 µs
 
@@ -57,9 +56,8 @@ def require(role: Role, scopes: Sequence[Scope]) -> None:
     if len(token) != 1:
         raise errors.TokenInvalid
     is_key = token[0].startswith(KEY_PREFIX)
-    request.environ["accounts.caller"] = (
-        _of_key(token[0], scopes) if is_key else _of_token(token[0], role)
-    )
+    who = _of_key(token[0], scopes) if is_key else _of_token(token[0], role)
+    request.environ["accounts.caller"] = who
 
 
 def _of_token(token: str, role: Role) -> Caller:
@@ -109,12 +107,8 @@ def _render(error: errors.ApiError) -> Response:
     who = request.environ.get("accounts.user_id")  # None where none is needed, "-" of no known key
     if who and who.startswith((KEY, "-")):
         audit.log("service_key_refused", who, reason=error.code)
-    # A refresh token is not sent as a bearer token, so its errors carry no challenge.
-    guarded = error.status == 401 and who is not None
-    return _challenge(error) if guarded else render(error)
-
-
-def _challenge(error: errors.ApiError) -> Response:
+    if error.status != 401 or who is None:
+        return render(error)  # a refresh token is no bearer token: its errors carry no challenge
     challenge = "Bearer"
     if not isinstance(error, errors.TokenMissing):  # RFC 6750, section 3: no error without a token
         challenge += f' error="invalid_token", error_description="{error}"'

@@ -17,10 +17,8 @@ from web.responses import json_response
 NOT_VALID = "The request is not valid."
 _log = logging.getLogger("accounts.errors")
 
-_BY_STATUS: dict[int, type[errors.ApiError]] = {
-    404: errors.NotFound,
-    405: errors.MethodNotAllowed,
-    413: errors.TooLarge,
+_BY_STATUS = {
+    kind.status: kind for kind in (errors.NotFound, errors.MethodNotAllowed, errors.TooLarge)
 }
 
 

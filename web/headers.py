@@ -70,15 +70,13 @@ def init_app(app: Flask, settings: Settings) -> None:
 
 def _refuse_unclear() -> Response | None:
     """Refuse what gunicorn takes, but HTTP or this service does not."""
-    environ, status = request.environ, 0
+    environ = request.environ
     if "HTTP_HOST" not in environ and environ["SERVER_PROTOCOL"] == "HTTP/1.1":
-        status = 400  # RFC 9112, section 3.2
-    elif environ.get("HTTP_TRANSFER_ENCODING", "chunked").lower() != "chunked":
-        status = 501  # RFC 9112, section 6.1: gunicorn decodes nothing else
-    if not status:
+        raise errors.InvalidRequest(NOT_VALID)  # RFC 9112, section 3.2
+    if environ.get("HTTP_TRANSFER_ENCODING", "chunked").lower() == "chunked":
         return None
     refusal = render(errors.InvalidRequest(NOT_VALID))
-    refusal.status_code = status
+    refusal.status_code = 501  # RFC 9112, section 6.1: gunicorn decodes nothing else
     return refusal
 
 

@@ -19,11 +19,11 @@ from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.exc import DBAPIError
 
 import counting
+import database
 import errors
 from core import audit, clock
 from core.addresses import login_name
 from counting import ANYWHERE, MOST, WRONG, WrongGuess
-from database import change, ended_statement, harmless, is_unavailable, reading, transaction
 from extensions import settings
 from models import Counter, User
 from web import bearer, client
@@ -163,14 +163,13 @@ def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
     """Count a call; return the ends of the windows. Raises _Reached, and then counts nothing."""
     now = clock.utcnow()
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
-    with reading() as connection:
-        found = connection.execute(_FOUND, {"keys": [*counters], "now": now}).all()
+    found = database.read_all(_FOUND, keys=[*counters], now=now)
     full = [(end, key) for key, hits, end in found if hits >= counters[key].allowed]
     if full:
         end, key = max(full)
         raise _Reached(counters[key], end)
     ends = {}
-    with transaction() as session:
+    with database.transaction() as session:
         # In one order for all calls, or two of them could wait for each other (a deadlock). Those
         # of an account come first: all calls from one school wait for the others, while locked.
         for key in sorted(counters, reverse=True):
@@ -185,17 +184,16 @@ def _log_reached(limit: Limit, body: Mapping[str, Any]) -> None:
     user_id = request.environ.get("accounts.user_id")
     if By.ACCOUNT in limit.by and (name := _named(body)) is not None:
         key = User.email if "@" in name else User.username_key
-        with reading() as connection:
-            user_id = connection.scalar(select(User.id).where(key == login_name(name)))
+        user_id = database.read_value(select(User.id).where(key == login_name(name)))
     audit.log("limit_reached", user_id, limit=f"{limit.rate}: {limit.name}")
 
 
 def _take_back_after(error: Exception, counted: Mapping[str, datetime]) -> None:
     """Take back what a call has counted that failed with this error."""
-    is_lost = isinstance(error, DBAPIError) and is_unavailable(error)
-    if not counted or (is_lost and not ended_statement(error)):
+    is_lost = isinstance(error, DBAPIError) and database.is_unavailable(error)
+    if not counted or (is_lost and not database.ended_statement(error)):
         return  # the counters are in the same database; do not time out twice
-    with harmless(_log, "a count could not be changed"), transaction():
+    with database.harmless(_log, "a count could not be changed"), database.transaction():
         _take_back(counted)
 
 
@@ -204,8 +202,8 @@ def _take_back(counted: Mapping[str, datetime], forgotten: Collection[str] = ())
     for key in sorted({*counted, *forgotten}, reverse=True):
         this = Counter.key == key
         if key in forgotten:
-            change(delete(Counter).where(this))
+            database.change(delete(Counter).where(this))
             continue
         # The window that has counted the call may be over.
         window = Counter.expires_at == counted[key], Counter.hits > 0
-        change(update(Counter).where(this, *window).values(hits=Counter.hits - 1))
+        database.change(update(Counter).where(this, *window).values(hits=Counter.hits - 1))

@@ -143,8 +143,8 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         # OpenAPI 3.1 lets a bearer scheme name the roles that it takes; none for any role.
         allowed = [role for role in Role if role.includes(operation.least_role)]
         described["security"] = [{"bearer": [] if len(allowed) == len(Role) else allowed}]
-        if operation.scope:
-            described["security"].append({"serviceKey": operation.scopes})
+        if operation.scopes:
+            described["security"].append({"serviceKey": [*operation.scopes]})
     if operation.body:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
     if operation.upload:
@@ -200,8 +200,7 @@ def possible_errors(operation: Operation) -> list[type[errors.ApiError]]:
     if operation.body or operation.upload:
         kinds.append(errors.UnsupportedMediaType)
     if operation.role:
-        kinds += [errors.TokenMissing, errors.TokenInvalid]
-        kinds += [errors.TokenExpired, errors.TokenRevoked, errors.Forbidden]
+        kinds += [*errors.BAD_TOKEN, errors.Forbidden]
     if operation.role not in (None, Role.STUDENT):
         kinds.append(errors.RoleNeedsFactor)
     if operation.limits:

@@ -19,7 +19,6 @@ from web.responses import Reply
 HEADER = "X-Refresh-Cookie"
 ONE_BROWSER_RUN = "session"
 WISHES = ("1", ONE_BROWSER_RUN)
-_REFUSED = (errors.TokenMissing, errors.TokenInvalid, errors.TokenExpired, errors.TokenRevoked)
 _NO_COOKIE = "There is no cookie with a refresh token. Log in."
 
 
@@ -36,14 +35,12 @@ def received(body: Mapping[str, str]) -> Iterator[str]:
     Raises InvalidRequest if the body lacks it, or has it although the client asks for the cookie;
     and TokenMissing if there is no cookie.
     """
-    token = body.get("refresh_token")
-    if token is None and _wish() is None:
-        raise errors.InvalidRequest(fields={"refreshToken": [REQUIRED]})
-    if token is not None and _wish() is not None:
-        raise errors.InvalidRequest(fields={"refreshToken": [UNKNOWN]})
+    token, in_cookie = body.get("refresh_token"), _wish() is not None
+    if in_cookie == (token is not None):
+        raise errors.InvalidRequest(fields={"refreshToken": [UNKNOWN if in_cookie else REQUIRED]})
     try:
         yield _cookie() if token is None else token
-    except _REFUSED as error:
+    except errors.BAD_TOKEN as error:
         error.headers = _clearing()
         raise
 

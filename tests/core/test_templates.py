@@ -10,7 +10,7 @@ import pytest
 
 from core.message import build
 from core.reasons import WORDS
-from core.templates import SHIPPED, PageFacts, Templates, problems
+from core.templates import SHIPPED, Templates, problems
 
 LANGUAGES = ["de", "en", "es", "fr"]
 FILES = sorted(str(path.relative_to(SHIPPED / "en")) for path in (SHIPPED / "en").rglob("*.txt"))
@@ -31,6 +31,12 @@ FACTS = {
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
 PAGES = [*("links", "account", "admin"), *("certificate", "no_certificate")]
+PAGE = {
+    **dict.fromkeys(("app_url", "imprint", "contact", "no_picture", "root", "query"), ""),
+    **dict.fromkeys(("account_pages", "teachers", "by_groups", "passkeys"), False),
+    **dict.fromkeys(("domains", "providers"), ()),
+    **{"site": "school.example", "registration_open": True, "min_length": 8, "event_days": 90},
+}
 CERTIFICATE = {
     **dict.fromkeys(("holder", "course_name", "credential_url", "verify_url", "qr"), "x"),
     **dict.fromkeys(("issued_at", "expires_at", "checked_at"), NOON),
@@ -63,7 +69,7 @@ def source(language, name):
 
 def page(name, language, shipped=OURS, site="school.example", **changes):
     more = {"opened": "reset_password"} | CERTIFICATE | changes
-    return shipped.page(name, language, PageFacts(site=site), **more)
+    return shipped.page(name, language, PAGE | {"site": site}, **more)
 
 
 # The languages that we ship
@@ -183,7 +189,7 @@ def test_whom_to_ask_is_said_alike_everywhere(language):
         assert (own in OURS.mail(kind, language, **FACTS, contact=own).text) == asks
         assert "mailto:" not in OURS.mail(kind, language, **FACTS, contact="mailto:a@b").text
     for name in ("account", "admin", "links"):
-        facts = PageFacts(site=FACTS["site"], contact=own, by_groups=True)
+        facts = PAGE | {"contact": own, "by_groups": True}
         asked = OURS.page(name, language, facts, opened="reset_password")[1].count(own)
         assert asked == page(name, language)[1].count(default) + (name == "admin") >= 4
         assert default not in OURS.page(name, language, facts, opened="reset_password")[1]
@@ -199,7 +205,7 @@ def test_whom_to_ask_is_said_alike_everywhere(language):
     ],
 )
 def test_whom_to_ask_is_a_link_on_pages_where_it_can_be(contact, link):
-    facts = PageFacts(site="x", contact=contact, by_groups=True)
+    facts = PAGE | {"contact": contact, "by_groups": True}
     for name in ("account", "admin", "links"):
         page, said = OURS.page(name, "en", facts, opened="reset_password")[1].split('"texts">')
         text = link.removeprefix("mailto:") if link else "room &lt;12&gt;"
