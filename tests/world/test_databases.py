@@ -257,6 +257,6 @@ def test_options_of_the_url_win_over_our_own(server, open_app):
         names = ("application_name", "statement_timeout", "lock_timeout", "datestyle")
         found = [connection.scalar(text(f"SHOW {name}")) for name in names]
     assert found == ["mine", "5s", "1s", "ISO, DMY"]
-    options = engines.options(url.update_query_dict({"connect_timeout": "15"}))
+    options = engines.options(url.update_query_dict({"connect_timeout": "15"}), 1)
     assert "connect_timeout" not in options["connect_args"]
     assert options["connect_args"]["keepalives_idle"] == 5
