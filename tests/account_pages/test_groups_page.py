@@ -100,7 +100,8 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
         )
     page.get_by_role("button", name="Name", exact=True).click()
     expect(lines.locator("a").first).to_have_text('Ben =Young "B"')
-    expect(page.get_by_role("link", name="Next week")).to_be_hidden()
+    # On a Sunday it may be Monday already where students are.
+    expect(page.get_by_role("link", name="Next week")).to_be_visible(visible=monday == 6)
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
     table = table_in(saved.value)
