@@ -439,7 +439,8 @@ def test_no_thread_of_the_system_is_free(running, monkeypatch):
 def test_a_fault_of_the_worker_itself_ends_it(running, monkeypatch):
     monkeypatch.setattr(turns, "LONG", 0.05)
 
-    def fails(_client, _seconds):
+    def fails(client, _seconds):
+        client.close(lingers=False)
         raise ZeroDivisionError
 
     with running(graceful_timeout=1) as service:

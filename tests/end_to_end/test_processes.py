@@ -78,6 +78,7 @@ def test_start_on_a_database_of_before_the_first_release_ends_in_one_line(tree, 
     (tree / "instance").mkdir()
     with closing(sqlite3.connect(tree / "instance/accounts.db")) as connection:
         connection.execute("CREATE TABLE alembic_version AS SELECT '0013' AS version_num")
+        connection.execute("CREATE TABLE sessions (id TEXT)")  # by which it is one of ours
     env = environment(WEB_CONCURRENCY="1", HOST="127.0.0.1", PORT=str(free_port()))
     ((status, output),) = finish([python("-m", *command.split(), env=env, cwd=tree)])
     assert status > 0
