@@ -104,7 +104,7 @@ def queue_invitations(addresses: Sequence[str]) -> None:
 
 def _window(kind: MailKind) -> timedelta:
     """Return for how long e-mails of a kind are counted: no longer than their links live. So there
-    is always one with a link that works, whoever has asked for those that were sent.
+    is always one with a link that works, also if strangers asked for all before it.
     """
     return min(HOUR, letters.ACCOUNT_MAILS[kind].life())
 
