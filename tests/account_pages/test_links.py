@@ -317,8 +317,6 @@ def test_the_pages_work_below_a_path_prefix(page, base_url, app, monkeypatch, ch
 
     change_settings(public_url=f"{base_url}/accounts")
     monkeypatch.setattr(app, "wsgi_app", below_accounts)
-    page.goto(f"{base_url}/accounts/docs")
-    expect(page.locator(".opblock").first).to_be_visible()
     page.goto(f"{base_url}/accounts/")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     page.goto(f"{base_url}/accounts/verify-email#token={token}")

@@ -400,7 +400,8 @@ def test_a_sign_out_during_a_refresh_signs_out(world, make_user, storage):
         tab.begin("found", "client.call('GET', 'auth/verify').then(({ user }) => user)")
         held.met.wait(10)
         other.begin("left", "client.signOut()")
-    assert tab.end("found") in ("ada", "token_revoked")
+    # With a cookie, the tab may ask for new tokens after the other one has had it deleted.
+    assert tab.end("found") in ("ada", "token_revoked", "token_missing")
     assert other.end("left") == "nothing"
     for each in (tab, other):
         each.is_user(None)

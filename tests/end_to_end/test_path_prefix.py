@@ -63,6 +63,11 @@ def test_the_openapi_document_comes_compressed(base_url):
         assert json.loads(gzip.decompress(answer.read()))["openapi"]
 
 
+def test_the_docs_work_below_a_path(page, base_url):
+    page.goto(f"{base_url}/docs")
+    expect(page.locator(".opblock").first).to_be_visible()
+
+
 def test_the_pages_work_below_a_path(page, base_url):
     page.goto(f"{base_url}/")
     form = page.locator("#sign-in form")
