@@ -56,7 +56,7 @@ def row(key: str, window: str, now: datetime) -> dict[str, object]:
 
 
 def upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
-    """Return the statement that counts once: it begins a window, or adds to the one that is open.
+    """Return the statement that counts: it begins a window, or adds to the one that is open.
 
     It returns key, hits and the end of the window. Keys must be counted in descending order, or two
     transactions could wait for each other.
@@ -66,7 +66,7 @@ def upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
     return insert.on_conflict_do_update(
         index_elements=[Counter.key],
         set_={
-            "hits": case((over, new.hits), else_=Counter.hits + 1),
+            "hits": case((over, new.hits), else_=Counter.hits + new.hits),
             "expires_at": case((over, new.expires_at), else_=Counter.expires_at),
         },
     ).returning(Counter.key, Counter.hits, Counter.expires_at)

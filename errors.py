@@ -52,6 +52,11 @@ class ApiError(Exception):
         self.email = email
         self.retry_after = retry_after or self.retry_after
 
+    @property
+    def reasons(self) -> dict[str, object] | None:
+        """The words of `fields`, in the same shape."""
+        return _words(self.fields) if self.fields else None
+
     def __init_subclass__(cls, *, status: int = 0, code: str = "") -> None:
         cls.status = status or cls.status  # a special case of an error has those of the error
         cls.code = code or cls.code
@@ -60,6 +65,15 @@ class ApiError(Exception):
     def at(cls, field: str, word: Word) -> Self:
         """Return the error with its message as the reason at one field."""
         return cls(fields={field: [Reason(word, cls.message)]})
+
+
+def _words(fields: Fields) -> dict[str, object]:
+    return {
+        name: _words(found)
+        if isinstance(found, Mapping)
+        else [getattr(reason, "word", "invalid") for reason in found]
+        for name, found in fields.items()
+    }
 
 
 class InvalidRequest(ApiError, status=400, code="invalid_request"):
@@ -299,6 +313,16 @@ class ExternalIdTaken(ApiError, status=409, code="external_id_taken"):
     message = "Another account has this `externalId`. Choose a different one."
 
 
+class AccountUsed(ApiError, status=409, code="account_used"):
+    """Somebody has signed in to the account, it has learning records, or it is an admin's: it is
+    not taken back together with others that nobody has used.
+
+    Delete it by itself if you mean it.
+    """
+
+    message = "This account is in use. Delete it by itself."
+
+
 class LastAdmin(ApiError, status=409, code="last_admin"):
     """The last active admin can be neither demoted, deactivated nor deleted.
 
@@ -345,7 +369,8 @@ class CursorExpired(ApiError, status=410, code="cursor_expired"):
 
 
 class TooLarge(ApiError, status=413, code="too_large"):
-    """The body is larger than 64 KiB, or the picture is larger than `MAX_AVATAR_BYTES`.
+    """The body is larger than 64 KiB, or 2 MiB in calls about many; or the picture is larger than
+    `MAX_AVATAR_BYTES`.
 
     Send less.
     """

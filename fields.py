@@ -45,12 +45,18 @@ def with_words(messages: dict[str, Any]) -> dict[str, Any]:
 
 
 class Length(validate.Length):
+    counted = "characters"
+
     def __call__(self, value: Any) -> Any:
         if self.min is not None and len(value) < self.min:
-            raise ValidationError(Reason("too_short", f"Use {self.min} or more characters."))
+            raise ValidationError(Reason("too_short", f"Use {self.min} or more {self.counted}."))
         if self.max is not None and len(value) > self.max:
-            raise ValidationError(Reason("too_long", f"Use {self.max} or fewer characters."))
+            raise ValidationError(Reason("too_long", f"Use {self.max} or fewer {self.counted}."))
         return value
+
+
+class Entries(Length):
+    counted = "entries"
 
 
 class Range(validate.Range):
@@ -274,6 +280,16 @@ class Uuid(Text):
         return ids.parse_uuid(text)
 
 
+class Ids(ma.List[str]):
+    """Ids of users, each once."""
+
+    def __init__(self, least: int, most: int, **kwargs: Any) -> None:
+        super().__init__(Uuid(), validate=Entries(least, most), **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        return sorted({*super()._deserialize(value, attr, data, **kwargs)})
+
+
 class ActorId(Uuid):
     """Who has caused an event: the id of a user, `key:` and that of a service key, or `machine`."""
 
@@ -433,6 +449,27 @@ class Rows(ma.List[Any]):
 
     def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
         return [dict(zip(self._names, row, strict=True)) for row in value]
+
+
+class Each(ma.List[Any]):
+    """Objects of which each is valid or not by itself: then its error stands in its place."""
+
+    def __init__(self, shape: type[Schema], most: int) -> None:
+        super().__init__(ma.Nested(shape), required=True, validate=Entries(1, most))
+        self._shape = shape(many=True)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
+        if not isinstance(value, list):
+            raise self.make_error("invalid")
+        try:
+            return self._shape.load(value)
+        except ValidationError as error:
+            loaded: Any = error.valid_data
+            for index, why in error.messages_dict.items():
+                # Without marshmallow's key for a value that is no object.
+                found = {"records": why["_schema"]} if "_schema" in why else why
+                loaded[index] = ValidationError(found)
+            return loaded
 
 
 class HasPassword(ma.Boolean):

@@ -22,6 +22,9 @@ from fields import about, example
 # A page of records in bulk, as JSON and as CSV.
 MOST_RECORDS = 1000
 MOST_LINES = 10_000
+# What one call about many may name, and of which it makes links.
+MOST_AT_ONCE = 1000
+MOST_LINKS = 100
 SORTS = ("-joinDate", "name", "-lastLogin")  # of accounts
 ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
 
@@ -550,7 +553,7 @@ class CertificateDelivery(Shape):
     course_id = fields.RecordId(required=True)
     course_name = fields.Title(required=True, metadata=example("Python for beginners"))
     issued_at = fields.Time(past=True)
-    expires_at = fields.Time(past=False)
+    expires_at = fields.Time(past=False, load_default=None, allow_none=False)
     revoked_at = fields.Time(
         past=True,
         allow_none=True,
@@ -621,6 +624,58 @@ CopiedAchievements, CopiedCertificates = _copies(CopiedAchievement), _copies(Cop
 CopiedMemberships = _copies(CopiedMembership)
 
 
+class _OfUser(Shape):
+    user_id = fields.Uuid(metadata=about("It decides, where `externalId` is sent too."))
+    external_id = fields.ExternalId(metadata=about("From admins and service keys."))
+    id = fields.RecordId(required=True)
+
+    @validates_schema
+    def names_a_user(self, data: dict[str, Any], **_: object) -> None:
+        """Raise ValidationError for a record of nobody."""
+        if not (data.get("user_id") or data.get("external_id")):
+            raise ValidationError(REQUIRED, "userId")
+
+
+class DeliveredCourse(CourseDelivery, _OfUser):
+    pass
+
+
+class DeliveredLesson(LessonDelivery, _OfUser):
+    course_id = fields.RecordId(required=True)
+
+
+class DeliveredAchievement(AchievementDelivery, _OfUser):
+    pass
+
+
+class DeliveredCertificate(CertificateDelivery, _OfUser):
+    expires_at = fields.Time(past=False, load_default=None)
+
+
+def _deliveries(shape: type[Schema]) -> type[Schema]:
+    found: dict[str, Any] = {"records": fields.Each(shape, MOST_AT_ONCE)}
+    return Shape.from_dict(found, name=f"{shape.__name__}List")
+
+
+DeliveredCourses, DeliveredLessons = _deliveries(DeliveredCourse), _deliveries(DeliveredLesson)
+DeliveredAchievements = _deliveries(DeliveredAchievement)
+DeliveredCertificates = _deliveries(DeliveredCertificate)
+
+
+class RefusedRecord(ResponseBody):
+    sometimes = frozenset({"reasons"})
+
+    index = ma.Integer(metadata=about("In `records`, from 0."))
+    code = ma.String(metadata=about("Of the error that the call for one gives."))
+    reasons = ma.Dict(metadata=about("For `invalid_request`."))
+
+
+class Delivered(ResponseBody):
+    new = ma.Integer()
+    replaced = ma.Integer()
+    refused = ma.List(ma.Nested(RefusedRecord))
+
+
 # For admins.
 
 
@@ -674,6 +729,46 @@ class AccessLinkRequest(Shape):
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
+class AccountIds(Shape):
+    ids = fields.Ids(1, MOST_AT_ONCE, required=True)
+
+
+class Activation(AccountIds):
+    is_active = fields.Flag(required=True, metadata=example(True))
+
+
+class AccessLinksRequest(Shape):
+    ids = fields.Ids(1, MOST_LINKS, required=True)
+    replace_password = fields.Flag(load_default=False, metadata=example(False))
+
+
+class Refusal(ResponseBody):
+    id = ma.UUID()
+    code = ma.String(metadata=about("Of the error that the call for one gives."))
+
+
+class Refusals(ma.List[Any]):
+    """Errors by the ids of users, on their way out."""
+
+    def __init__(self) -> None:
+        super().__init__(ma.Nested(Refusal))
+
+    def _serialize(self, value: Any, attr: str | None, obj: object, **kwargs: object) -> Any:
+        return [{"id": user_id, "code": error.code} for user_id, error in sorted(value.items())]
+
+
+class SomeRefused(ResponseBody):
+    refused = Refusals()
+
+
+class AccountsChanged(SomeRefused):
+    changed = ma.List(ma.UUID(), metadata=about("Without those for whom it was so before."))
+
+
+class AccountsRemoved(SomeRefused):
+    removed = ma.List(ma.UUID())
+
+
 class NewAccount(Person):
     deliver = fields.Choice("mail", "link", "none", load_default="mail", metadata=example("mail"))
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
@@ -688,6 +783,16 @@ class AccessLink(ResponseBody):
     code = ma.String(metadata=about("To be typed in place of the link."))
     qr_code = ma.String(metadata=about("The link as a picture: an SVG document."))
     expires_at = fields.Moment()
+
+
+class AccessLinkOfUser(AccessLink):
+    sometimes = frozenset()
+
+    user_id = ma.UUID()
+
+
+class AccessLinks(SomeRefused):
+    links = ma.List(ma.Nested(AccessLinkOfUser))
 
 
 class KnownAccount(Identity):
@@ -761,6 +866,27 @@ class GroupList(ResponseBody):
 
 class MembershipChange(ResponseBody):
     changed = ma.Boolean(metadata=about("False: it was so before."))
+
+
+class MemberChanges(Shape):
+    add = fields.Ids(0, MOST_AT_ONCE, load_default=())
+    remove = fields.Ids(0, MOST_AT_ONCE, load_default=())
+
+    @validates_schema
+    def names_somebody_once(self, data: dict[str, Any], **_: object) -> None:
+        """Raise ValidationError for no id, for too many, and for one in both lists."""
+        both = [*data["add"], *data["remove"]]
+        if not both:
+            raise ValidationError(REQUIRED, "add")
+        if len({*both}) < len(both):
+            raise ValidationError(Reason("invalid", "An id is in `add` too."), "remove")
+        if len(both) > MOST_AT_ONCE:
+            raise ValidationError(Reason("too_long", f"Name {MOST_AT_ONCE} in all."), "add")
+
+
+class MembersChanged(SomeRefused):
+    added = ma.List(ma.UUID(), metadata=about("Without those who were in the group before."))
+    removed = ma.List(ma.UUID(), metadata=about("Without those who were not in it."))
 
 
 class GroupDaysQuery(DaysQuery):

@@ -1,5 +1,6 @@
 """Accounts, as admins, teachers and service keys manage them, each within their reach."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -34,7 +35,7 @@ bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER)
+ACCESS_LINKS = Limit(1_000, "hour", "access links made by an admin or teacher", By.CALLER)
 
 
 @admin(
@@ -241,6 +242,66 @@ def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
         if after.role != before.role:
             _refuse_role(before.role)
     return _shown(after)
+
+
+@admin(
+    "PATCH",
+    "",
+    scopes=(Scope.USERS_WRITE,),
+    body=schemas.Activation,
+    of_many=True,
+    response=schemas.AccountsChanged,
+    message="The accounts are changed.",
+)
+def activate_users(body: dict[str, Any]) -> dict[str, object]:
+    """Activate or deactivate up to 1,000 accounts, as `alterUser` does one.
+
+    The whole call takes effect, or nothing of it. Of the last admins, one is refused.
+    """
+    with transaction():
+        ids, is_active = body["ids"], body["is_active"]
+        return administration.activate(ids, is_active=is_active, reach=caller().accounts)
+
+
+@admin(
+    "POST",
+    "/removals",
+    body=schemas.AccountIds,
+    of_many=True,
+    response=schemas.AccountsRemoved,
+    message="The unused accounts are deleted.",
+)
+def remove_unused_users(body: dict[str, Any]) -> dict[str, object]:
+    """Delete those of up to 1,000 accounts that nobody has used, as `deleteUser` does one.
+
+    So a wrong list is taken back. Who has signed in, has learning records or is an admin is refused
+    as `account_used`.
+    """
+    with transaction():
+        return administration.remove_unused(body["ids"])
+
+
+@admin(
+    "POST",
+    "/access-links",
+    for_teachers=True,
+    body=schemas.AccessLinksRequest,
+    of_many=True,
+    response=schemas.AccessLinks,
+    message="The access links are ready.",
+    limits=(dataclasses.replace(ACCESS_LINKS, each="ids"),),
+)
+def make_access_links(body: dict[str, Any]) -> dict[str, object]:
+    """Make links and codes to hand over for up to 100 users, as `makeAccessLink` does for one.
+
+    Each of them counts towards its limit.
+    """
+    ids, replace = body["ids"], body["replace_password"]
+    with transaction():
+        reach, now = caller().accounts.but_admins, clock.utcnow()
+        made, refused = recovery.make_links(ids, reach, replace_password=replace, now=now)
+    links = [{"user_id": user_id, **_handed(each)} for user_id, each in made.items()]
+    return {"links": links, "refused": refused}
 
 
 @admin(

@@ -86,6 +86,25 @@ def remove_member(group_id: str, user_id: str) -> dict[str, bool]:
         return {"changed": groups.leave(group_id, user_id, caller().recruits)}
 
 
+@admin(
+    "POST",
+    "/<uuid:group_id>/members",
+    scopes=(Scope.GROUPS_WRITE,),
+    body=schemas.MemberChanges,
+    of_many=True,
+    response=schemas.MembersChanged,
+    message="The group is changed.",
+    errors=(NotFound,),
+)
+def change_members(group_id: str, body: dict[str, list[str]]) -> dict[str, object]:
+    """Put up to 1,000 users into a group, or take them out, as the calls for one do.
+
+    The whole call takes effect, or nothing of it. Swap `added` and `removed` to take it back.
+    """
+    with transaction():
+        return groups.change_members(group_id, **body, reach=caller().recruits)
+
+
 @endpoint(
     bp,
     "GET",

@@ -1,4 +1,4 @@
-"""Learning records of all users in bulk, as pages of JSON or of CSV."""
+"""Learning records of all users in bulk: out as pages of JSON or of CSV, and in as JSON."""
 
 import functools
 from typing import Any
@@ -7,12 +7,15 @@ from urllib.parse import urlencode
 from flask import Blueprint, Response, request
 
 import schemas
+from core import clock
 from core.reasons import Reason
 from core.roles import Role
 from core.scopes import Scope
+from database import transaction
 from errors import InvalidRequest, NotFound
 from extensions import settings
-from services import bulk
+from models import Achievement, Certificate, Course, Lesson, Record
+from services import bulk, learning
 from web.api import CSV, JSON, endpoint
 from web.bearer import caller
 
@@ -26,6 +29,16 @@ copies = functools.partial(
     query=schemas.CopyQuery,
     or_csv=True,
     errors=(NotFound,),
+)
+deliveries = functools.partial(
+    endpoint,
+    bp,
+    "POST",
+    role=Role.INSTRUCTOR,
+    scopes=(Scope.LEARNING_WRITE,),
+    of_many=True,
+    response=schemas.Delivered,
+    message="The records are delivered.",
 )
 _CSV_TYPE = f"{CSV}; charset=utf-8"
 _TOO_MANY = Reason("too_large", f"The largest number is {schemas.MOST_RECORDS}, but for CSV.")
@@ -85,3 +98,38 @@ def copy_certificates(query: dict[str, Any]) -> Response | dict[str, object]:
 def copy_memberships(query: dict[str, Any]) -> Response | dict[str, object]:
     """List who is in which group now, by user and group, as `copyCourses` does."""
     return _page("memberships", query)
+
+
+def _deliver(kind: type[Record], body: dict[str, Any]) -> dict[str, object]:
+    me, now = caller(), clock.utcnow()
+    with transaction():
+        by_number = not me.member
+        return learning.put_all(kind, body["records"], me.learners, by_number=by_number, now=now)
+
+
+@deliveries("/courses", body=schemas.DeliveredCourses)
+def deliver_courses(body: dict[str, Any]) -> dict[str, object]:
+    """Record up to 1,000 courses of users, as `putCourse` does one.
+
+    A record is what `copyCourses` gives out. The whole call takes effect, but for refused records,
+    or nothing of it. Of two with one user and id, the later one counts. So in all these calls.
+    """
+    return _deliver(Course, body)
+
+
+@deliveries("/lessons", body=schemas.DeliveredLessons)
+def deliver_lessons(body: dict[str, Any]) -> dict[str, object]:
+    """Record up to 1,000 completed lessons of users, whose courses are there."""
+    return _deliver(Lesson, body)
+
+
+@deliveries("/achievements", body=schemas.DeliveredAchievements)
+def deliver_achievements(body: dict[str, Any]) -> dict[str, object]:
+    """Record up to 1,000 achievements of users."""
+    return _deliver(Achievement, body)
+
+
+@deliveries("/certificates", body=schemas.DeliveredCertificates)
+def deliver_certificates(body: dict[str, Any]) -> dict[str, object]:
+    """Record up to 1,000 certificates of users."""
+    return _deliver(Certificate, body)

@@ -76,15 +76,12 @@ def list_user_certificates(user_id: str) -> dict[str, object]:
     return {"certificates": certificates.list_all(_learner(user_id).id)}
 
 
-def _put(
-    kind: type[Record], user_id: str, key: dict[str, str], body: dict[str, object], at: str = ""
-) -> Reply:
-    """Add or replace a record; `at` names the time field that defaults to now in a new record."""
-    at_first = {at: clock.utcnow()} if at else None
+def _put(kind: type[Record], user_id: str, body: dict[str, object], **key: str) -> Reply:
     with transaction():
-        users.lock_within(user_id, caller().learners, read=True)
-        row, is_new = learning.put(kind, user_id, key, body, at_first=at_first)
-    return Reply(row, 201 if is_new else 200)
+        user = users.lock_within(user_id, caller().learners, read=True)
+        row, is_new = learning.put(kind, user, {**key, **body}, now=clock.utcnow())
+    found = certificates.with_url(row) if kind is Certificate else row
+    return Reply(found, 201 if is_new else 200)
 
 
 def _remove(kind: type[Record], user_id: str, **key: str) -> None:
@@ -102,7 +99,7 @@ def _remove(kind: type[Record], user_id: str, **key: str) -> None:
 )
 def put_course(user_id: str, course_id: str, body: dict[str, object]) -> Reply:
     """Record that a user takes a course, and how many lessons it has."""
-    return _put(Course, user_id, {"id": course_id}, body)
+    return _put(Course, user_id, body, id=course_id)
 
 
 @removal("/courses/<id:course_id>", path_shape=schemas.CoursePath)
@@ -125,8 +122,7 @@ def put_lesson(user_id: str, course_id: str, lesson_id: str, body: dict[str, obj
     `completedAt` defaults to the time of the first delivery. The course must exist: deliver it
     first, then the lesson again.
     """
-    key = {"course_id": course_id, "id": lesson_id}
-    return _put(Lesson, user_id, key, body, at="completed_at")
+    return _put(Lesson, user_id, body, course_id=course_id, id=lesson_id)
 
 
 @removal("/courses/<course_id>/lessons/<id:lesson_id>", path_shape=schemas.LessonPath)
@@ -147,7 +143,7 @@ def put_achievement(user_id: str, achievement_id: str, body: dict[str, object]) 
 
     `earnedAt` defaults to the time of the first delivery.
     """
-    return _put(Achievement, user_id, {"id": achievement_id}, body, at="earned_at")
+    return _put(Achievement, user_id, body, id=achievement_id)
 
 
 @removal("/achievements/<id:achievement_id>", path_shape=schemas.AchievementPath)
@@ -171,10 +167,7 @@ def put_certificate(user_id: str, certificate_id: str, body: dict[str, object]) 
     changes about it. Its holder is who the user was at the first delivery, and a certificate that
     is shared stays so; removing it ends both.
     """
-    with transaction():
-        users.lock_within(user_id, caller().learners, read=True)
-        row, is_new = certificates.deliver(user_id, certificate_id, body, now=clock.utcnow())
-    return Reply(row, 201 if is_new else 200)
+    return _put(Certificate, user_id, body, id=certificate_id)
 
 
 @removal("/certificates/<id:certificate_id>", path_shape=schemas.CertificatePath)

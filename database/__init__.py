@@ -225,12 +225,6 @@ def unique(
         raise refusal() from None
 
 
-def lacks_parent(error: IntegrityError) -> bool:
-    """Return whether a row was refused because the row that a foreign key names is not there."""
-    name = getattr(error.orig, "sqlite_errorname", type(error.orig).__name__)
-    return name in ("SQLITE_CONSTRAINT_FOREIGNKEY", "ForeignKeyViolation")
-
-
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the database cannot be used now. A mistake in our SQL is something else."""
     if isinstance(error, WriteQueueFull | TimeoutError | UnfitDatabase):

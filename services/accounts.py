@@ -151,16 +151,18 @@ def remove_password(user: UserRow) -> UserRow:
     return users.require(set_password(user, marker))
 
 
-def delete(user: UserRow) -> None:
-    """Delete an account whose row is locked, with everything stored about it, and notify its
-    e-mail address.
+def delete(*users: UserRow) -> None:
+    """Delete accounts whose rows are locked, with everything stored about them, and notify their
+    e-mail addresses.
     """
-    outbox.withdraw_code(user.id)
-    outbox.withdraw(user.email, user.username_key)
-    change(delete_from(User).where(User.id == user.id))
-    changes.note([user.id])
-    events.tell("account_deleted", user.id)
-    outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
+    user_ids = [user.id for user in users]
+    outbox.withdraw_codes(*user_ids)
+    outbox.withdraw(*(name for user in users for name in (user.email, user.username_key)))
+    change(delete_from(User).where(User.id.in_(user_ids)))
+    changes.note(user_ids)
+    events.tell_each("account_deleted", user_ids)
+    for user in users:
+        outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 
 def drop_pending_email(user_id: str) -> None:
@@ -173,17 +175,18 @@ def drop_passkeys(user_id: str) -> int:
     return change(delete_from(Passkey).where(Passkey.user_id == user_id))
 
 
-def lock_admins(target: str) -> bool:
-    """Lock the rows of all active admins and of this user; return whether this user is the last
-    active admin.
+def lock_admins(*targets: str) -> str | None:
+    """Lock the rows of all active admins and of these users. If no other admin is left without
+    them, return who has to stay one: of several, the one with the highest id.
 
     If two admins demote each other at once, the second sees what the first has done. Call this
     before any other row is locked; the fixed order prevents deadlocks.
     """
     is_admin = and_(User.role == Role.ADMIN.value, User.is_active)
-    these = select(User.id, is_admin).where(or_(is_admin, User.id == target)).order_by(User.id)
-    locked = db.session.execute(these.with_for_update(key_share=True))
-    return [user_id for user_id, admin in locked if admin] == [target]
+    these = select(User.id, is_admin).where(or_(is_admin, User.id.in_(targets)))
+    locked = db.session.execute(these.order_by(User.id).with_for_update(key_share=True))
+    admins = [user_id for user_id, admin in locked if admin]
+    return max(admins) if admins and {*targets}.issuperset(admins) else None
 
 
 def lock_caller(

@@ -4,24 +4,32 @@
 reach students only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, literal, or_, select, tuple_
+from sqlalchemy import func, literal, or_, select, tuple_, update
 
 import errors
 from core import clock
 from core.addresses import fold, login_name
 from core.roles import EVERYBODY, Reach, Role
-from database import reading, unique
-from models import User, UserRow, UTCDateTime
+from database import change, reading, unique
+from extensions import db
+from models import Achievement, Certificate, Course, User, UserRow, UTCDateTime
 from services import accounts, email_change, events, groups, login, profiles, sessions, users
+from services.changes import note
 from services.letters import MailKind
 from services.recovery import Handout, hand_over
 from services.users import Condition
 
 # Conditions for an account that nobody but the school has used yet.
 UNTOUCHED = (User.role == Role.STUDENT.value, User.last_login_at.is_(None), *users.NO_WAY_IN)
+# Conditions for an account that nobody has used, and that has no learning record.
+_UNUSED = (
+    User.role != Role.ADMIN.value,
+    User.last_login_at.is_(None),
+    *(User.id.not_in(select(kind.user_id)) for kind in (Course, Achievement, Certificate)),
+)
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
     "name": (User.search_key,),  # unique, because it has the username
@@ -172,6 +180,37 @@ def _tell(before: UserRow, after: UserRow) -> None:
         events.tell("profile_changed", after.id)
     if "is_active" in changed:
         events.tell("account_activated" if after.is_active else "account_deactivated", after.id)
+
+
+def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dict[str, object]:
+    """Activate or deactivate accounts as `alter` does one; return who has changed, and why others
+    are refused.
+    """
+    last_admin = None if is_active else accounts.lock_admins(*user_ids)
+    found, refused = users.lock_all(user_ids, reach, key_share=True)
+    if last_admin and found.pop(last_admin, None):
+        refused[last_admin] = errors.LastAdmin
+    changed = [user_id for user_id, row in found.items() if row.is_active != is_active]
+    version = User.password_version + (not is_active)
+    values = {"is_active": is_active, "password_version": version}
+    change(update(User).where(User.id.in_(changed)).values(values))
+    note(changed)
+    if not is_active:
+        sessions.end_all(*changed)
+    events.tell_each("account_activated" if is_active else "account_deactivated", changed)
+    return {"changed": changed, "refused": refused}
+
+
+def remove_unused(user_ids: Collection[str]) -> dict[str, object]:
+    """Delete the accounts of these that nobody has used, as `delete` does one; return them, and why
+    others are refused.
+    """
+    found, refused = users.lock_all(user_ids)
+    # After the lock, and only for these, so that no record can be added to one meanwhile.
+    unused = [*db.session.scalars(select(User.id).where(User.id.in_(found), *_UNUSED))]
+    refused |= dict.fromkeys(found.keys() - unused, errors.AccountUsed)
+    accounts.delete(*(found[user_id] for user_id in unused))
+    return {"removed": sorted(unused), "refused": refused}
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:

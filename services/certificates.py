@@ -1,6 +1,6 @@
 """Certificates: delivered by the course system, shared by their owners, checked by strangers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,31 +10,14 @@ import errors
 from core import codes
 from database import change_one, read_all, read_one
 from extensions import settings
-from models import Certificate, User
-from services import learning
-
-
-def deliver(
-    user_id: str, certificate_id: str, values: Mapping[str, object], *, now: datetime
-) -> tuple[dict[str, object], bool]:
-    """Add or replace a certificate; return it and whether it is new. Raises UserNotFound.
-
-    A replaced one keeps its holder and its share code, and, if none is sent, its time of issue and
-    of revocation.
-    """
-    name = select(User.first_name + " " + User.last_name).where(User.id == user_id)
-    # Where there is no such user, the foreign key refuses the row and not this column.
-    first = {"issued_at": now, "holder": func.coalesce(name.scalar_subquery(), "")}
-    key, always = {"id": certificate_id}, {"expires_at": None, **values}
-    row, is_new = learning.put(Certificate, user_id, key, always, at_first=first)
-    return _with_url(row), is_new
+from models import Certificate
 
 
 def list_all(user_id: str) -> Sequence[dict[str, object]]:
     """Return the certificates of a user, newest first."""
     newest_first = Certificate.issued_at.desc(), Certificate.id.desc()
     query = select(Certificate.__table__).where(Certificate.user_id == user_id)
-    return [_with_url(row) for row in read_all(query.order_by(*newest_first))]
+    return [with_url(row) for row in read_all(query.order_by(*newest_first))]
 
 
 def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
@@ -47,7 +30,7 @@ def share(user_id: str, certificate_id: str, shared: bool) -> dict[str, object]:
     row = change_one(this.values(share_code=code).returning(Certificate.__table__))
     if row is None:
         raise errors.NotFound("There is no such certificate.")
-    return _with_url(row)
+    return with_url(row)
 
 
 def check(typed: str, *, now: datetime) -> dict[str, object]:
@@ -61,10 +44,10 @@ def check(typed: str, *, now: datetime) -> dict[str, object]:
         raise errors.NotFound("There is no certificate with this code.")
     is_over = row.expires_at is not None and row.expires_at <= now
     status = "revoked" if row.revoked_at else "expired" if is_over else "valid"
-    return _with_url(row) | {"status": status}
+    return with_url(row) | {"status": status}
 
 
-def _with_url(row: Row[Any]) -> dict[str, object]:
+def with_url(row: Row[Any]) -> dict[str, object]:
     """Return a certificate with the URL at which it can be checked, "" if it is not shared."""
     code = row.share_code
     url = f"{settings.public_url}/certificates/{code}" if code else ""

@@ -4,7 +4,7 @@ The log says the same and more. This is what users and admins see, and it holds 
 name, address, code or token.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -42,6 +42,19 @@ def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     afterwards(partial(audit.log, event, user_id, **given))
 
 
+def tell_each(event: str, user_ids: Collection[str], **details: str) -> None:
+    """Say of many accounts what `tell` says of one."""
+    who = components().actor()
+    others = [each for each in user_ids if each != who.id]
+    if len(others) < len(user_ids):
+        tell(event, who.id, **details)
+    if audit.EVENTS[event].kept is not None:
+        add(event, others, by=who.id, **details)
+    given = details if who.id == MACHINE else {**details, "by": who.id}
+    for each in others:
+        afterwards(partial(audit.log, event, each, **given))
+
+
 def _is_news(user_id: str, network: str) -> bool:
     """Return whether a login is kept: the first from there, and not too many in a day.
 
@@ -55,9 +68,11 @@ def _is_news(user_id: str, network: str) -> bool:
     return bool(db.session.scalar(select(~is_known & (count < LOGINS))))
 
 
-def add(event: str, user_ids: Iterable[str], **details: str) -> None:
-    """Add an event that the machine has caused to these accounts, in the open transaction."""
-    if rows := [_row(event, user_id, by=MACHINE, details=details) for user_id in user_ids]:
+def add(event: str, user_ids: Iterable[str], *, by: str = MACHINE, **details: str) -> None:
+    """Add an event that somebody else has caused to the history of these accounts, in the open
+    transaction.
+    """
+    if rows := [_row(event, user_id, by=by, details=details) for user_id in user_ids]:
         db.session.execute(insert(_EVENTS), rows)
 
 

@@ -1,18 +1,17 @@
 """Groups: who is in them, and what their students have learned."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from typing import TypeAlias
 
-from sqlalchemy import Row, Select, delete, func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Row, Select, delete, func, literal, select, update
 from sqlalchemy.orm import aliased
 
 import errors
 from core import locales, streaks
 from core.addresses import fold
 from core.roles import Reach, Role
-from database import change, change_all, insert_into, lacks_parent, read_all
+from database import change, change_all, insert_into, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
 from services import events, learning, users
@@ -96,17 +95,22 @@ def join(group_id: str, user_id: str, reach: Reach) -> bool:
     """
     # Locked, or the account could get another role meanwhile, and keep this membership.
     users.lock_within(user_id, reach, key_share=True)
-    insert = insert_into(Membership.__table__).values(group_id=group_id, user_id=user_id)
-    try:
-        added = insert.on_conflict_do_nothing().returning(Membership.user_id)
-        is_new = db.session.scalar(added) is not None
-    except IntegrityError as error:
-        if not lacks_parent(error):
-            raise
-        raise errors.NotFound(_NONE) from None
-    if is_new:
-        events.tell("group_joined", user_id, group=group_id)
-    return is_new
+    return bool(_add(group_id, [user_id]))
+
+
+def _add(group_id: str, user_ids: Collection[str]) -> list[str]:
+    """Put users, whose rows are locked, into a group; return those who were not in it."""
+    # Locked, so that the group stays until the commit.
+    present = (
+        select(Group.id).where(Group.id == group_id).with_for_update(read=True, key_share=True)
+    )
+    if db.session.scalar(present) is None:
+        raise errors.NotFound(_NONE)
+    rows = select(literal(group_id), User.id).where(User.id.in_(user_ids))
+    insert = insert_into(Membership.__table__).from_select(["group_id", "user_id"], rows)
+    added = db.session.scalars(insert.on_conflict_do_nothing().returning(Membership.user_id)).all()
+    events.tell_each("group_joined", added, group=group_id)
+    return sorted(added)
 
 
 def leave(group_id: str, user_id: str, reach: Reach) -> bool:
@@ -115,16 +119,33 @@ def leave(group_id: str, user_id: str, reach: Reach) -> bool:
     Raises UserNotFound, and Forbidden for one out of reach.
     """
     users.lock_within(user_id, reach, key_share=True)
-    return leave_all(user_id, Membership.group_id == group_id)
+    return bool(_take_out(group_id, [user_id]))
 
 
-def leave_all(user_id: str, *which: Condition) -> bool:
-    """End all memberships of a user whose row is locked, or only some; return if there were any."""
-    these = delete(Membership).where(Membership.user_id == user_id, *which)
-    left = change_all(these.returning(Membership.group_id))
-    for group_id in left:
+def _take_out(group_id: str, user_ids: Collection[str]) -> list[str]:
+    """Take users, whose rows are locked, out of a group; return those who were in it."""
+    these = Membership.group_id == group_id, Membership.user_id.in_(user_ids)
+    left = change_all(delete(Membership).where(*these).returning(Membership.user_id))
+    events.tell_each("group_left", left, group=group_id)
+    return sorted(left)
+
+
+def change_members(
+    group_id: str, add: Collection[str], remove: Collection[str], reach: Reach
+) -> dict[str, object]:
+    """Put users into a group, and take others out of it, as `join` and `leave` do one; return who
+    is new, who has left, and why others are refused. Raises NotFound without the group.
+    """
+    found, refused = users.lock_all({*add, *remove}, reach, key_share=True)
+    added, removed = _add(group_id, found.keys() & add), _take_out(group_id, found.keys() & remove)
+    return {"added": added, "removed": removed, "refused": refused}
+
+
+def leave_all(user_id: str) -> None:
+    """End all memberships of a user whose row is locked."""
+    these = delete(Membership).where(Membership.user_id == user_id)
+    for group_id in change_all(these.returning(Membership.group_id)):
         events.tell("group_left", user_id, group=group_id)
-    return bool(left)
 
 
 def list_days(group_id: str, bounds: Mapping[str, date], *, now: datetime) -> dict[str, object]:

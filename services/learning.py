@@ -5,20 +5,33 @@ same.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import BigInteger, Row, and_, case, delete, func, select, type_coerce, update
-from sqlalchemy.exc import IntegrityError
+from marshmallow import ValidationError
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    and_,
+    case,
+    delete,
+    func,
+    select,
+    tuple_,
+    type_coerce,
+)
 
 import errors
 from core import locales, streaks
+from core.roles import Reach
 from core.streaks import MOST_DAYS
-from database import change, insert_into, lacks_parent, read_all, reading
+from database import change, insert_into, read_all, reading
 from extensions import db
-from models import Achievement, Course, Lesson, Record, UserRow
+from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
+from services import users
 from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
@@ -28,36 +41,115 @@ _COMPLETED = and_(Lesson.user_id == Course.user_id, Lesson.course_id == Course.i
 
 
 def put(
-    kind: type[Record],
-    user_id: str,
-    key: Mapping[str, str],
-    values: Mapping[str, object],
-    *,
-    at_first: Mapping[str, object] | None = None,
+    kind: type[Record], user: UserRow, values: Mapping[str, Any], *, now: datetime
 ) -> tuple[Row[Any], bool]:
     """Add or replace a record of a user whose row is locked; return its row and whether it is new.
 
-    `at_first` holds values that are set for a new record only. Raises NotFound for a lesson whose
-    course does not exist.
+    Raises NotFound for a lesson whose course does not exist.
+    """
+    row = {"user_id": user.id, **values}
+    if kind is Lesson and not _lock_courses([row]):
+        raise errors.NotFound(_NO_COURSE)
+    new, replaced = _write(kind, [row], {user.id: user}, *kind.__table__.c, now=now)
+    return (new or replaced)[0], bool(new)
+
+
+def put_all(
+    kind: type[Record],
+    records: Sequence[dict[str, Any] | ValidationError],
+    reach: Reach,
+    *,
+    by_number: bool,
+    now: datetime,
+) -> dict[str, object]:
+    """Add or replace records of many users, as `put` does one; return how many are new, how many
+    are replaced, and why others are refused, with their `index`.
+
+    Each has the `user_id` or, `by_number`, the `external_id` of its user. Of several with one key
+    the last one counts.
+    """
+    rows = {index: row for index, row in enumerate(records) if isinstance(row, dict)}
+    _find_owners(rows.values(), by_number=by_number)
+    owners, others = users.lock_all(
+        {row["user_id"] for row in rows.values()}, reach, key_share=True
+    )
+    courses = _lock_courses(rows.values()) if kind is Lesson else {}
+    refused, good = list[dict[str, object]](), []
+    for index, row in enumerate(records):
+        error: errors.ApiError
+        if isinstance(row, ValidationError):
+            error = errors.InvalidRequest(fields=row.messages_dict)
+        elif row["user_id"] not in owners:
+            error = others[row["user_id"]]()
+        elif kind is Lesson and (row["user_id"], row["course_id"]) not in courses:
+            error = errors.NotFound(_NO_COURSE)
+        else:
+            good.append(row)
+            continue
+        refused.append({"index": index, "code": error.code, "reasons": error.reasons})
+    new, replaced = _write(kind, good, owners, now=now)
+    return {"new": len(new), "replaced": len(replaced), "refused": refused}
+
+
+def _find_owners(rows: Collection[dict[str, Any]], *, by_number: bool) -> None:
+    """Put the `user_id` in the place of the `external_id`: None where nobody has it."""
+    numbers = [row.pop("external_id", None) for row in rows]
+    query = select(User.external_id, User.id).where(User.external_id.in_({*numbers} - {None}))
+    pairs = db.session.execute(query).all() if by_number else ()
+    found = {row.external_id: row.id for row in pairs}
+    for row, number in zip(rows, numbers, strict=True):
+        row.setdefault("user_id", found.get(number))
+
+
+def _lock_courses(lessons: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Keep the courses of these lessons from being removed; return the keys of those there are."""
+    wanted = {(lesson["user_id"], lesson["course_id"]) for lesson in lessons}
+    key = Course.user_id, Course.id
+    these = select(*key).where(tuple_(*key).in_(wanted)).with_for_update(read=True, key_share=True)
+    return {(row.user_id, row.id) for row in db.session.execute(these)}
+
+
+def _write(
+    kind: type[Record],
+    rows: Iterable[Mapping[str, Any]],
+    owners: Mapping[str, UserRow],
+    *columns: ColumnElement[Any],
+    now: datetime,
+) -> tuple[Sequence[Row[Any]], Sequence[Row[Any]]]:
+    """Add or replace records, whose users' rows are locked; return these columns of the new ones
+    and of the replaced ones, by default their keys.
     """
     table = kind.__table__
-    new = {"user_id": user_id, **key, **(at_first or {}), **values}
-    insert = insert_into(table).values(new).on_conflict_do_nothing().returning(table)
-    replace = update(table).filter_by(user_id=user_id, **key).values(**values).returning(table)
-    while True:
-        try:
-            with db.session.begin_nested():
-                row = db.session.execute(insert).one_or_none()
-        except IntegrityError as error:
-            if not lacks_parent(error):
-                raise
-            raise errors.NotFound(_NO_COURSE) from None
-        if row is not None:
-            return row, True
-        row = db.session.execute(replace).one_or_none()
-        if row is not None:
-            return row, False
-        # A parallel call has removed the record between the two statements: insert it again.
+    key = [column.name for column in table.primary_key]
+    full, sets = {}, {}
+    for row in rows:
+        place = tuple(row[name] for name in key)
+        full[place] = {**_at_first(kind, owners[row["user_id"]], now), **row}
+        sets[place] = tuple(sorted(row.keys() - {*key}))
+    insert = insert_into(table)
+    insert_new = insert.on_conflict_do_nothing().returning(*columns or table.primary_key)
+    new = db.session.execute(insert_new, [*full.values()]).all() if full else []
+    for made in new:
+        del sets[tuple(getattr(made, name) for name in key)]
+    replaced: list[Row[Any]] = []
+    # A statement for those that set the same columns. A record that a parallel call has removed
+    # since the first statement is inserted again.
+    for names in {*sets.values()}:
+        values = {name: insert.excluded[name] for name in names}
+        replace = insert.on_conflict_do_update(index_elements=key, set_=values)
+        these = [full[place] for place, each in sets.items() if each == names]
+        found = db.session.execute(replace.returning(*columns or table.primary_key), these)
+        replaced += found.all()
+    return new, replaced
+
+
+def _at_first(kind: type[Record], user: UserRow, now: datetime) -> dict[str, object]:
+    """Return what only a new record gets, if its delivery does not say it."""
+    if kind is Certificate:
+        holder = f"{user.first_name} {user.last_name}"
+        return {"issued_at": now, "revoked_at": None, "holder": holder}
+    names = {Lesson: "completed_at", Achievement: "earned_at"}
+    return {names[kind]: now} if kind in names else {}
 
 
 def remove(kind: type[Record], user_id: str, key: Mapping[str, str]) -> None:

@@ -123,9 +123,9 @@ def withdraw(*names: str) -> None:
     change(delete(OutboxMail).where(OutboxMail.address.in_(names), needs_account))
 
 
-def withdraw_code(user_id: str) -> None:
-    """Delete the queued e-mail with the code of a user's new address."""
-    pending = select(PendingEmail.id).where(PendingEmail.user_id == user_id)
+def withdraw_codes(*user_ids: str) -> None:
+    """Delete the queued e-mails with the codes of users' new addresses."""
+    pending = select(PendingEmail.id).where(PendingEmail.user_id.in_(user_ids))
     about = OutboxMail.facts["change_id"].as_string()
     change(delete(OutboxMail).where(about.in_(pending)))
 

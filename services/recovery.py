@@ -15,12 +15,13 @@ import counting
 import errors
 from core import audit, codes, passwords, qr_codes
 from core.addresses import has_mailbox
-from core.roles import Role
+from core.roles import Reach, Role
 from extensions import db, settings
 from models import User, UserRow
 from services import accounts, events, links, outbox, second_factor, users
 from services.letters import MailKind
 from services.links import Action
+from services.users import Refused
 
 # Somebody who has, or just had, a password gets one more way in, and should use it at once; a class
 # that gets its ways in on paper, on the same day.
@@ -125,6 +126,22 @@ def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handou
         # A link that is not sent yet would be made for the new marker, and work.
         outbox.withdraw(user.email, user.username_key)
     return hand_over(user, now=now)
+
+
+def make_links(
+    user_ids: Collection[str], reach: Reach, *, replace_password: bool, now: datetime
+) -> tuple[dict[str, Handout], Refused]:
+    """Hand over a new way in to each of these users, as `make_link` does; return them by id, and
+    why others are refused.
+    """
+    found, refused = users.lock_all(user_ids, reach)
+    active = {user_id: user for user_id, user in found.items() if user.is_active}
+    refused |= dict.fromkeys(found.keys() - active, errors.UserNotFound)
+    made = {
+        user_id: make_link(user, replace_password=replace_password, now=now)
+        for user_id, user in active.items()
+    }
+    return made, refused
 
 
 def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handout]:

@@ -159,11 +159,12 @@ def end(session_id: str, user_id: str) -> bool:
     return _end(UserSession.id == session_id, UserSession.user_id == user_id) > 0
 
 
-def end_all(user_id: str, *, keep: str | None = None) -> None:
-    """End all sessions of a user except the one to `keep`."""
+def end_all(*user_ids: str, keep: str | None = None) -> None:
+    """End all sessions of users except the one to `keep`."""
     # Without the lock, parallel calls could deadlock, and a parallel login could be missed.
-    db.session.execute(select(User.id).where(User.id == user_id).with_for_update(key_share=True))
-    _end(UserSession.user_id == user_id, UserSession.id != (keep or ""))
+    these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
+    db.session.execute(these.with_for_update(key_share=True))
+    _end(UserSession.user_id.in_(user_ids), UserSession.id != (keep or ""))
 
 
 def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, object]]:

@@ -1,5 +1,6 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
+from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, select
@@ -16,6 +17,8 @@ from models import Membership, User, UserRow
 from services import changes, events
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
+# Why nothing is done for some of many accounts, by their ids.
+Refused: TypeAlias = dict[str, type[errors.ApiError]]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
 # Conditions for an account to which nobody can sign in; `has_way_in` asks the same of a row.
 NO_WAY_IN = User.password_hash.startswith("!"), User.identity.is_(None)
@@ -63,6 +66,23 @@ def lock_within(user_id: str, reach: Reach = EVERYBODY, **how: bool) -> UserRow:
     if not is_within(reach, user, db.session):
         raise errors.Forbidden
     return user
+
+
+def lock_all(
+    user_ids: Collection[str], reach: Reach = EVERYBODY, *, key_share: bool = False
+) -> tuple[dict[str, UserRow], Refused]:
+    """Lock the rows of many users, in the order of their ids, as `lock` does; return by id those
+    within the reach, and why others are refused.
+    """
+    these = select(User.__table__).where(User.id.in_(user_ids)).order_by(User.id)
+    found: dict[str, Any] = {
+        row.id: row for row in db.session.execute(these.with_for_update(key_share=key_share))
+    }
+    # After the lock, as in `lock_within`.
+    within = {*db.session.scalars(select(User.id).where(User.id.in_(found), *reached(reach)))}
+    refused: Refused = {each: errors.UserNotFound for each in user_ids if each not in found}
+    refused |= dict.fromkeys(found.keys() - within, errors.Forbidden)
+    return {each: row for each, row in found.items() if each in within}, refused
 
 
 def require(user: UserRow | None) -> UserRow:

@@ -48,6 +48,8 @@ class Operation:
     path_shape: type[Schema] | None = None
     query: type[Schema] | None = None
     body: type[Schema] | None = None
+    # Whether the body is about many, and may be large.
+    of_many: bool = False
     # The form field of the file in a multipart/form-data body.
     upload: str | None = None
     response: type[Schema] | None = None
@@ -106,7 +108,8 @@ class Operation:
             start = time.monotonic()
             with bodies.uploaded_file(self.upload) if self.upload else nullcontext() as file:
                 if self.body:
-                    arguments["body"] = _load(self.body, bodies.json_object())
+                    most = bodies.MAX_BODY_OF_MANY if self.of_many else bodies.MAX_BODY
+                    arguments["body"] = _load(self.body, bodies.json_object(most))
                 elif self.upload:
                     arguments["file"] = file
                 else:

@@ -16,8 +16,9 @@ import errors
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from extensions import settings
 
-# Bytes of a JSON body, and of what may surround an uploaded file.
+# Bytes of a JSON body, and of what may surround an uploaded file; and of a body about many.
 MAX_BODY = 64 * 1024
+MAX_BODY_OF_MANY = 2 * 1024 * 1024
 # Parts of a multipart body: the file, and some that are wrong and get named in the response.
 MAX_PARTS = 10
 # How much of a refused body is read before the response.
@@ -27,9 +28,11 @@ NOT_MULTIPART = "Send the file as multipart/form-data."
 CUT_OFF = "The body could not be read to its end."
 
 
-def json_object() -> dict[str, object]:
-    """Return the object in a JSON body. Raises UnsupportedMediaType, TooLarge, InvalidRequest."""
-    raw = _raw()
+def json_object(most: int = MAX_BODY) -> dict[str, object]:
+    """Return the object in a JSON body of at most so many bytes. Raises UnsupportedMediaType,
+    TooLarge, InvalidRequest.
+    """
+    raw = _raw(most)
     if request.mimetype != "application/json" and (raw or request.mimetype):
         raise errors.UnsupportedMediaType
     try:
@@ -49,12 +52,12 @@ def discard() -> None:
         _raw()
 
 
-def _raw() -> bytes:
+def _raw(most: int = MAX_BODY) -> bytes:
     # Werkzeug cuts a chunked body at its limit without an error. One byte more shows that it did.
-    request.max_content_length = MAX_BODY + 1
+    request.max_content_length = most + 1
     with _reading():
         raw = request.get_data(cache=False)
-    if len(raw) > MAX_BODY:
+    if len(raw) > most:
         raise errors.TooLarge
     _check_end(len(raw))
     return raw

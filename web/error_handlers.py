@@ -40,7 +40,7 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
         return page
     detail: dict[str, object] = {"code": error.code}
     if error.fields:
-        detail |= {"fields": error.fields, "reasons": _words(error.fields)}
+        detail |= {"fields": error.fields, "reasons": error.reasons}
     if error.email is not None:
         detail["email"] = error.email
     content = {"success": False, "message": str(error), "error": detail}
@@ -52,15 +52,6 @@ def _is_opened() -> bool:
         return False  # the worker's own errors come before there is a request
     is_called = request.path.startswith(("/api/", "/metrics"))
     return not is_called and "text/html" in request.headers.get("Accept", "")
-
-
-def _words(fields: errors.Fields) -> dict[str, object]:
-    return {
-        name: _words(found)
-        if isinstance(found, Mapping)
-        else [getattr(reason, "word", "invalid") for reason in found]
-        for name, found in fields.items()
-    }
 
 
 def _from_http(error: HTTPException) -> AnyResponse:

@@ -56,6 +56,8 @@ class Limit:
     window: str
     name: str  # what is counted, for the documentation and the keys of the counters
     by: By
+    # The list in the body of which each entry counts as a call; without it, a call counts once.
+    each: str = ""
 
     @property
     def allowed(self) -> int:
@@ -113,7 +115,8 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
     applied = [limit for limit in limits if By.ACCOUNT not in limit.by or account is not None]
     counters = {_key(each, account, body): each for each in applied if settings.ratelimit_enabled}
     try:
-        ends = _add_hits(counters) if counters else {}
+        weights = {key: len(body[each.each]) if each.each else 1 for key, each in counters.items()}
+        ends = _add_hits(counters, weights) if counters else {}
     except _Reached as error:
         limit, end = error.args
         _log_reached(limit, body)
@@ -159,12 +162,14 @@ def _named(body: Mapping[str, str]) -> str | None:
     return body.get("email", body.get("account"))
 
 
-def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
-    """Count a call; return the ends of the windows. Raises _Reached, and then counts nothing."""
+def _add_hits(counters: dict[str, Limit], weights: dict[str, int]) -> dict[str, datetime]:
+    """Count a call, by its weights; return the ends of the windows. Raises _Reached, and then
+    counts nothing.
+    """
     now = clock.utcnow()
     # Reads come first, so that a flood of refused calls does not become a flood of writes.
     found = database.read_all(_FOUND, keys=[*counters], now=now)
-    full = [(end, key) for key, hits, end in found if hits >= counters[key].allowed]
+    full = [(end, key) for key, hits, end in found if hits + weights[key] > counters[key].allowed]
     if full:
         end, key = max(full)
         raise _Reached(counters[key], end)
@@ -173,7 +178,7 @@ def _add_hits(counters: dict[str, Limit]) -> dict[str, datetime]:
         # In one order for all calls, or two of them could wait for each other (a deadlock). Those
         # of an account come first: all calls from one school wait for the others, while locked.
         for key in sorted(counters, reverse=True):
-            row = counting.row(key, counters[key].window, now)
+            row = counting.row(key, counters[key].window, now) | {"hits": weights[key]}
             _, hits, ends[key] = session.execute(counting.upsert(now), row).one()
             if hits > counters[key].allowed:  # parallel calls took the last places after the read
                 raise _Reached(counters[key], ends[key])
