@@ -454,22 +454,22 @@ class Rows(ma.List[Any]):
 class Each(ma.List[Any]):
     """Objects of which each is valid or not by itself: then its error stands in its place."""
 
-    def __init__(self, shape: type[Schema], most: int) -> None:
-        super().__init__(ma.Nested(shape), required=True, validate=Entries(1, most))
-        self._shape = shape(many=True)
+    def __init__(self, shape: type[Schema], most: int, **kwargs: Any) -> None:
+        super().__init__(ma.Nested(shape), required=True, validate=Entries(1, most), **kwargs)
+        self._shape = shape()
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
         if not isinstance(value, list):
             raise self.make_error("invalid")
+        return [self._one(each) for each in value]
+
+    def _one(self, value: Any) -> Any:
         try:
             return self._shape.load(value)
         except ValidationError as error:
-            loaded: Any = error.valid_data
-            for index, why in error.messages_dict.items():
-                # Without marshmallow's key for a value that is no object.
-                found = {"records": why["_schema"]} if "_schema" in why else why
-                loaded[index] = ValidationError(found)
-            return loaded
+            found = error.messages_dict
+            # Without marshmallow's key for a value that is no object.
+            return ValidationError({"records": found["_schema"]}) if "_schema" in found else error
 
 
 class HasPassword(ma.Boolean):

@@ -653,7 +653,9 @@ class DeliveredCertificate(CertificateDelivery, _OfUser):
 
 
 def _deliveries(shape: type[Schema]) -> type[Schema]:
-    found: dict[str, Any] = {"records": fields.Each(shape, MOST_AT_ONCE)}
+    needed = [each for each in shape().fields.values() if each.required]
+    one = {"userId": NIL, **{each.data_key: each.metadata["examples"][0] for each in needed}}
+    found: dict[str, Any] = {"records": fields.Each(shape, MOST_AT_ONCE, metadata=example([one]))}
     return Shape.from_dict(found, name=f"{shape.__name__}List")
 
 
@@ -730,7 +732,7 @@ class AccessLinkRequest(Shape):
 
 
 class AccountIds(Shape):
-    ids = fields.Ids(1, MOST_AT_ONCE, required=True)
+    ids = fields.Ids(1, MOST_AT_ONCE, required=True, metadata=example([NIL]))
 
 
 class Activation(AccountIds):
@@ -738,7 +740,7 @@ class Activation(AccountIds):
 
 
 class AccessLinksRequest(Shape):
-    ids = fields.Ids(1, MOST_LINKS, required=True)
+    ids = fields.Ids(1, MOST_LINKS, required=True, metadata=example([NIL]))
     replace_password = fields.Flag(load_default=False, metadata=example(False))
 
 
@@ -869,7 +871,7 @@ class MembershipChange(ResponseBody):
 
 
 class MemberChanges(Shape):
-    add = fields.Ids(0, MOST_AT_ONCE, load_default=())
+    add = fields.Ids(0, MOST_AT_ONCE, load_default=(), metadata=example([NIL]))
     remove = fields.Ids(0, MOST_AT_ONCE, load_default=())
 
     @validates_schema

@@ -191,7 +191,7 @@ def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dic
     if last_admin and found.pop(last_admin, None):
         refused[last_admin] = errors.LastAdmin
     changed = [user_id for user_id, row in found.items() if row.is_active != is_active]
-    version = User.password_version + (not is_active)
+    version = User.password_version + int(not is_active)
     values = {"is_active": is_active, "password_version": version}
     change(update(User).where(User.id.in_(changed)).values(values))
     note(changed)

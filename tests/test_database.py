@@ -408,7 +408,9 @@ def test_guard_gives_a_frozen_server_up(client, auth, freeze, monkeypatch):
         lambda _: accounts.add(
             username="other", email="other@example.org", first_name="F", last_name="L", role="head"
         ),
-        lambda user: learning.put(Course, user.id, {"id": "c"}, {"name": "", "lessons": 3}),
+        lambda user: learning.put(
+            Course, user, {"id": "c", "name": "", "lessons": 3}, now=clock.utcnow()
+        ),
     ],
 )
 def test_broken_constraint_that_nobody_expects_stays_a_mistake(app, make_user, act):

@@ -72,6 +72,10 @@ CALLS = """
     DELETE /api/auth/second-factor student -
     POST /api/auth/second-factor/confirm student -
     POST /api/auth/second-factor/recovery-codes student -
+    POST /api/learning/courses instructor learning:write
+    POST /api/learning/lessons instructor learning:write
+    POST /api/learning/achievements instructor learning:write
+    POST /api/learning/certificates instructor learning:write
     PUT /api/users/*/courses/* instructor learning:write
     DELETE /api/users/*/courses/* instructor learning:write
     PUT /api/users/*/courses/*/lessons/* instructor learning:write
@@ -92,11 +96,15 @@ CALLS = """
     POST /api/users/*/access-link admin -
     GET /api/users/*/account admin users:read
     PATCH /api/users/* admin users:write
+    PATCH /api/users admin users:write
+    POST /api/users/removals admin -
+    POST /api/users/access-links admin -
     DELETE /api/users/*/failed-logins admin -
     DELETE /api/users/*/second-factor admin -
     DELETE /api/users/* admin users:write
     PUT /api/groups/* admin groups:write
     DELETE /api/groups/* admin -
+    POST /api/groups/*/members admin groups:write
     PUT /api/groups/*/members/* admin groups:write
     DELETE /api/groups/*/members/* admin groups:write
     GET /api/learning/courses admin learning:read

@@ -74,6 +74,7 @@ SPARE = {"password": PASSWORD, "secondFactor": "{unused}"}
 COURSE = {"courseId": "new", "courseName": "New"}
 NEWCOMER = {"email": "new@example.org", "firstName": "First", "lastName": "Last"}
 CHOICE = {"newPassword": NEW_PASSWORD}
+SET, OF_ONE = {"ids": ["{userId}"]}, {"userId": "{userId}", "id": "same"}
 ACTS = [
     Act(
         "nobody",
@@ -265,6 +266,26 @@ ACTS = [
     Act("key", "PUT /api/groups/{groupId}/members/{userId}"),
     Act("key", "DELETE /api/groups/{groupId}/members/{userId}", leaves="group_left"),
     Act("admin", "DELETE /api/service-keys/{keyId}", logs="service_key_revoked"),
+    Act("key", "POST /api/groups/{groupId}/members", {"remove": ["{userId}"]}, leaves="group_left"),
+    Act("key", "PATCH /api/users", {**SET, "isActive": False}, leaves="account_deactivated"),
+    Act("admin", "POST /api/users/removals", SET, logs="account_deleted"),
+    Act("admin", "POST /api/users/access-links", SET, leaves="access_link_made"),
+    Act(
+        "admin",
+        "POST /api/users/access-links",
+        {**SET, "replacePassword": True},
+        leaves="access_link_made password_removed",
+    ),
+    Act(
+        "key", "POST /api/learning/courses", {"records": [{**OF_ONE, "name": "New", "lessons": 9}]}
+    ),
+    Act(
+        "teacher",
+        "POST /api/learning/lessons",
+        {"records": [{**OF_ONE, "courseId": "same", "minutes": 9}]},
+    ),
+    Act("key", "POST /api/learning/achievements", {"records": [{**OF_ONE, "name": "New"}]}),
+    Act("teacher", "POST /api/learning/certificates", {"records": [{**OF_ONE, **COURSE}]}),
     Act(
         "operator",
         "create --username=New --first-name=A --last-name=B --link --email=n@b.org",
@@ -437,8 +458,11 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
         facts = {**facts_about(app, one, now), **proof, "file": tmp_path / "links.csv"}
         if act.body.keys() & {"passkey", "credential"}:
             facts |= come_with_passkey(app, one, facts["access"])
-        if "/members/" in act.what:
+        if "/members" in act.what:
             facts["groupId"] = UNKNOWN_ID
+        if act.what.endswith("/removals"):  # of what nobody has used
+            for kind in (models.Course, models.Achievement, models.Certificate):
+                execute(app, delete(kind).where(kind.user_id == one.id))
         callers = {
             "one": lambda: facts["access"],
             "admin": lambda: log_in(make_user("head", role="admin")),
@@ -452,9 +476,18 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
     return prepare
 
 
+def filled(value, facts):
+    """Return what an act sends, with the facts in it."""
+    if isinstance(value, dict):
+        return {name: filled(each, facts) for name, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, facts) for each in value]
+    return value.format(**facts) if isinstance(value, str) else value
+
+
 def call(client, act, facts, headers):
     method, path = act.what.format(**facts).split()
-    body = {k: v.format(**facts) if isinstance(v, str) else v for k, v in act.body.items()}
+    body = filled(act.body, facts)
     body |= {name: facts[name] for name in ("provider", "passkey", "credential") if name in body}
     sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
     return client.open(path, method=method, headers=headers, **sent)
