@@ -34,7 +34,7 @@ bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER)
+ACCESS_LINKS = Limit(1000, "hour", "access links made by an admin or teacher", By.CALLER)
 
 
 @admin(
@@ -220,7 +220,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin),
+    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin, errors.TooManyRequests),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.

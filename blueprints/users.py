@@ -59,11 +59,13 @@ def get_profile() -> dict[str, object]:
     body=schemas.ProfileChanges,
     response=schemas.Profile,
     message="Your profile is saved.",
+    errors=(errors.TooManyRequests,),
 )
 def update_profile(body: dict[str, object]) -> dict[str, object]:
     """Change the fields that are sent; the others stay as they are.
 
-    An empty string clears `bio`, `location` and `website`.
+    An empty string clears `bio`, `location` and `website`. After 20 changes of names in a day, only
+    calls that leave the names as they are pass.
     """
     with transaction():
         user = profiles.update(caller().user, body)

@@ -183,6 +183,16 @@ def test_twenty_logins_of_an_account_are_kept_in_a_day_from_however_many_address
 
 
 @on_both
+def test_of_parallel_acts_no_more_than_twenty_are_kept(app, client, auth):
+    row = {"user_id": auth.user.id, "type": "data_exported", "by": "", "ip_address": ""}
+    row |= {"details": {}, "created_at": core_clock.utcnow()}
+    execute(app, insert(Event).values([row] * 18))
+    path, headers = "/api/users/export", auth.headers
+    race(lambda _: success(app.test_client().get(path, headers=headers)))
+    assert len(rows(app, Event, type="data_exported")) == 20
+
+
+@on_both
 def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
     start = core_clock.utcnow() - timedelta(days=9)
     row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}

@@ -217,6 +217,30 @@ def test_call_after_the_last_one_is_refused(limited, call, clock, things):
     assert not is_refused()
 
 
+@on_both
+def test_own_names_are_changed_twenty_times_a_day(
+    limited, client, make_user, make_key, log_in, clock
+):
+    user, key = make_user(role="admin"), bearer(make_key("users:write"))
+
+    def change(path="profile", call=client.put, **fields):
+        return call(f"/api/users/{path}", json=fields, headers=log_in(user).headers)
+
+    for number in range(19):
+        success(change(firstName=f"Name {number}"))
+    success(change(firstName="Name 18", bio="As it was."))
+    success(change(user.id, client.patch, lastName="Last one"))
+    for path, call in (("profile", client.put), (user.id, client.patch)):
+        assert refused(change(path, call, firstName="Other", bio="Another."), 86_400)
+    assert len(rows(limited, Event, type="names_changed")) == 20
+    assert success(change(website="https://school.example"))["bio"] == "As it was."
+    pupil = f"/api/users/{make_user('pupil').id}"
+    for number in range(21):  # others change them as often as they must
+        success(client.patch(pupil, json={"firstName": f"Name {number}"}, headers=key))
+    clock.move(hours=24, seconds=1)
+    success(change(firstName="Other"))
+
+
 def test_a_school_can_have_other_limits_by_client_ip(make_app):
     settings = {"logins_per_minute": 3, "registrations_per_hour": 1}
     client = make_app(ratelimit_enabled=True, **settings).test_client()
