@@ -135,11 +135,11 @@ def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
 )
 def export_user(user_id: str) -> Reply:
     """Read everything that is stored about a user, as `GET /api/users/export` gives it to them."""
-    data = export.collect(users.get_within(user_id), now=clock.utcnow())
+    data, more = export.collect(users.get_within(user_id), now=clock.utcnow())
     with transaction():
         users.lock_within(user_id, key_share=True)
         events.tell("data_exported", user_id)
-    return Reply(data, headers=export.AS_FILE)
+    return Reply(data, headers=export.AS_FILE, more=more)
 
 
 @admin(

@@ -202,12 +202,12 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
 def export_data() -> Reply:
     """Read everything that is stored about the caller, as a file to keep."""
     me = caller()
-    data = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
+    data, more = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
     with transaction():
         if users.lock(me.id, key_share=True) is None:
             raise errors.TokenRevoked
         events.tell("data_exported", me.id)
-    return Reply(data, headers=export.AS_FILE)
+    return Reply(data, headers=export.AS_FILE, more=more)
 
 
 @put(

@@ -69,10 +69,10 @@ def _row(event: str, user_id: str, *, ip_address: str = "", **more: Any) -> dict
 
 
 def history(
-    *, for_admins: bool, after: str | None = None, limit: int | None = None, **columns: str
+    *, for_admins: bool, after: str | None = None, limit: int = 200, **columns: str
 ) -> dict[str, Any]:
-    """Return a page of events with these values, by default all: by id, newest first, those `after`
-    an id, and the id of the last one if there are more.
+    """Return a page of events with these values: by id, newest first, those `after` an id, and the
+    id of the last one if there are more.
 
     Those `for_admins` say which of others has caused them, and have the groups of a user.
     """
@@ -83,7 +83,7 @@ def history(
         wanted.append(_EVENTS.c.id < after)
     page = select(_EVENTS).where(*wanted).order_by(_EVENTS.c.id.desc())
     # Joined after the page is cut, so that the index by id gives it, however long the table is.
-    cut = page.limit(limit and limit + 1).subquery()
+    cut = page.limit(limit + 1).subquery()
     query = select(cut, User.username).join(User, User.id == cut.c.user_id)
     rows = read_all(query.order_by(cut.c.id.desc()))
     found = rows[:limit]

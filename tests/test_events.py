@@ -1,5 +1,6 @@
 """The history of an account: what was done to it, told to its user and to admins."""
 
+import json
 import re
 from datetime import timedelta
 from types import SimpleNamespace
@@ -34,6 +35,10 @@ from services import events, groups, pruning
 def history(client, user, token):
     response = client.get(f"/api/users/{user.id}/activity", headers=bearer(token))
     return success(response)["events"]
+
+
+def fails(_):
+    raise ZeroDivisionError
 
 
 def types(app):
@@ -193,12 +198,12 @@ def test_of_parallel_acts_no_more_than_twenty_are_kept(app, client, auth):
 
 
 @on_both
-def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
+def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth, run, monkeypatch):
     start = core_clock.utcnow() - timedelta(days=9)
     row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}
     added = [
         {**row, "id": ids.new_row_id(), "details": {}, "created_at": start + timedelta(minutes=n)}
-        for n in range(250)
+        for n in range(450)
     ]
     execute(app, insert(Event).values(added))
     path = f"/api/users/{auth.user.id}/activity"
@@ -208,8 +213,9 @@ def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
 
     first = page()
     rest = page(after=first["next"])
-    told = [*first["events"], *rest["events"]]
-    assert (len(first["events"]), len(rest["events"]), rest["next"]) == (200, 51, None)
+    last = page(after=rest["next"])
+    told = [*first["events"], *rest["events"], *last["events"]]
+    assert (len(first["events"]), len(last["events"]), last["next"]) == (200, 51, None)
     found = [each["id"] for each in told]
     assert found == sorted({*found}, reverse=True)
     # What is pruned or comes meanwhile moves nothing.
@@ -221,8 +227,20 @@ def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth):
     for query in ({"after": "x"}, {"limit": 0}, {"limit": 201}, {"type": "logout"}):
         refused = client.get(path, query_string=query, headers=auth.headers)
         assert failure(refused, 400, "invalid_request").keys() == {*query}
+    everything = found[:199] + found[200:]
     data = success(client.get("/api/users/export", headers=auth.headers))
-    assert [each["id"] for each in data["events"]][1:] == found[:199] + found[200:]
+    assert [each["id"] for each in data["events"]][1:] == everything
+    printed = run("users", "export", auth.user.id)[0]
+    printed = json.loads(printed[printed.index("{\n") :])
+    assert [each["id"] for each in printed["events"]][2:] == everything
+    # Pages are read while they are sent. Where the database fails, it looks like no whole file.
+    cut = client.get("/api/users/export", headers=auth.headers, buffered=False)
+    parts = iter(cut.response)
+    begun = next(parts)
+    monkeypatch.setattr("services.events.read_all", fails)
+    with pytest.raises(ZeroDivisionError):
+        next(parts)
+    assert (cut.status_code, cut.content_length, begun[-1:]) == (200, None, b"}")
 
 
 def test_history_needs_no_log_and_is_kept_as_long_as_the_setting_says(make_app, make_user):
@@ -243,7 +261,7 @@ def test_of_parallel_first_logins_from_a_client_one_is_kept(app, client, make_us
 def test_export_of_an_account_that_is_gone_meanwhile_is_refused(app, client, auth, monkeypatch):
     def collect(*_, **__):
         execute(app, delete(User))
-        return {}
+        return {}, ()
 
     monkeypatch.setattr("services.export.collect", collect)
     response = client.get("/api/users/export", headers=auth.headers)
