@@ -25,9 +25,7 @@ from services import (
 AS_FILE = {"Content-Disposition": 'attachment; filename="account.json"'}
 
 
-def collect(
-    user: UserRow, *, session_id: str = "", now: datetime
-) -> tuple[dict[str, object], Iterable[dict[str, Any]]]:
+def collect(user: UserRow, *, session_id: str = "", now: datetime) -> tuple[Any, Iterable[Any]]:
     """Return all data of a user, and further pages of `events`, which are read only when they are
     wanted: there may be too many for the memory. The session with this id is the current one.
     """
@@ -61,7 +59,8 @@ def collect(
 def _pages(user_id: str, after: str | None) -> Iterator[dict[str, Any]]:
     while after:
         page = events.history(for_admins=False, user_id=user_id, after=after)
-        yield page
+        if page["events"]:  # not pruned meanwhile
+            yield page
         after = page["next"]
 
 

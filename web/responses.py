@@ -31,6 +31,5 @@ def _longer(data: bytes, more: Iterable[object]) -> Iterator[bytes]:
     cuts it off: it is no JSON then, and its last chunk is missing.
     """
     yield data.removesuffix(b"]}}")
-    for items in more:
-        yield b"," + orjson.dumps(items)[1:-1]
+    yield from (b"," + orjson.dumps(items)[1:-1] for items in more)
     yield b"]}}"
