@@ -34,7 +34,7 @@ bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
-ACCESS_LINKS = Limit(200, "hour", "access links made by an admin or teacher", By.CALLER)
+ACCESS_LINKS = Limit(1000, "hour", "access links made by an admin or teacher", By.CALLER)
 
 
 @admin(
@@ -135,11 +135,11 @@ def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
 )
 def export_user(user_id: str) -> Reply:
     """Read everything that is stored about a user, as `GET /api/users/export` gives it to them."""
-    data = export.collect(users.get_within(user_id), now=clock.utcnow())
+    data, more = export.collect(users.get_within(user_id), now=clock.utcnow())
     with transaction():
         users.lock_within(user_id, key_share=True)
         events.tell("data_exported", user_id)
-    return Reply(data, headers=export.AS_FILE)
+    return Reply(data, headers=export.AS_FILE, more=more)
 
 
 @admin(
@@ -220,7 +220,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin),
+    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin, errors.TooManyRequests),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.
