@@ -7,8 +7,7 @@ RUN /opt/venv/bin/pip install --no-cache-dir --only-binary=:all: -r requirements
 
 FROM python:3.11-slim-trixie
 # A number, so that a platform can check that it is not root.
-RUN useradd --uid 10001 --no-create-home --home-dir /app --shell /usr/sbin/nologin accounts \
-    && install -d -o accounts -g accounts -m 700 /app/instance
+RUN useradd --uid 10001 --no-create-home --home-dir /app --shell /usr/sbin/nologin accounts
 WORKDIR /app
 COPY --from=build /opt/venv /opt/venv
 # Owned by root, so that the service cannot change its own code.
@@ -23,6 +22,8 @@ COPY services/ services/
 COPY static/ static/
 COPY templates/ templates/
 COPY web/ web/
+# A clone that was made under another umask has files that only its owner can read.
+RUN chmod -R go+rX . && install -d -o accounts -g accounts -m 700 /app/instance
 
 # The MALLOC_ variables bound the memory of a worker, as in the Procfile.
 ENV PATH=/opt/venv/bin:$PATH \

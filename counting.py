@@ -14,7 +14,8 @@ from typing import TypeAlias
 from sqlalchemy import ColumnElement, and_, case, delete, or_, select
 from sqlalchemy.sql.dml import ReturningInsert
 
-from core import clock
+import errors
+from core import audit, clock
 from database import change, insert_into, read_all
 from extensions import db, settings
 from models import Counter, User, UserRow
@@ -82,6 +83,23 @@ def within(keys: Collection[str], allowed: int, window: timedelta) -> set[str]:
     new = {"hits": 1, "expires_at": now + window}
     rows = [{"key": each, **new} for each in sorted(keys, reverse=True)]
     return {each for each, hits, _ in db.session.execute(upsert(now), rows) if hits <= allowed}
+
+
+def require(name: str, allowed: int, window: str, *, account: str) -> None:
+    """Count this once for an account in the open transaction. Raises TooManyRequests, after which
+    the transaction counts nothing, beyond what is allowed in a window.
+    """
+    this = key(name, account=account)
+    if not within([this], allowed, WINDOWS[window]):
+        audit.log("limit_reached", account, limit=f"{allowed} per {window}: {name}")
+        end = db.session.scalars(select(Counter.expires_at).where(Counter.key == this)).one()
+        raise too_many(end)
+
+
+def too_many(end: datetime, message: str | None = None) -> errors.TooManyRequests:
+    """Return the refusal of a call in a window with this end."""
+    seconds = math.ceil((end - clock.utcnow()).total_seconds())
+    return errors.TooManyRequests(message, retry_after=max(1, seconds))
 
 
 def names(user: Person) -> tuple[str, str]:

@@ -136,11 +136,11 @@ def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
 )
 def export_user(user_id: str) -> Reply:
     """Read everything that is stored about a user, as `GET /api/users/export` gives it to them."""
-    data = export.collect(users.get_within(user_id), now=clock.utcnow())
+    data, more = export.collect(users.get_within(user_id), now=clock.utcnow())
     with transaction():
         users.lock_within(user_id, key_share=True)
         events.tell("data_exported", user_id)
-    return Reply(data, headers=export.AS_FILE)
+    return Reply(data, headers=export.AS_FILE, more=more)
 
 
 @admin(
@@ -221,7 +221,7 @@ def make_access_link(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     body=schemas.AccountChanges,
     response=schemas.Account,
     message="The account is changed.",
-    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin),
+    errors=(errors.UserNotFound, *errors.TAKEN, errors.LastAdmin, errors.TooManyRequests),
 )
 def alter_user(user_id: str, body: dict[str, Any]) -> dict[str, object]:
     """Change an account: role, activation, names, language, time zone, e-mail address.

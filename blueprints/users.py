@@ -59,11 +59,13 @@ def get_profile() -> dict[str, object]:
     body=schemas.ProfileChanges,
     response=schemas.Profile,
     message="Your profile is saved.",
+    errors=(errors.TooManyRequests,),
 )
 def update_profile(body: dict[str, object]) -> dict[str, object]:
     """Change the fields that are sent; the others stay as they are.
 
-    An empty string clears `bio`, `location` and `website`.
+    An empty string clears `bio`, `location` and `website`. After 20 changes of names in a day, only
+    calls that leave the names as they are pass.
     """
     with transaction():
         user = profiles.update(caller().user, body)
@@ -200,12 +202,12 @@ def share_certificate(certificate_id: str, body: dict[str, bool]) -> dict[str, o
 def export_data() -> Reply:
     """Read everything that is stored about the caller, as a file to keep."""
     me = caller()
-    data = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
+    data, more = export.collect(me.user, session_id=me.session_id, now=clock.utcnow())
     with transaction():
         if users.lock(me.id, key_share=True) is None:
             raise errors.TokenRevoked
         events.tell("data_exported", me.id)
-    return Reply(data, headers=export.AS_FILE)
+    return Reply(data, headers=export.AS_FILE, more=more)
 
 
 @put(

@@ -261,11 +261,16 @@ def delete_user(user: UserRow, yes: bool) -> None:
 @account
 def export_user(user: UserRow) -> None:
     """Print everything that is stored about ACCOUNT as JSON."""
-    data = export.collect(user, session_id="", now=clock.utcnow())
+    data, more = export.collect(user, now=clock.utcnow())
     with transaction():
         lock_within(user.id)
         events.tell("data_exported", user.id)
-    click.echo(json.dumps(schemas.Export().dump(data), indent=2))
+    shape = schemas.Export()
+    text = json.dumps(shape.dump(data), indent=2)
+    for page in more:
+        click.echo(text.removesuffix("\n  ]\n}"), nl=False)
+        text = "," + json.dumps(shape.dump(page), indent=2).removeprefix('{\n  "events": [')
+    click.echo(text)
 
 
 @users.command("fake")

@@ -2,6 +2,9 @@
 
 Each event has the user, the client IP (`address`) and the request id; `by` is the admin or the
 service key that acted on another account, a key as `key:` and its id.
+
+The history of an account keeps at most 20 of a kind in 24 hours that the user has caused; the log
+has all.
 """
 
 import logging

@@ -17,8 +17,9 @@ from database import afterwards, read_all
 from extensions import components, db
 from models import Event, User
 
-# How many logins of an account are kept in a day: from many addresses, they could fill its history.
-LOGINS, DAY = 20, timedelta(days=1)
+# How many events of a kind that a user has caused to the own account are kept in a day: with more,
+# a thief of a session could fill the table, or push a trace out of sight.
+MOST, DAY = 20, timedelta(days=1)
 MACHINE = audit.MACHINE.id
 _EVENTS = Event.__table__
 
@@ -26,17 +27,15 @@ _EVENTS = Event.__table__
 def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     """Say in the open transaction what it does to an account.
 
-    The commit puts it into the history of the account, if it is kept, and into the log.
+    The commit puts it into the log; and into the history of the account, if it is kept.
     """
     kept, who = audit.EVENTS[event].kept, components().actor()
     by = "" if who.id == user_id else who.id
     given = {name: value for name, value in details.items() if value}
-    is_login = event == "login"
-    if user_id and kept is not None and (not is_login or _is_news(user_id, who.network)):
-        ip_address = "" if by else who.network if is_login else who.ip_address
+    if user_id and kept is not None and (by or _is_news(event, user_id, who.network)):
+        ip_address = "" if by else who.network if event == "login" else who.ip_address
         stays = {name: given[name] for name in kept if name in given}
-        row = _row(event, user_id, by=by, ip_address=ip_address, details=stays)
-        db.session.execute(insert(_EVENTS), [row])
+        add(event, [user_id], by=by, ip_address=ip_address, **stays)
     if by not in ("", MACHINE):
         given["by"] = by
     afterwards(partial(audit.log, event, user_id, **given))
@@ -55,37 +54,36 @@ def tell_each(event: str, user_ids: Collection[str], **details: str) -> None:
         afterwards(partial(audit.log, event, each, **given))
 
 
-def _is_news(user_id: str, network: str) -> bool:
-    """Return whether a login is kept: the first from there, and not too many in a day.
+def _is_news(event: str, user_id: str, network: str) -> bool:
+    """Return whether what a user has done to the own account is kept: not too many of a kind in a
+    day, and of logins the first from there.
 
-    Else logins could fill the table and hide a trace. Asked when the user's row is locked, so that
-    of parallel logins one is the first.
+    Asked when the user's row is locked, so parallel calls are counted one after the other.
     """
-    logins = select(_EVENTS).where(_EVENTS.c.user_id == user_id, _EVENTS.c.type == "login")
-    is_known = logins.where(_EVENTS.c.ip_address == network).exists()
-    of_today = logins.where(_EVENTS.c.created_at > clock.utcnow() - DAY).limit(LOGINS).subquery()
-    count = select(func.count()).select_from(of_today).scalar_subquery()
-    return bool(db.session.scalar(select(~is_known & (count < LOGINS))))
+    columns = _EVENTS.c
+    own = select(_EVENTS).where(columns.user_id == user_id, columns.type == event, columns.by == "")
+    of_today = own.where(columns.created_at > clock.utcnow() - DAY).limit(MOST).subquery()
+    is_news = select(func.count()).select_from(of_today).scalar_subquery() < MOST
+    if event == "login":
+        is_news &= ~own.where(columns.ip_address == network).exists()
+    return bool(db.session.scalar(select(is_news)))
 
 
-def add(event: str, user_ids: Iterable[str], *, by: str = MACHINE, **details: str) -> None:
-    """Add an event that somebody else has caused to the history of these accounts, in the open
-    transaction.
-    """
-    if rows := [_row(event, user_id, by=by, details=details) for user_id in user_ids]:
+def add(
+    event: str, user_ids: Iterable[str], *, by: str = MACHINE, ip_address: str = "", **details: str
+) -> None:
+    """Add an event to the history of these accounts, in the open transaction."""
+    same = {"type": event, "by": by, "ip_address": ip_address, "details": details}
+    same["created_at"] = clock.utcnow()
+    if rows := [{"id": ids.new_row_id(), "user_id": each, **same} for each in user_ids]:
         db.session.execute(insert(_EVENTS), rows)
 
 
-def _row(event: str, user_id: str, *, ip_address: str = "", **more: Any) -> dict[str, Any]:
-    row = {"id": ids.new_row_id(), "user_id": user_id, "type": event, "ip_address": ip_address}
-    return {**row, "created_at": clock.utcnow(), **more}
-
-
 def history(
-    *, for_admins: bool, after: str | None = None, limit: int | None = None, **columns: str
+    *, for_admins: bool, after: str | None = None, limit: int = 200, **columns: str
 ) -> dict[str, Any]:
-    """Return a page of events with these values, by default all: by id, newest first, those `after`
-    an id, and the id of the last one if there are more.
+    """Return a page of events with these values: by id, newest first, those `after` an id, and the
+    id of the last one if there are more.
 
     Those `for_admins` say which of others has caused them, and have the groups of a user.
     """
@@ -96,7 +94,7 @@ def history(
         wanted.append(_EVENTS.c.id < after)
     page = select(_EVENTS).where(*wanted).order_by(_EVENTS.c.id.desc())
     # Joined after the page is cut, so that the index by id gives it, however long the table is.
-    cut = page.limit(limit and limit + 1).subquery()
+    cut = page.limit(limit + 1).subquery()
     query = select(cut, User.username).join(User, User.id == cut.c.user_id)
     rows = read_all(query.order_by(cut.c.id.desc()))
     found = rows[:limit]

@@ -1,7 +1,7 @@
 """The copy of everything that is stored about a user (GDPR, articles 15 and 20)."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,14 +25,17 @@ from services import (
 AS_FILE = {"Content-Disposition": 'attachment; filename="account.json"'}
 
 
-def collect(user: UserRow, *, session_id: str = "", now: datetime) -> dict[str, object]:
-    """Return all data of a user; the session with this id is the current one."""
+def collect(user: UserRow, *, session_id: str = "", now: datetime) -> tuple[Any, Iterable[Any]]:
+    """Return all data of a user, and further pages of `events`, which are read only when they are
+    wanted: there may be too many for the memory. The session with this id is the current one.
+    """
     lessons: dict[str, list[Row[Any]]] = {}
     for lesson in _rows(Lesson, user.id):
         lessons.setdefault(lesson.course_id, []).append(lesson)
     courses = _rows(Course, user.id)
     pictures = [base64.b64encode(row.picture).decode() for row in _rows(Avatar, user.id)]
-    return {
+    page = events.history(for_admins=False, user_id=user.id)
+    data = {
         "exported_at": now,
         "account": profiles.profile(user),
         "settings": profiles.preferences(user),
@@ -48,8 +51,17 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> dict[str, 
         "achievements": _rows(Achievement, user.id),
         "certificates": certificates.list_all(user.id),
         "groups": [group.name for group in groups.of_user(user.id)],
-        "events": events.history(for_admins=False, user_id=user.id)["events"],
+        "events": page["events"],  # the last one, since more follow
     }
+    return data, _pages(user.id, page["next"]) if page["next"] else ()
+
+
+def _pages(user_id: str, after: str | None) -> Iterator[dict[str, Any]]:
+    while after:
+        page = events.history(for_admins=False, user_id=user_id, after=after)
+        if page["events"]:  # not pruned meanwhile
+            yield page
+        after = page["next"]
 
 
 def _rows(model: type[Base], user_id: str) -> Sequence[Row[Any]]:

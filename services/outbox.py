@@ -7,7 +7,6 @@ lease expires and another process takes the row.
 
 import html
 import logging
-import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -15,15 +14,14 @@ from email.message import EmailMessage
 from sqlalchemy import Delete, Update, delete, select, update
 
 import counting
-import errors
-from core import audit, clock, smtp
+from core import clock, smtp
 from core.addresses import login_name
 from core.ids import new_row_id
 from core.message import build
 from core.templates import Mail
 from database import afterwards, change, change_one, is_unavailable, reading, transaction
 from extensions import components, db, settings
-from models import Counter, OutboxMail, PendingEmail, User, UserRow
+from models import OutboxMail, PendingEmail, User, UserRow
 from services import events, letters, users
 from services.letters import MailKind
 
@@ -80,12 +78,7 @@ def queue_by_staff(kind: MailKind, user: UserRow) -> None:
     """Queue an e-mail that an admin or teacher sends to a user, as `queue` does, but never drop it
     without a word: raises TooManyRequests beyond `MAX_BY_STAFF`.
     """
-    key = counting.key(BY_STAFF, account=user.id)
-    if not counting.within([key], MAX_BY_STAFF, HOUR):
-        end = db.session.scalars(select(Counter.expires_at).where(Counter.key == key)).one()
-        audit.log("limit_reached", user.id, limit=f"{MAX_BY_STAFF} per hour: {BY_STAFF}")
-        seconds = math.ceil((end - clock.utcnow()).total_seconds())
-        raise errors.TooManyRequests(retry_after=max(1, seconds))
+    counting.require(BY_STAFF, MAX_BY_STAFF, "hour", account=user.id)
     _add(OutboxMail(kind=kind.value, address=user.email, facts={}))
 
 

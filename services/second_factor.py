@@ -5,7 +5,6 @@ all counted. What was right is spent in the transaction of the act that it allow
 """
 
 import logging
-import math
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -225,8 +224,7 @@ def check_code(user: UserRow, typed: str) -> Proof | None:
     now, is_locked = clock.utcnow(), factor.wrong_codes > LOCK_AT
     if is_locked and totp.has_form_of_digits(typed):
         audit.log("limit_reached", user.id, limit=f"{LOCK_AT} per day: wrong codes")
-        wait = math.ceil((factor.window_ends_at - now).total_seconds())
-        raise errors.TooManyRequests(_LOCKED, retry_after=max(1, wait))
+        raise counting.too_many(factor.window_ends_at, _LOCKED)
     if seed := _open(factor):
         step = totp.step_of(typed, seed, now.timestamp(), after=factor.last_step)
         number = totp.recovery_code_of(typed, seed, factor.generation)

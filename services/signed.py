@@ -6,7 +6,7 @@ A text has one purpose and an end. The newest key signs, the older ones still ve
 import hashlib
 import re
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from itsdangerous import BadSignature, Signer, base64_decode, base64_encode
 from sqlalchemy import select
@@ -19,7 +19,8 @@ from models import DENIED_FOR, DeniedSession
 # The last of a signature's 43 characters holds four bits. itsdangerous ignores its two other bits,
 # so it would accept four spellings of each text.
 _FORM = re.compile(r"[\w-]+\.[\w-]{42}[048AEIMQUYcgkosw]", re.ASCII)
-_END = struct.Struct("!I")  # in seconds since 1970
+_END = struct.Struct("!I")  # in seconds since 1970, which begin anew in 2106
+_ERA = timedelta(seconds=2**32)
 
 
 class NotSigned(Exception):
@@ -32,7 +33,7 @@ class TooOld(Exception):
 
 def sign(purpose: str, payload: bytes, *, end: datetime) -> str:
     """Return a text with this payload, good until its end. Everybody who has it can read it."""
-    text = base64_encode(_END.pack(int(end.timestamp())) + payload)
+    text = base64_encode(_END.pack(int(end.timestamp()) % 2**32) + payload)
     return _signer(purpose).sign(text).decode()
 
 
@@ -43,8 +44,9 @@ def read(purpose: str, text: str) -> tuple[bytes, datetime]:
     except BadSignature:
         raise NotSigned from None
     (seconds,) = _END.unpack_from(payload)
-    end = datetime.fromtimestamp(seconds, UTC)
-    if end <= clock.utcnow():
+    now, end = clock.utcnow(), datetime.fromtimestamp(seconds, UTC)
+    end += round((now - end) / _ERA) * _ERA
+    if end <= now:
         raise TooOld
     return payload[_END.size :], end
 

@@ -7,12 +7,13 @@ from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, 
 from sqlalchemy import update as update_table
 from sqlalchemy.orm import aliased
 
+import counting
 import errors
 from core import passwords
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Reach, Role
 from database import change_one, read_one, read_value
-from extensions import db, settings
+from extensions import components, db, settings
 from models import Membership, User, UserRow
 from services import changes, events
 
@@ -20,6 +21,8 @@ Condition: TypeAlias = ColumnExpressionArgument[bool]
 # Why nothing is done for some of many accounts, by their ids.
 Refused: TypeAlias = dict[str, type[errors.ApiError]]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
+# How often users change their own names in a day.
+MAX_RENAMES, RENAMES = 20, "changes of first and last name by the user"
 # Conditions for an account to which nobody can sign in; `has_way_in` asks the same of a row.
 NO_WAY_IN = User.password_hash.startswith("!"), User.identity.is_(None)
 
@@ -141,7 +144,8 @@ def role_in_effect(user: UserRow | Row[Any]) -> str:
 def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | None:
     """Change columns of a user, and what searches look in; return the whole row.
 
-    Return None if there is no such user or a condition does not hold. Raises IntegrityError.
+    Return None if there is no such user or a condition does not hold. Raises IntegrityError, and
+    TooManyRequests beyond `MAX_RENAMES`.
     """
     # Locked, because these are the values that the UPDATE replaces.
     before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
@@ -153,6 +157,8 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
         changes.compare(before, row)
         if (before.first_name, before.last_name) != (row.first_name, row.last_name):
             events.tell("names_changed", user_id)
+            if components().actor().id == user_id:
+                counting.require(RENAMES, MAX_RENAMES, "day", account=user_id)
     key = search_key(row.username, row.email, row.first_name, row.last_name)
     return row if row.search_key == key else change_one(this.values(search_key=key))
 

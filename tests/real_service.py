@@ -308,6 +308,21 @@ def ask(connection, method, path, body=None, token=None):
     return read_answer(connection)
 
 
+def start_nginx(folder, example, port, service):
+    """Start nginx with the example of deploy/, without TLS, and wait until it listens."""
+    example = re.sub(r"^ *ssl_.*\n", "", example, flags=re.M).replace("/var/log/nginx", str(folder))
+    for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", service)):
+        example = example.replace(f" {there};", f" 127.0.0.1:{here};")
+    modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{module}_temp_path {folder}/{module};" for module in modules)
+    (folder / "nginx.conf").write_text(
+        f"daemon off; pid {folder}/pid; events {{}} http {{ access_log off; {places}{example} }}"
+    )
+    nginx = subprocess.Popen(["nginx", "-e", folder / "nginx.log", "-c", folder / "nginx.conf"])
+    soon((folder / "pid").exists)
+    return nginx
+
+
 def read_answer(connection):
     response = connection.getresponse()
     return Answer(response.status, response.headers, json.loads(response.read()))

@@ -22,7 +22,7 @@ from app import create_app
 from core import audit, reasons
 from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
-from services import outbox
+from services import outbox, users
 from services.letters import MailKind
 from web import openapi
 from web.limits import GUESSES
@@ -96,6 +96,7 @@ def limits() -> Rows:
         window = "`RESET_TOKEN_MINUTES`" if is_reset else "hour"
         yield f"{outbox.MAX_MAILS} per {window}", name, "address", "mails"
     yield f"{outbox.MAX_BY_STAFF} per hour", outbox.BY_STAFF, "account", "mails"
+    yield f"{users.MAX_RENAMES} per day", users.RENAMES, "account", "changes"
 
 
 def kinds() -> Rows:

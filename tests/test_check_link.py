@@ -1,7 +1,7 @@
 """What a link does, asked before it is used: the same as when it is used."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from helpers import NEW_PASSWORD, execute, failure, refresh, rows, success, verify
@@ -127,6 +127,15 @@ def test_changed_token_is_refused(make, check, name):
         token, _ = make(action)
         assert FORGERIES[name](token) != token
         failure(check(FORGERIES[name](token)), 400, "invalid_token")
+
+
+@pytest.mark.parametrize("year", [2105, 2106, 2250])
+def test_links_do_not_end_with_the_seconds_of_32_bits(make, check, clock, year):
+    clock.move(days=(date(year, 2, 7) - core_clock.utcnow().date()).days)  # on the day of 2106
+    token, _ = make(Action.CHOOSE_PASSWORD)
+    success(check(token))
+    clock.move(days=30)
+    failure(check(token), 400, "invalid_token")
 
 
 @pytest.mark.asvs("9.2.2", "9.2.3")

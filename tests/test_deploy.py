@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import psutil
 import pytest
 import yaml
 from helpers import soon
-from real_service import MEMORY, PATIENCE, finish, free_port, read_answer
+from real_service import MEMORY, PATIENCE, finish, free_port, read_answer, start_nginx
 
 import errors
 from config import ROOT, Settings, load
@@ -60,6 +61,8 @@ def image():
         folder.chmod(0o755)
         for source, target in COPIES:
             subprocess.run(["cp", "-r", *ROOT.glob(source), folder / target], check=True)
+        # As in a clone that was made under `umask 077`.
+        subprocess.run(["chmod", "-R", "go=", *folder.glob("*")], check=True)
         yield folder
 
 
@@ -78,9 +81,10 @@ def test_image_starts_as_its_own_user_and_becomes_healthy(image):
     assert int(USER) > 0
     prefix = as_user(USER)
     user_id = int(USER) if prefix else os.geteuid()
-    (step,) = re.findall(r"&& (install -d .+)", DOCKERFILE)
-    step = step.replace("-o accounts -g accounts", f"-o {user_id} -g {os.getgid()}")
-    subprocess.run(step.replace("/app", str(image)).split(), check=True)
+    step = ONCE["RUN"].replace("-o accounts -g accounts", f"-o {user_id} -g {os.getgid()}")
+    subprocess.run(["sh", "-euc", step.replace("/app", str(image))], cwd=image, check=True)
+    closed = [path for path in image.rglob("*") if not path.stat().st_mode & 0o004]
+    assert closed == [image / "instance"]
     port = str(free_port())
     environ = {"PORT": port, "GUNICORN_CMD_ARGS": f"--bind=127.0.0.1:{port}"}
 
@@ -215,43 +219,42 @@ def test_nginx_example_has_the_words_of_the_service():
         assert json.loads(dict(bodies)[str(error.status)]) == content
 
 
+def test_nginx_example_takes_ciphers_with_forward_secrecy():
+    (ciphers,) = re.findall(r"^    ssl_ciphers (.+);", NGINX, re.M)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(ciphers)
+    kinds = {(each["aead"], each["kea"]) for each in context.get_ciphers()}
+    assert kinds == {(True, "kx-any"), (True, "kx-ecdhe")}
+
+
 @pytest.mark.skipif(not shutil.which("nginx"), reason="needs nginx")
 def test_errors_of_nginx_are_json_for_allowed_origins_and_its_log_has_no_query(tmp_path):
-    port, example = free_port(), re.sub(r"^ *ssl_.*\n", "", NGINX, flags=re.M)
-    # Nobody is the service.
-    for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", free_port())):
-        example = example.replace(f" {there};", f" 127.0.0.1:{here};")
-    example = example.replace("/var/log/nginx", str(tmp_path))
-    modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
-    config, log = tmp_path / "nginx.conf", tmp_path / "log"
-    config.write_text(
-        f"daemon off; pid {tmp_path}/pid; events {{}} http {{ access_log off; {folders}{example} }}"
-    )
-    nginx = subprocess.Popen(["nginx", "-e", log, "-c", config])
+    port, service = free_port(), free_port()
+    # In place of the service: it answers one path, and ends all other connections.
+    hsts = "Strict-Transport-Security"
+    ready = f'location /readyz {{ add_header {hsts} max-age=31536000; return 200 "{{}}"; }}'
+    behind = f"server {{ listen 127.0.0.1:{service}; {ready} location / {{ return 444; }} }}"
+    nginx = start_nginx(tmp_path, NGINX + behind, port, service)
 
-    def ask(origin, length):
+    def ask(origin, length, path="/api/auth/login?code=a-secret"):
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
             headers = {"Origin": origin, "Content-Length": str(length)}
-            connection.request("POST", "/api/auth/login?code=a-secret", headers=headers)
-            return read_answer(connection)
-
-    def answers():
-        assert nginx.poll() is None, log.read_text()
-        try:
-            return ask("https://evil.example.org", 0)
-        except ConnectionError:
-            return None
+            connection.request("POST", path, headers=headers)
+            answer = read_answer(connection)
+        assert answer.headers.get_all(hsts) == ["max-age=31536000"]
+        return answer
 
     try:
-        soon(answers)
         for length, status, code in ((0, 503, "unavailable"), (7_000_000, 413, "too_large")):
             answer = ask("https://app.example.org", length)
             assert (answer.status, answer.code) == (status, code)
             assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example.org"
             assert answer.headers["Access-Control-Allow-Credentials"] == "true"
             assert answer.headers["Retry-After"] == ("5" if status == 503 else None)
-        assert [name for name in answers().headers if "Allow" in name] == []
+        assert [
+            name for name in ask("https://evil.example.org", 0).headers if "Allow" in name
+        ] == []
+        assert ask("https://app.example.org", 0, "/readyz").status == 200
         logged = (tmp_path / "access.log").read_text()
         assert '"POST /api/auth/login HTTP/1.1" 503' in logged
         assert "a-secret" not in logged

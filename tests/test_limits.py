@@ -36,7 +36,7 @@ from sqlalchemy.exc import OperationalError, TimeoutError
 from core.passwords import Hasher, HasherBusy
 from counting import locked_until
 from database import WriteQueueFull, transaction
-from errors import InvalidCredentials, WrongAccessCode, WrongCode, WrongPassword
+from errors import InvalidCredentials, TooManyRequests, WrongAccessCode, WrongCode, WrongPassword
 from extensions import db
 from models import Counter, Event, User, UserSession
 from web.limits import GUESSES, By
@@ -215,6 +215,31 @@ def test_call_after_the_last_one_is_refused(limited, call, clock, things):
         assert is_refused(caller=1) is (By.CALLER not in together)
     clock.move(seconds=window + 1)
     assert not is_refused()
+
+
+@on_both
+def test_own_names_are_changed_twenty_times_a_day(
+    limited, client, make_user, make_key, log_in, clock
+):
+    user, key = make_user(role="admin"), bearer(make_key("users:write"))
+
+    def change(path="profile", call=client.put, **fields):
+        return call(f"/api/users/{path}", json=fields, headers=log_in(user).headers)
+
+    for number in range(19):
+        success(change(firstName=f"Name {number}"))
+    success(change(firstName="Name 18", bio="As it was."))
+    success(change(user.id, client.patch, lastName="Last one"))
+    assert refused(change(firstName="Other", bio="Another."), 86_400)
+    assert refused(change(user.id, client.patch, firstName="Other", username="other"), 86_400)
+    assert len(rows(limited, Event, type="names_changed")) == 20
+    saved = success(change(website="https://school.example"))
+    assert (saved["bio"], saved["username"]) == ("As it was.", user.username)
+    pupil = f"/api/users/{make_user('pupil').id}"
+    for number in range(21):  # others change them as often as they must
+        success(client.patch(pupil, json={"firstName": f"Name {number}"}, headers=key))
+    clock.move(hours=24, seconds=1)
+    success(change(firstName="Other"))
 
 
 def test_a_school_can_have_other_limits_by_client_ip(make_app):
@@ -647,7 +672,9 @@ def test_the_document_names_the_limits_and_their_answer(client):
     assert login["responses"]["429"]["$ref"] == "#/components/responses/TooManyRequests"
     for endpoint in API:
         answers = paths[endpoint.documented][endpoint.method.lower()]["responses"]
-        assert ("429" in answers) == bool(endpoint.operation.limits), endpoint
+        called = endpoint.operation
+        is_limited = bool(called.limits) or TooManyRequests in called.errors
+        assert ("429" in answers) == is_limited, endpoint
 
 
 def test_guesses_are_limited_wherever_a_password_is_checked():

@@ -1,6 +1,8 @@
 """What monitoring reads at /metrics."""
 
 import re
+import shutil
+import subprocess
 from datetime import timedelta
 
 import pytest
@@ -94,6 +96,16 @@ def test_errors_are_json_also_for_a_browser(client, auth):
     for headers, status, code in (({}, 401, "token_missing"), (auth.headers, 403, "forbidden")):
         response = client.get("/metrics", headers={**headers, "Accept": "text/html"})
         failure(response, status, code)
+
+
+@pytest.mark.skipif(not shutil.which("mtail"), reason="needs mtail")
+def test_mtail_counts_durations_in_seconds(client, tmp_path):
+    log, lines = Log(), tmp_path / "lines"
+    client.get("/healthz")
+    lines.write_text(re.sub(r" ms=\S+", " ms=1250.3", "\n".join(log.lines()) + "\n"))
+    options = [f"--logs={lines}", "--one_shot", "--one_shot_format=prometheus"]
+    counted = subprocess.check_output(["mtail", f"--progs={ROOT}/deploy", *options], text=True)
+    assert re.search(r"\naccounts_request_duration_seconds_sum.* 1.2503\n", counted)
 
 
 def test_examples_name_what_there_is(client, scrape):

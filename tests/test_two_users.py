@@ -609,6 +609,28 @@ def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog
     assert number > 3  # BEGIN, what it does, its event, COMMIT
 
 
+@pytest.mark.parametrize("act", IN_ONE, ids=lambda act: f"{act.by} {act.what}")
+def test_of_what_users_do_to_their_account_twenty_of_a_kind_are_kept_in_a_day(
+    app, client, run, prepare, now, caplog, act
+):
+    """And all of what others do; the log has every act."""
+    one, facts, headers = prepare(act)
+    row = {"user_id": one.id, "by": "", "ip_address": "", "details": {}, "created_at": now}
+    kinds = {*act.leaves.split()}
+    enough = [{**row, "type": kind} for kind in kinds for _ in range(20)]
+    execute(app, insert(models.Event).values(enough))
+    known = {event.id for event in rows(app, models.Event)}
+    caplog.clear()
+    if act.by == "operator":
+        assert run("users", *act.what.format(**facts).split())[1] == 0
+    else:
+        assert call(client, act, facts, headers).status_code < 400
+    kept = {event.type for event in rows(app, models.Event) if event.id not in known}
+    is_own = act.by in ("one", "nobody") and "registered" not in kinds
+    assert kept == (set() if is_own else kinds)
+    assert kinds <= {each.message for each in caplog.records}
+
+
 # Each GET of the API that shows something of user `one`: what `one` sees, what those see who read
 # learning records, copy them, and see accounts; with a query where a list is of everybody.
 READS = {

@@ -161,5 +161,7 @@ def _envelope(operation: Operation, result: Any) -> Response:
     content: dict[str, object] = {"success": True}
     if operation.message:
         content["message"] = operation.message
-    content["data"] = _made(operation.response).dump(reply.data) if operation.response else {}
-    return json_response(content, reply.status, reply.headers)
+    shape = _made(operation.response or Schema)
+    content["data"] = shape.dump(reply.data)
+    more = reply.more and (part for page in reply.more for part in shape.dump(page).values())
+    return json_response(content, reply.status, reply.headers, more)

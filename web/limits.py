@@ -6,7 +6,6 @@ that is reached refuses at once: no call waits for another.
 """
 
 import logging
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,8 +119,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
     except _Reached as error:
         limit, end = error.args
         _log_reached(limit, body)
-        seconds = math.ceil((end - clock.utcnow()).total_seconds())
-        raise errors.TooManyRequests(retry_after=max(1, seconds)) from None
+        raise counting.too_many(end) from None
     guessed = {key: end for key, end in ends.items() if counters[key] in GUESSES}
     if GUESSES[0] in limits:
         arguments["guess"] = Guess(guessed, () if account is None else (account,))

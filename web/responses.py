@@ -1,10 +1,10 @@
 """How the result of a view becomes a JSON response."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
-from flask import Response
+from flask import Response, stream_with_context
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,22 @@ class Reply:
     data: object
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    # Further pages of the list that `data` ends with, which are read while they are sent.
+    more: Iterable[object] = ()
 
 
-def json_response(content: object, status: int, headers: Mapping[str, str]) -> Response:
+def json_response(
+    content: object, status: int, headers: Mapping[str, str], more: Iterable[object] = ()
+) -> Response:
     data = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
-    return Response(data, status, headers, content_type="application/json")
+    body = stream_with_context(_longer(data, more)) if more else data
+    return Response(body, status, headers, content_type="application/json")
+
+
+def _longer(data: bytes, more: Iterable[object]) -> Iterator[bytes]:
+    """Yield an envelope with more items in the list that its `data` ends with. An error on the way
+    cuts it off: it is no JSON then, and its last chunk is missing.
+    """
+    yield data.removesuffix(b"]}}")
+    yield from (b"," + orjson.dumps(items)[1:-1] for items in more)
+    yield b"]}}"

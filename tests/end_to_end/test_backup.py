@@ -74,6 +74,9 @@ def test_restored_dump_of_postgres_has_nothing_newer(
     url, restored = database_on(postgres_url), database_on(postgres_url)
     with deployed(url, mail_server.port, tmp_path / "log") as service:
         early = service.register("early")
+        granted = 'psql "$DATABASE_URL" -c "CREATE ROLE reports; GRANT SELECT ON users TO reports"'
+        elsewhere = 'psql "$DATABASE_URL" -c "DROP OWNED BY reports; DROP ROLE reports"'
+        dump = "\n".join((granted, dump, elsewhere))
         shell(dump, service.env | {"PATH": postgres_path}, tmp_path)
         late = service.register("late")
     assert (tmp_path / "accounts.dump").stat().st_mode & 0o777 == 0o600

@@ -4,13 +4,12 @@ import gzip
 import json
 import re
 import shutil
-import subprocess
 from urllib.request import Request, urlopen
 
 import pytest
-from helpers import PASSWORD, soon
+from helpers import PASSWORD
 from playwright.sync_api import expect
-from real_service import PATIENCE, deployed, free_port
+from real_service import PATIENCE, deployed, free_port, start_nginx
 from sqlalchemy import URL
 
 from config import ROOT
@@ -37,20 +36,8 @@ def base_url(tmp_path, mail_server):
     settings = {"PUBLIC_URL": place, "TRUSTED_PROXIES": "1"}
     with deployed(url, mail_server.port, tmp_path / "log", **settings) as service:
         example = (ROOT / "deploy/nginx.conf").read_text()
-        example = re.sub(r"^ *(ssl|access)_.*\n", "", example, flags=re.M)
-        for there, here in (("443 ssl", port), ("80", free_port()), ("127.0.0.1:5000", "")):
-            here = here or service.port
-            example = example.replace(f" {there};", f" 127.0.0.1:{here};")
         example = re.sub(r"    location / {\n.*\n", lines_of_the_docs(), example)
-        modules = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        folders = "".join(f"{module}_temp_path {tmp_path}/{module};" for module in modules)
-        config = tmp_path / "nginx.conf"
-        config.write_text(
-            f"daemon off; pid {tmp_path}/pid; events {{}} "
-            f"http {{ access_log off; {folders}{example} }}"
-        )
-        nginx = subprocess.Popen(["nginx", "-e", tmp_path / "nginx.log", "-c", config])
-        soon((tmp_path / "pid").exists)
+        nginx = start_nginx(tmp_path, example, port, service.port)
         service.register("ada")
         yield place
         nginx.terminate()
