@@ -73,7 +73,7 @@ def add(
     event: str, user_ids: Iterable[str], *, by: str = MACHINE, ip_address: str = "", **details: str
 ) -> None:
     """Add an event to the history of these accounts, in the open transaction."""
-    same = {"type": event, "by": by, "ip_address": ip_address, "details": details}
+    same: dict[str, Any] = {"type": event, "by": by, "ip_address": ip_address, "details": details}
     same["created_at"] = clock.utcnow()
     if rows := [{"id": ids.new_row_id(), "user_id": each, **same} for each in user_ids]:
         db.session.execute(insert(_EVENTS), rows)
