@@ -96,7 +96,8 @@ class WeakPassword(ApiError, status=400, code="weak_password"):
 
 
 class WrongPassword(ApiError, status=400, code="wrong_password"):
-    """The current password is wrong, at a change or a deletion.
+    """The current password is wrong, at a change or a deletion; or that of an account is wrong or
+    missing, when its address is confirmed.
 
     Ask again; the session stays open.
     """
@@ -379,7 +380,9 @@ class TooLarge(ApiError, status=413, code="too_large"):
 
 
 class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
-    """The body is not `application/json`; for an avatar, not `multipart/form-data`."""
+    """The body is not `application/json`, or it is compressed; for an avatar, it is not
+    `multipart/form-data`.
+    """
 
     message = "Send the body as application/json."
 

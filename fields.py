@@ -99,7 +99,8 @@ class Text(AnyText):
 
     def _deserialize(self, value: object, attr: str | None, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs).strip(self.trimmed)
-        Length(max=self.longest)(text)
+        if self.longest and len(text) > self.longest:
+            Length(max=self.longest)(text)
         if self.forbidden.search(text):
             raise ValidationError(Text.invalid)
         converted = self.converted(text)

@@ -234,6 +234,12 @@ class MailToken(Shape):
     token = fields.Token(required=True)
 
 
+class VerifyEmail(MailToken):
+    password = fields.CurrentPassword(
+        load_default="", metadata=about("Of the account; needed where it has one.")
+    )
+
+
 class CheckedLink(ResponseBody):
     action = ma.String(metadata={"enum": ["choose_password", "verify_email"]})
     username = ma.String(metadata=about("Empty for `verify_email`."))

@@ -8,7 +8,7 @@ from flask import Blueprint
 import counting
 import errors
 import schemas
-from core import clock
+from core import clock, passwords
 from core.roles import Role
 from database import transaction
 from extensions import settings
@@ -29,7 +29,7 @@ from services.letters import MailKind
 from services.links import Action
 from web import client, refresh_cookie
 from web.api import endpoint
-from web.bearer import caller
+from web.bearer import caller, comes_from
 from web.limits import GUESSES, By, Guess, Limit, call_within
 from web.responses import Reply
 
@@ -270,15 +270,31 @@ def reset_password(body: dict[str, str], guess: Guess) -> None:
 
 @post(
     "/verify-email",
-    body=schemas.MailToken,
+    body=schemas.VerifyEmail,
     message="Your e-mail address is confirmed.",
-    errors=(errors.InvalidToken,),
+    errors=(errors.InvalidToken, errors.WrongPassword),
+    limits=GUESSES,
 )
-def verify_email(body: dict[str, str]) -> None:
-    """Confirm an e-mail address with the token from a verification e-mail, which works once."""
+def verify_email(body: dict[str, str], guess: Guess) -> None:
+    """Confirm an e-mail address with the token from a verification e-mail, which works once.
+
+    Send the account's password too, if it has one: who reads the e-mail may be another one than who
+    registered the address. A wrong or missing one counts as a failed login. An access token of the
+    account does instead. Who does not know the password chooses another one by forgot-password.
+    """
     user = recovery.find(Action.VERIFY_EMAIL, body["token"]).user
-    with transaction():
-        recovery.verify_email(user, now=clock.utcnow())
+    is_proven = not passwords.is_usable(user.password_hash) or comes_from(user.id)
+
+    def confirm(guess: Guess, **_: object) -> None:
+        if not is_proven:
+            accounts.confirm_password(user, body["password"], field="password")
+        with transaction(), guess.right():
+            recovery.verify_email(user, now=clock.utcnow())
+
+    if is_proven:
+        confirm(guess)  # has counted nothing: the body names no account, but the token does
+    else:
+        call_within(GUESSES, confirm, body={"email": user.email})
 
 
 @post(

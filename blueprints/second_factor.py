@@ -14,7 +14,7 @@ from extensions import settings
 from services import accounts, second_factor, users
 from web.api import endpoint
 from web.bearer import caller
-from web.limits import CONFIRMATIONS, GUESSES, Guess
+from web.limits import CONFIRMATIONS, OWN_GUESSES, Guess
 
 bp = Blueprint("second_factor", __name__, url_prefix="/api/auth/second-factor")
 student = functools.partial(endpoint, bp, role=Role.STUDENT)
@@ -57,7 +57,7 @@ def begin_second_factor(body: dict[str, str], guess: Guess) -> dict[str, str]:
     response=schemas.RecoveryCodeList,
     message="Your second factor is on. Keep the recovery codes in a safe place.",
     errors=(errors.InvalidToken, errors.WrongCode),
-    limits=GUESSES,
+    limits=OWN_GUESSES,
 )
 def confirm_second_factor(body: dict[str, str], guess: Guess) -> dict[str, object]:
     """Turn the second factor on with the first code of the app.

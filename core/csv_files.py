@@ -8,7 +8,8 @@ from collections.abc import Iterable
 # The signs = + - and @, in every width that a spreadsheet may read as them.
 _WIDE = "\u207a\u207c\u208a\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 # Also behind each separator: a program that splits at another one than ours begins a cell there.
-_FORMULA = re.compile(f'((?:^|[,;\t"])[\\s,;\t"]*)([=+\\-@{_WIDE}])')
+# It looks at each run of separators and spaces once, from its start: a run may be the whole text.
+_FORMULA = re.compile(rf'((?:^|(?<![\s,;"])[^\S\t]*[,;\t"])[\s,;"]*)([=+\-@{_WIDE}])')
 
 
 def guarded(text: str) -> str:

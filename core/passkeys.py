@@ -150,7 +150,8 @@ def _usable(number: Any) -> bytes:
     else:
         modulus, exponent = (number[name].lstrip(b"\0") for name in (-1, -2))
         is_good = (number[1], number[3]) == (3, RS256) and len(exponent) <= EXPONENT_LENGTH
-        is_good = is_good and int.from_bytes(modulus, "big").bit_length() in RSA_BITS
+        n = int.from_bytes(modulus, "big")
+        is_good = is_good and n.bit_length() in RSA_BITS and n % 2 == 1
         key = cose.RS256({1: 3, 3: RS256, -1: modulus, -2: exponent})
     if not is_good:
         raise PasskeyInvalid("algorithm")

@@ -81,9 +81,10 @@ def lock_all(
     found: dict[str, Any] = {
         row.id: row for row in db.session.execute(these.with_for_update(key_share=key_share))
     }
-    # After the lock, as in `lock_within`.
-    within = {*db.session.scalars(select(User.id).where(User.id.in_(found), *reached(reach)))}
     refused: Refused = {each: errors.UserNotFound for each in user_ids if each not in found}
+    within = {user_id for user_id, row in found.items() if row.role in reach.roles}
+    if reach.teacher:  # after the lock, as in `lock_within`
+        within = {*db.session.scalars(select(User.id).where(User.id.in_(within), *reached(reach)))}
     refused |= dict.fromkeys(found.keys() - within, errors.Forbidden)
     return {each: row for each, row in found.items() if each in within}, refused
 

@@ -5,7 +5,8 @@ import { fill, say } from "./words.js";
 
 const act = document.querySelector("[data-module=links]");
 const form = act.querySelector("form");
-const codes = form.querySelector("fieldset"); // for those without a link
+const isReset = act.id === "choose-password";
+const asked = form.querySelector("fieldset"); // account and code without a link, or its password
 const way = document.getElementById("way-on"); // to /account
 const signIn = document.querySelector("#done form"); // there too
 let me;
@@ -18,32 +19,40 @@ const isDead = ({ code, reasons }) => code === "invalid_token" || Boolean(reason
 function goOnWithout(key) {
   me.brought = null;
   fill(document, { why: say(key) });
-  location.replace(codes ? "#forgot-password" : "#new-confirmation");
+  location.replace(isReset ? "#forgot-password" : "#new-confirmation");
 }
 
 // Returns for whom the link is.
 async function check(token) {
   try {
-    const { action, username, email } = await call("POST", "auth/check-link", { token });
-    if (action === act.id.replace("-", "_")) return username || email;
+    const link = await call("POST", "auth/check-link", { token });
+    if (link.action === act.id.replace("-", "_")) return link;
   } catch (problem) {
     if (!isDead(problem)) throw problem;
   }
   goOnWithout("error_invalid_token");
-  return "";
+  return {};
+}
+
+function ask(asks) {
+  fill(act, { asks });
+  asked.disabled = !asks; // what is disabled is not sent
 }
 
 async function show(_, who) {
   me = who;
-  if (!tokenOf() && !codes) return goOnWithout("error_no_link");
-  const name = tokenOf() ? await check(tokenOf()) : "";
+  if (!tokenOf() && !isReset) return goOnWithout("error_no_link");
+  const { username, email, hasPassword } = tokenOf() ? await check(tokenOf()) : {};
+  const name = username || email || "";
+  let needsPassword = !isReset && hasPassword;
   const here = tokenOf() ? `#token=${tokenOf()}` : "";
   if (signIn && (await resume(here))) {
     const [profile, { askWho }] = [await call("GET", "users/profile"), await loadModule("shared")];
-    askWho(profile, encodeURIComponent(name), here);
+    needsPassword &&= profile.email !== email;
+    if (isReset || needsPassword) askWho(profile, encodeURIComponent(name), here);
   }
   fill(act, { name });
-  if (codes) codes.disabled = name !== ""; // what is disabled is not sent
+  ask(isReset ? name === "" : needsPassword);
   return act.querySelector("h1");
 }
 
@@ -61,11 +70,13 @@ form.addEventListener("prepare", ({ detail: { body } }) => {
 });
 form.addEventListener("done", ({ detail: { body } }) => {
   me.brought = null;
-  const name = body.account || form.elements.name?.value;
+  const name = body.account || form.elements.name.value;
+  const secret = body.newPassword ?? body.password;
   nameWays(name);
-  if (!signIn || !name) return;
+  if (!signIn || !secret) return;
   const { email, password } = signIn.elements;
-  [email.value, password.value] = [name, body.newPassword];
+  [email.value, password.value] = [name, secret];
+  signIn.hidden = false;
   password.closest(".field").hidden = true;
   setTimeout(() => signIn.requestSubmit()); // when it is shown
 });
@@ -76,6 +87,7 @@ onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
 document.getElementById("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
+  if (problem.code === "wrong_password") ask(true); // the session has ended meanwhile
   if (!isDead(problem)) return;
   if (!tokenOf()) {
     nameWays(form.elements.account.value);

@@ -62,7 +62,7 @@ const isFormula = (sign) => /^[=+@-]/.test(sign.normalize("NFKC"));
 // Also behind each separator: a program that splits at another one than ours begins a cell there.
 const guarded = (cell) =>
   cell.replace(
-    /((?:^|[,;\t"])[\s,;\t"]*)(\S)/gu,
+    /((?:^|(?<![\s,;"])[^\S\t]*[,;\t"])[\s,;"]*)([^\s,;"])/gu,
     (_, before, sign) => before + (isFormula(sign) ? "'" : "") + sign,
   );
 const quoted = (cell) => `"${guarded(cell).replaceAll('"', '""')}"`;

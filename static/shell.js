@@ -155,7 +155,7 @@ onChange(
 // While the profile is being loaded, a section could not be filled; it is shown right after that.
 addEventListener("hashchange", () => {
   if (isBrought(location.hash)) location.reload(); // another link, pasted into this page
-  else if (me.profile || !userId()) route();
+  else if (me.profile || !isIn()) route();
 });
 // The fragment of the URL names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {

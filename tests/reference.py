@@ -82,10 +82,10 @@ def endpoints() -> Rows:
 
 def limits() -> Rows:
     """Each client IP (`ip`; of IPv6, the first 64 bits), account (the e-mail address or username
-    that was typed, else the caller's address), new address and caller has a count of its own. A
-    window begins with its first call. Beyond a limit the response is a 429; beyond one of mails to
-    an address, it is the usual one and nothing is sent. The window of reset mails is an hour where
-    `RESET_TOKEN_MINUTES` is longer.
+    that was typed, else the caller's address), new address, caller and session has a count of
+    its own. A window begins with its first call. Beyond a limit the response is a 429; beyond one
+    of mails to an address, it is the usual one and nothing is sent. The window of reset mails is an
+    hour where `RESET_TOKEN_MINUTES` is longer.
     """
     calls = openapi.declared(current_app)
     for limit in dict.fromkeys(limit for *_, call in calls for limit in call.limits):

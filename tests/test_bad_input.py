@@ -84,14 +84,14 @@ def stream(client, endpoint, body, length="", content_type="application/json", h
 def send(client, admin):
     """Send a body to an endpoint, with a token where it needs one."""
 
-    def send(endpoint, body, content_type="application/json"):
+    def send(endpoint, body, content_type="application/json", **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return client.open(
             endpoint.path,
             method=endpoint.method,
             data=raw,
             content_type=content_type,
-            headers=admin.headers if endpoint.operation.role else {},
+            headers={**headers, **(admin.headers if endpoint.operation.role else {})},
         )
 
     return send
@@ -122,6 +122,9 @@ def test_body_of_another_type_is_refused(endpoint, send):
     for content_type in OTHER_TYPES:
         failure(send(endpoint, endpoint.example, content_type), 415, "unsupported_media_type")
     failure(send(endpoint, b"", "text/plain"), 415, "unsupported_media_type")
+    for coding, status in {"gzip": 415, "identity": 400}.items():
+        response = send(endpoint, {"surprise": 1}, **{"Content-Encoding": coding})
+        assert response.status_code == status
     # Its parameters and its case do not matter.
     for content_type in ("application/json; charset=utf-8", "Application/JSON"):
         response = send(endpoint, {"surprise": 1}, content_type)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
-from helpers import NEW_PASSWORD, execute, failure, refresh, rows, success, verify
+from helpers import NEW_PASSWORD, PASSWORD, execute, failure, refresh, rows, success, verify
 from sqlalchemy import delete, update
 
 from core import clock as core_clock
@@ -61,8 +61,8 @@ def check(client):
 def use(client):
     def use(action, token):
         body = {"token": token}
-        if action is Action.CHOOSE_PASSWORD:
-            body["newPassword"] = NEW_PASSWORD
+        is_choice = action is Action.CHOOSE_PASSWORD
+        body |= {"newPassword": NEW_PASSWORD} if is_choice else {"password": PASSWORD}
         return client.post(f"/api/auth/{CALLS[action]}", json=body)
 
     return use

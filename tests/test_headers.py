@@ -297,7 +297,9 @@ def test_what_came_in_clear_is_sent_to_https_or_refused(routed, make_app):
     assert refused.get_json()["message"] == "Use https."
     for path in ("/healthz", "/readyz"):
         assert routed.get(path, headers=IN_CLEAR).status_code == 200
-    assert routed.get("/account", headers={"X-Forwarded-Proto": "https"}).status_code == 200
+    for proto, status in {"https": 200, "http, https": 200, "https, http": 308}.items():
+        answer = routed.get("/account", headers={"X-Forwarded-Proto": proto})
+        assert answer.status_code == status
     # Where nobody has set a proxy, the header is a client's.
     in_clear = {"trusted_proxies": 1, "public_url": "http://school.test"}
     for settings in ({"public_url": "https://school.test"}, in_clear):

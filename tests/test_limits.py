@@ -22,6 +22,7 @@ from helpers import (
     login,
     on_both,
     race,
+    refresh,
     register,
     registration,
     rows,
@@ -98,6 +99,7 @@ def count_up(app, part_of_key, to):
 REGISTER, LOGIN = "POST /api/auth/register", "POST /api/auth/login"
 CHANGE, RENAME = "PUT /api/users/password", "PUT /api/users/username"
 EMAIL, CONFIRM = "POST /api/users/email", "POST /api/users/email/confirm"
+VERIFY = "/api/auth/verify-email"
 FORGOT, RESEND = "POST /api/auth/forgot-password", "POST /api/auth/resend-verification"
 NEWCOMER = registration()
 NEW_ACCOUNT = {name: value for name, value in NEWCOMER.items() if name != "password"}
@@ -139,7 +141,7 @@ STORIES = {
         {},
     ),
     "checks of certificates": (By.IP, "GET /api/certificates/<id:code>", {}, {}),
-    "calls with a current password": (By.CALLER, CHANGE, {**RIGHT, **WEAK}, {"newPassword": 7}),
+    "calls with a current password": (By.SESSION, CHANGE, {**RIGHT, **WEAK}, {"newPassword": 7}),
     "requests to change the e-mail address": (
         By.CALLER,
         EMAIL,
@@ -165,20 +167,25 @@ def test_every_limit_has_a_story():
 
 @pytest.fixture
 def call(app, limited, make_user, make_key, log_in):
-    """Call an endpoint as one of two users of its kind, with a fresh token."""
+    """Call an endpoint as one of two users of its kind, with a fresh token of one session each."""
     ids = {"student": make_user().id, "nobody": UNKNOWN_ID, None: ""}
     keys = [make_key("users:write") for _ in range(2)]
     users = {
         role: [make_user(f"{role}{number}", role=role) for number in range(2)]
         for role in ("student", "admin")
     }
+    opened = {}
 
     def call(endpoint, body, caller=0, **options):
         operation = next(each.operation for each in API if str(each) == endpoint)
         if operation.scopes:
             options["headers"] = bearer(keys[caller])
         elif operation.role:
-            options["headers"] = bearer(log_in(users[operation.role][caller]))
+            user = users[operation.role][caller]
+            token = opened.get(user.id) or log_in(user).refresh
+            tokens = success(refresh(limited.test_client(), token))
+            opened[user.id] = tokens["refreshToken"]
+            options["headers"] = bearer(tokens["accessToken"])
         execute(app, delete(User).where(User.username == NEWCOMER["username"]))
         body = dict(body)
         method, _, rule = endpoint.partition(" ")
@@ -211,8 +218,8 @@ def test_call_after_the_last_one_is_refused(limited, call, clock, things):
         if field in counted:
             other = {**counted, field: "other@example.org"}
             assert is_refused(other) is (by not in together)
-    if together & (By.CALLER | By.NEW_EMAIL):
-        assert is_refused(caller=1) is (By.CALLER not in together)
+    if together & (By.CALLER | By.SESSION | By.NEW_EMAIL):
+        assert is_refused(caller=1) is (together == By.NEW_EMAIL)
     clock.move(seconds=window + 1)
     assert not is_refused()
 
@@ -406,6 +413,34 @@ def test_wrong_current_passwords_count_like_failed_logins(client, make_user, log
     clock.move(minutes=15, seconds=1)
     token = success(log_in_with(PASSWORD))["accessToken"]
     success(change_password(client, token))
+
+
+def test_wrong_passwords_for_a_confirmation_count_like_failed_logins(
+    client, make_user, log_in_with, outbox
+):
+    make_user()
+    success(client.post(RESEND.split()[1], json={"email": "student@example.org"}))
+    body = {"token": outbox.deliver_token(), "password": "wrong"}
+    for _ in range(9):
+        failure(client.post(VERIFY, json=body), 400, "wrong_password")
+    failure(log_in_with("wrong"), 401, "invalid_credentials")
+    right = {**body, "password": PASSWORD}
+    assert refused(client.post(VERIFY, json=right), 15 * 60)
+    success(client.post(VERIFY, json=right, environ_overrides=OTHER_IP))
+
+
+def test_neither_strangers_nor_a_thief_of_a_session_keep_its_user_from_a_new_password(
+    limited, client, make_user, log_in, log_in_with
+):
+    user = make_user()
+    thief, owner = log_in(user), log_in(user)
+    failure(change_password(client, thief, "wrong"), 400, "wrong_password")
+    count_up(limited, "/calls with a current password/", to=20)
+    assert refused(change_password(client, thief), 3600)
+    log_in_with("wrong", environ_overrides=OTHER_IP)
+    count_up(limited, "/wrong passwords from all client IPs/", to=100)
+    assert refused(log_in_with(PASSWORD), 3600)
+    success(change_password(client, owner))
 
 
 @pytest.mark.parametrize(
@@ -681,7 +716,9 @@ def test_guesses_are_limited_wherever_a_password_is_checked():
     wrong = {InvalidCredentials, WrongPassword, WrongCode, WrongAccessCode}
     checking = {str(endpoint) for endpoint in API if wrong & {*endpoint.operation.errors}}
     checking.remove("POST /api/users/email/confirm")  # has tries of its own
-    assert checking == {name for name, found in LIMITED.items() if set(GUESSES) <= set(found)}
+    assert checking == {name for name, found in LIMITED.items() if GUESSES[0] in found}
+    anybody = {str(endpoint) for endpoint in API if endpoint.operation.role is None}
+    assert checking & anybody == {name for name, found in LIMITED.items() if GUESSES[1] in found}
 
 
 def test_every_view_that_gets_a_guess_says_what_a_right_one_allows(app):

@@ -4,6 +4,7 @@ import pytest
 from authenticator import enter, set_up
 from helpers import (
     NEW_PASSWORD,
+    PASSWORD,
     SHUTTING_OUT,
     alter,
     assert_ended,
@@ -22,15 +23,16 @@ from helpers import (
     verify,
 )
 
-from models import SecondFactor, User
+from models import PendingEmail, SecondFactor, User
 
 
 def resend(client, email):
     return client.post("/api/auth/resend-verification", json={"email": email})
 
 
-def confirm(client, token):
-    return client.post("/api/auth/verify-email", json={"token": token})
+def confirm(client, token, password=PASSWORD, **options):
+    body = {"token": token, "password": password}
+    return client.post("/api/auth/verify-email", json=body, **options)
 
 
 @pytest.fixture
@@ -198,6 +200,49 @@ def test_address_is_verified_once(app, client, outbox, make_user):
     assert is_verified(app)
     assert not is_verified(app, stranger.email)
     failure(confirm(client, token), 400, "invalid_token")
+
+
+def test_a_stranger_who_registers_an_address_gets_nothing_by_its_readers_click(
+    app, client, auth, outbox, clock
+):
+    """The stranger has chosen the password, and waits for a code to an address of his own."""
+    body = {"newEmail": "own@evil.example", "password": PASSWORD}
+    success(client.post("/api/users/email", json=body, headers=auth.headers))
+    set_up(client, auth, auth.user, clock)
+    outbox.deliver()
+    mia = auth.user.email
+    resend(client, mia)
+    token = outbox.deliver_token()
+    assert success(client.post("/api/auth/check-link", json={"token": token}))["hasPassword"]
+    for sent in ({}, {"password": ""}, {"password": "one of mia's"}):
+        answer = client.post("/api/auth/verify-email", json={"token": token, **sent})
+        assert failure(answer, 400, "wrong_password").keys() == {"password"}
+    assert not is_verified(app)
+    forgot(client, mia)
+    success(choose(client, outbox.deliver_token()))
+    assert is_verified(app)
+    assert_ended(client, auth)
+    failure(login(client, mia), 401, "invalid_credentials")
+    assert rows(app, SecondFactor) == rows(app, PendingEmail) == []
+    success(login(client, mia, NEW_PASSWORD))
+
+
+@pytest.mark.parametrize("proof", ["session", "no password", "another's session", "ended session"])
+def test_a_session_or_no_password_does_in_place_of_the_password(
+    app, client, auth, outbox, proof, make_user, log_in
+):
+    resend(client, auth.user.email)
+    token = outbox.deliver_token()
+    headers = auth.headers if "session" in proof else {}
+    if proof == "no password":
+        set_user(app, auth.user, password_hash="!none")
+    if proof == "another's session":
+        headers = log_in(make_user("other")).headers
+    if proof == "ended session":
+        success(client.post("/api/auth/logout", headers=headers))
+    is_enough = proof in ("session", "no password")
+    assert confirm(client, token, "", headers=headers).status_code == (200 if is_enough else 400)
+    assert is_verified(app) is is_enough
 
 
 def test_verification_mail_can_be_asked_for_again(app, client, make_user, outbox):

@@ -163,8 +163,10 @@ def joined(watch, name, password):
     user.id = success(watch.post("/api/auth/register", body, of=user), 201)["userId"]
     failure(watch.post("/api/auth/register", body), 409, "username_taken")
     token = watch.deliver()
-    success(watch.post("/api/auth/verify-email", {"token": token}))
-    failure(watch.post("/api/auth/verify-email", {"token": token}), 400, "invalid_token")
+    proof = {"token": token, "password": password}
+    failure(watch.post("/api/auth/verify-email", {"token": token}), 400, "wrong_password")
+    success(watch.post("/api/auth/verify-email", proof))
+    failure(watch.post("/api/auth/verify-email", proof), 400, "invalid_token")
     return user
 
 

@@ -153,8 +153,13 @@ def test_no_token_passes_for_another(client, auth):
         ("Basic dXNlcjpwYXNzd29yZA==, Bearer <token>", "token_missing"),
         ("Bearer <token>, Basic dXNlcjpwYXNzd29yZA==", "token_invalid"),
         ("Bearer <token>,", "token_invalid"),
-        # The scheme has no case, and any space may follow it.
-        *(("bEaReR <token>", None), ("Bearer  <token>", None), ("Bearer\t<token>", None)),
+        # The scheme has no case, and spaces may follow it, but no other white space.
+        *(
+            ("bEaReR <token>", None),
+            ("Bearer  <token>", None),
+            ("Bearer\t<token>", "token_missing"),
+        ),
+        *(("\xa0Bearer <token>", "token_missing"), ("Bearer <token>\xa0", "token_invalid")),
     ],
 )
 def test_header_holds_one_token_of_one_scheme(client, auth, header, code):

@@ -150,7 +150,12 @@ ACTS = [
         {"account": "one", "code": "{code}", **CHOICE},
         leaves="access_link_used",
     ),
-    Act("nobody", "POST /api/auth/verify-email", {"token": "{proof}"}, leaves="email_verified"),
+    Act(
+        "nobody",
+        "POST /api/auth/verify-email",
+        {"token": "{proof}", "password": PASSWORD},
+        leaves="email_verified",
+    ),
     Act("nobody", "POST /api/auth/resend-verification", {"email": "{email}"}),
     Act("one", "POST /api/auth/second-factor", {"password": PASSWORD}, factor="waiting"),
     Act(

@@ -35,6 +35,8 @@ def json_object(most: int = MAX_BODY) -> dict[str, object]:
     raw = _raw(most)
     if request.mimetype != "application/json" and (raw or request.mimetype):
         raise errors.UnsupportedMediaType
+    if request.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
+        raise errors.UnsupportedMediaType("Send the body as it is, without Content-Encoding.")
     try:
         # Refuses NaN, Infinity, broken UTF-8, lone surrogates and deep nesting.
         value = orjson.loads(raw)

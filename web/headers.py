@@ -82,8 +82,8 @@ def _refuse_unclear() -> Response | None:
 
 def _demand_https(public_url: str) -> BaseResponse | None:
     """Send browsers from http to https, and refuse what may hold a password."""
-    proto = request.headers.get("X-Forwarded-Proto", "").strip().lower()
-    if proto != "http" or request.path in ("/healthz", "/readyz"):
+    proto = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2]  # the nearest proxy's
+    if proto.strip().lower() != "http" or request.path in ("/healthz", "/readyz"):
         return None
     if request.method not in ("GET", "HEAD"):
         raise errors.Forbidden("Use https.")

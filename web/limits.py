@@ -42,6 +42,7 @@ class By(Flag):
     ACCOUNT = auto()
     NEW_EMAIL = auto()  # the new e-mail address in the body
     CALLER = auto()  # a user, or a service key
+    SESSION = auto()  # the caller's
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,11 @@ GUESSES = (
     Limit(MOST[WRONG], "15 minutes", WRONG, By.ACCOUNT | By.IP),
     Limit(MOST[ANYWHERE], "hour", ANYWHERE, By.ACCOUNT),
 )
-# For views that check the password of a caller. Hashes are what logins wait for.
-CONFIRMATIONS = (*GUESSES, Limit(20, "hour", "calls with a current password", By.CALLER))
+# For those of a caller: strangers who guess at the account do not keep its user from them.
+OWN_GUESSES = GUESSES[:1]
+# For those that check the caller's password, since logins wait for hashes. A thief of one session
+# must not keep the user from what ends it.
+CONFIRMATIONS = (*OWN_GUESSES, Limit(20, "hour", "calls with a current password", By.SESSION))
 
 
 class _Reached(Exception):
@@ -137,6 +141,7 @@ def _key(limit: Limit, account: str | None, body: Mapping[str, Any]) -> str:
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
         bearer.caller().id if By.CALLER in limit.by else "",
+        bearer.caller().session_id if By.SESSION in limit.by else "",
         client.network() if By.IP in limit.by else "",
     )
     return counting.key(limit.name, *others, account=account if By.ACCOUNT in limit.by else None)

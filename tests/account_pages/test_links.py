@@ -4,7 +4,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from helpers import NEW_PASSWORD, PASSWORD, success, token_in
+from helpers import NEW_PASSWORD, PASSWORD, set_user, success, token_in
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
@@ -59,6 +59,11 @@ def api(page):
 
 def error(status, code, **more):
     return {"status": status, "json": {"success": False, "error": {"code": code, **more}}}
+
+
+def confirm(page):
+    page.locator("#link-password").fill(PASSWORD)
+    page.get_by_role("button", name="Confirm my e-mail address").click()
 
 
 def expect_section(page, heading, text=""):
@@ -233,19 +238,56 @@ def test_address_is_confirmed_only_by_the_button_and_once(page, open_link, api):
     token = open_link("verify-email")
     expect_section(page, "Confirm your e-mail address", "Account: newcomer@example.org")
     page.wait_for_load_state("networkidle")
-    assert api.calls == [("check-link", {"token": token})]
-    held = []
-    page.route("**/api/**", lambda route: held.append(route))
+    assert api.calls == [("check-link", {"token": token}), ("refresh", {})]
+    section = page.locator("#verify-email")
+    field = section.get_by_label("Password", exact=True)
     button = page.get_by_role("button", name="Confirm my e-mail address")
+    button.click()
+    expect(field).to_have_accessible_description("Fill in this field.")
+    field.fill("wrong")
+    button.click()
+    expect(field).to_have_accessible_description("This password is wrong. Enter it again.")
+    expect(section.get_by_role("link", name="Forgot your password?")).to_have_attribute(
+        "href", "account#forgot-password"
+    )
+    field.fill(PASSWORD)
+    held = []
+    page.route("**/verify-email", lambda route: held.append(route))
     for _ in range(3):
         button.press("Enter")
     expect(button).to_have_attribute("aria-disabled", "true")
     expect(button).to_be_focused()
     expect(page.locator("#verify-email").get_by_role("status")).to_have_text("One moment…")
     held[0].continue_()
-    expect_section(page, "Your e-mail address is confirmed")
-    assert [route.request.post_data_json for route in held] == [{"token": token}]
-    expect(page.get_by_role("link", name="My account")).to_have_attribute("href", "account")
+    expect(page.locator("header")).to_contain_text("newcomer")
+    bodies = [route.request.post_data_json for route in held]
+    assert bodies == [{"token": token, "password": PASSWORD}]
+    assert ("login", {"email": "newcomer@example.org", "password": PASSWORD}) in api.calls
+
+
+@pytest.mark.parametrize("who", ["newcomer", "stranger", "no password"])
+def test_who_is_signed_in_or_has_no_password_is_asked_for_none(
+    page, app, make_user, newcomer, sign_in, open_link, who
+):
+    if who == "no password":
+        set_user(app, newcomer, password_hash="!none")
+    else:
+        sign_in(page, make_user("stranger") if who == "stranger" else newcomer, "account")
+        expect(page.locator("header")).to_contain_text(who)
+    open_link("verify-email")
+    if who == "stranger":
+        page.get_by_role("button", name="Sign out and go on as newcomer@example.org").click()
+    password = page.locator("#verify-email").get_by_label("Password", exact=True)
+    expect(password).to_be_visible(visible=who == "stranger")
+    if who == "stranger":
+        password.fill(PASSWORD)
+    page.get_by_role("button", name="Confirm my e-mail address").click()
+    if who == "stranger":
+        expect(page.locator("header")).to_contain_text("newcomer")
+    else:
+        expect_section(page, "Your e-mail address is confirmed", "You can sign in now.")
+        way = page.get_by_role("link", name="My account")
+        expect(way).to_have_attribute("href", "account")
 
 
 @pytest.mark.parametrize("fragment", ["", "#token=", "#other=1"])
@@ -255,8 +297,8 @@ def test_a_page_without_a_token_waits_for_the_link(page, base_url, open_link, fr
     assert page.evaluate("history.length") == 2  # the way back does not lead here again
     open_link("verify-email")  # pasted into the open page
     expect(page.get_by_text("needs the link")).to_be_hidden()
-    page.get_by_role("button", name="Confirm my e-mail address").click()
-    expect(page.locator("#done")).to_be_visible()
+    confirm(page)
+    expect(page.locator("header")).to_contain_text("newcomer")
 
 
 FAILURES = [
@@ -275,19 +317,20 @@ def test_a_failed_call_is_explained_and_can_be_repeated(page, open_link, api):
     button = page.get_by_role("button", name="Confirm my e-mail address")
     expect(button).to_be_hidden()
     page.get_by_role("button", name="Try again").click()
+    page.locator("#link-password").fill(PASSWORD)
     for failure, sentence in FAILURES:
         expect(button).to_be_visible()
         api.instead.append(failure)
         button.click()
         expect(page.locator("#verify-email [role=alert]")).to_contain_text(sentence)
     button.click()
-    expect_section(page, "Your e-mail address is confirmed")
+    expect(page.locator("header")).to_contain_text("newcomer")
 
 
 def test_without_account_pages_the_pages_of_links_stay(page, base_url, open_link, change_settings):
     change_settings(account_pages=False)
     open_link("verify-email")
-    page.get_by_role("button", name="Confirm").click()
+    confirm(page)
     expect_section(page, "Your e-mail address is confirmed", "You can close this page.")
     change_settings(app_url=f"{base_url}/app")
     open_link()
@@ -320,5 +363,5 @@ def test_the_pages_work_below_a_path_prefix(page, base_url, app, monkeypatch, ch
     page.goto(f"{base_url}/accounts/")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     page.goto(f"{base_url}/accounts/verify-email#token={token}")
-    page.get_by_role("button", name="Confirm").click()
-    expect(page.locator("#done")).to_be_visible()
+    confirm(page)
+    expect(page.locator("header")).to_contain_text("newcomer")

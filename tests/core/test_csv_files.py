@@ -26,7 +26,7 @@ def test_other_texts_stay_as_they_are(text):
 
 
 def test_each_formula_of_a_text_is_none():
-    assert guarded("=1,+2;@3") == "'=1,'+2;'@3"
+    assert guarded("=1,+2;@3, x=1 ; -2") == "'=1,'+2;'@3, x=1 ; '-2"
 
 
 def test_lines_are_read_as_they_were_written():

@@ -152,7 +152,7 @@ def test_new_passkey_without_a_key_is_refused(device):
         *(rsa_of(b"\xff" * size) for size in (128, 255, 513, 8192)),
         *(rsa_of(b"\xff" * 256, wrong) for wrong in (b"", b"\1", b"\2", b"\1" * 200)),
         rsa_of(b"\0" * 200 + b"\xff" * 56),
-        rsa_of("x" * 256),
+        *(rsa_of(wrong) for wrong in ("x" * 256, b"\xff" * 255 + b"\xfe")),
     ],
     ids=itertools.count(),  # keys differ in each process
 )

@@ -20,7 +20,7 @@ def test_a_user_walks_from_registration_to_the_new_password(service, mail_server
 
     mail = mail_server.wait_for(address, "Confirm your e-mail address")
     assert link_in(mail).startswith(f"{service.url}/verify-email#token=")
-    body = {"token": token_in(mail)}
+    body = {"token": token_in(mail), "password": user["password"]}
     assert service.call("POST", "/api/auth/verify-email", body).status == 200
     assert service.call("POST", "/auth/verify-email", body).code == "invalid_token"
 
