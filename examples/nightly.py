@@ -15,6 +15,7 @@ OURS = uuid.UUID("6f1c2c5e-5d0a-4b57-9d3e-0f6a1b7c8d90")
 API, KEY = os.environ["ACCOUNTS_URL"] + "/api", os.environ["ACCOUNTS_KEY"]
 DRY_RUN, ALL = "--dry-run" in sys.argv, "--all" in sys.argv
 PERSON = ("externalId", "username", "email", "firstName", "lastName")
+NAMES = ("externalId", "firstName", "lastName")
 done = Counter()
 
 
@@ -56,6 +57,23 @@ def act(what, text, *request):
         return refuse(f"{what}: {text}: {answer}")
     say(what, text)
     return made
+
+
+def act_on_all(what, people, method, path, name, **body):
+    """Do this for many, 1,000 a call: `people` are texts by id, and `name` is the field for ids."""
+    for start in range(0, len(people), 1000):
+        some = sorted(people)[start : start + 1000]
+        try:
+            answer = {"refused": []} if DRY_RUN else call(method, path, {name: some, **body})
+        except Refused as refusal:
+            refuse(f"{what}: {refusal}")
+            continue
+        refused = {each["id"]: each["code"] for each in answer["refused"]}
+        for user in some:
+            if user in refused:
+                refuse(f"{what}: {people[user]}: {refused[user]}")
+            else:
+                say(what, people[user])
 
 
 def accounts():
@@ -125,7 +143,7 @@ for key, line in wanted.items():
         refuse(f"{who}: {user['username']} has registered {user['email']}. Is it the same person?")
         continue
     ids[key] = user["id"]
-    right = {name: line[name] for name in ("externalId", "firstName", "lastName")}
+    right = {name: line[name] for name in NAMES}
     if line["role"] == "student":
         right["isActive"] = True
     there = {name: line[name] for name in ("username", "email") if line[name]}
@@ -138,9 +156,8 @@ for key, line in wanted.items():
     body = {name: value for name, value in right.items() if user[name] != value}
     if body:
         act("changed", who, "PATCH", f"/users/{user['id']}", body)
-for user in leavers:
-    who = f"{user['externalId']} {user['firstName']} {user['lastName']}"
-    act("deactivated", who, "PATCH", f"/users/{user['id']}", {"isActive": False})
+left = {user["id"]: " ".join(user[name] for name in NAMES) for user in leavers}
+act_on_all("deactivated", left, "PATCH", "/users", "ids", isActive=False)
 
 others = [user for key, user in by_number.items() if key not in wanted]
 movable = {*ids.values(), *(user["id"] for user in others if user["role"] in managed)}
@@ -156,10 +173,10 @@ for group, name in names.items():
     are = members(group) if group in here else {}
     belong = {ids[key]: key for key in numbers[group] if key in ids}
     leave = (are.keys() & movable) - belong.keys()
-    for user in sorted(belong.keys() - are.keys()):
-        act("joined", f"{belong[user]} {name}", "PUT", f"/groups/{group}/members/{user}")
-    for user in sorted(leave):
-        act("left", f"{are[user]['username']} {name}", "DELETE", f"/groups/{group}/members/{user}")
+    join = {user: f"{belong[user]} {name}" for user in belong.keys() - are.keys()}
+    act_on_all("joined", join, "POST", f"/groups/{group}/members", "add")
+    left = {user: f"{are[user]['username']} {name}" for user in leave}
+    act_on_all("left", left, "POST", f"/groups/{group}/members", "remove")
     stay = [are[user]["role"] for user in are.keys() - leave]
     stay += [wanted[key]["role"] for key in belong.values()]
     if leave and "student" not in stay:
