@@ -51,7 +51,7 @@ def test_the_walk_in_the_docs_leads_where_it_says(service):
         answer["data"] for answer in answers
     )
     assert promoted["role"] == "instructor"
-    assert len(deliveries) == 6
+    assert len(deliveries) == 4
     assert (progress["completedCourses"], progress["totalCourses"]) == (1, 2)
     assert (progress["completedLessons"], progress["totalLessons"]) == (3, 12)
     assert (progress["totalHours"], progress["currentStreak"]) == (2.0, 1)
