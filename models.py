@@ -63,9 +63,18 @@ class EpochSeconds(sa.TypeDecorator[datetime]):
         return None if value is None else _EPOCH + timedelta(seconds=value)
 
 
-def _text(least: int, most: int, **options: Any) -> Any:
+def _by_bytes(most: int | None = None) -> sa.types.TypeEngine[str]:
+    """Return the type of a text that an index holds, at most so long, compared by its bytes.
+
+    By the locale of a Postgres database, the order in the index would change with another release
+    of the system's library, and rows would not be found any more, or get in twice.
+    """
+    return sa.String(most).with_variant(sa.String(most, collation="C"), "postgresql")
+
+
+def _text(least: int, most: int, *, is_key: bool = False, **options: Any) -> Any:
     """Return a column for a text of so many characters, with the CHECK of its table."""
-    made = mapped_column(sa.String(most), **options)
+    made = mapped_column(_by_bytes(most) if is_key else sa.String(most), **options)
 
     @sa.event.listens_for(made.column, "after_parent_attach")
     def bound(column: sa.Column[str], table: sa.Table) -> None:
@@ -113,9 +122,9 @@ class User(Base):
     """A UUID, which never changes and is never used again."""
     username: Mapped[str] = _text(3, 32)
     """Unique, as its user writes it."""
-    username_key: Mapped[str] = mapped_column(sa.String(32), unique=True)
+    username_key: Mapped[str] = mapped_column(_by_bytes(32), unique=True)
     """The username in lower case: two usernames must not differ only in case."""
-    email: Mapped[str] = mapped_column(sa.String(254), unique=True)
+    email: Mapped[str] = mapped_column(_by_bytes(254), unique=True)
     """Unique, in lower case."""
     first_name: Mapped[str] = _text(1, 64)
     """Never empty."""
@@ -140,9 +149,9 @@ class User(Base):
     # Here, because the one query of the guard reads this table.
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     """When the second factor was confirmed, also in its own row; NULL without one."""
-    identity: Mapped[str | None] = mapped_column(sa.String(600))
+    identity: Mapped[str | None] = mapped_column(_by_bytes(600))
     """The account at a provider that opens this one: its issuer, a space, and the subject."""
-    external_id: Mapped[str | None] = _text(1, 64)
+    external_id: Mapped[str | None] = _text(1, 64, is_key=True)
     """The number of the person in another system, unique and never empty."""
     changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     """The number of the latest change that other systems are told of, or 0."""
@@ -236,7 +245,7 @@ class ServiceKey(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """As `flask keys list` shows it."""
-    name: Mapped[str] = _text(1, 64, unique=True)
+    name: Mapped[str] = _text(1, 64, is_key=True, unique=True)
     digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
     """The SHA-256 of the key."""
     scopes: Mapped[str] = mapped_column(sa.String(100))
@@ -341,9 +350,7 @@ class Counter(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     # Ordered by bytes, as on SQLite, so that the index finds all keys with the same beginning.
-    key: Mapped[str] = mapped_column(
-        sa.String(160).with_variant(sa.String(160, collation="C"), "postgresql"), primary_key=True
-    )
+    key: Mapped[str] = mapped_column(_by_bytes(160), primary_key=True)
     """What a limit counts, of whom; without an address in clear text."""
     hits: Mapped[int]
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
@@ -437,7 +444,7 @@ class Course(Base):
     __table_args__ = (sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),)
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, primary_key=True)
+    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, the same for all users."""
     name: Mapped[str] = _text(1, 200)
     """As last delivered for this user."""
@@ -461,9 +468,9 @@ class Lesson(Base):
     )
 
     user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
-    course_id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    course_id: Mapped[str] = mapped_column(_by_bytes(64), primary_key=True)
     """The row of `courses`."""
-    id: Mapped[str] = _text(1, 64, primary_key=True)
+    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, unique in the course."""
     name: Mapped[str] = _text(0, 200, server_default="")
     """As last delivered for this user; it may be empty."""
@@ -478,7 +485,7 @@ class Achievement(Base):
     __tablename__ = "achievements"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, primary_key=True)
+    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
     name: Mapped[str] = _text(1, 200)
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
@@ -491,7 +498,7 @@ class Certificate(Base):
     __tablename__ = "certificates"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, primary_key=True)
+    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
     course_id: Mapped[str] = _text(1, 64)
     """The course, which may be none of `courses`."""

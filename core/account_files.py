@@ -51,6 +51,8 @@ def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
     number = 1
     try:
         head = text.readline()
+        if head.startswith("sep="):  # said to Excel
+            number, head = 2, text.readline()
         delimiter = ";" if head.count(";") > head.count(",") else ","
         cells = next(csv.reader([head], delimiter=delimiter))
         names = [name.strip(WHITE_SPACE) for name in cells]
@@ -59,11 +61,12 @@ def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
         if len({*named}) < len(named):
             raise BadFile("A column stands twice in the header.")
         rows = csv.reader(text, delimiter=delimiter, strict=True)
-        number = 2
+        above = number + 1
+        number = above
         for row in rows:
             if any(cell.strip() for cell in row):
                 yield number, _fields(number, names, row, columns)
-            number = rows.line_num + 2  # a cell may have had several lines
+            number = rows.line_num + above  # a cell may have had several lines
     except csv.Error as error:
         raise BadFile(f"Line {number} is not CSV: {error}.") from None
     finally:

@@ -140,7 +140,8 @@ class Provider:
             headers = {} if in_form else {"Authorization": self._basic}
             tokens = self._ask(urls["token_endpoint"], sent, **headers)
             claims = self._verify(_get(tokens, "id_token"), secrets.nonce, urls["jwks_uri"])
-            if "email" not in claims and "userinfo_endpoint" in urls:
+            if claims.get("email") is None and "userinfo_endpoint" in urls:
+                claims.pop("email", None)  # null, which would hide what follows
                 bearer = f"Bearer {_get(tokens, 'access_token')}"
                 found = self._user_info(urls["userinfo_endpoint"], bearer, claims["sub"])
                 claims = {**found, **claims}

@@ -260,3 +260,22 @@ def test_options_of_the_url_win_over_our_own(server, open_app):
     options = engines.options(url.update_query_dict({"connect_timeout": "15"}), 1)
     assert "connect_timeout" not in options["connect_args"]
     assert options["connect_args"]["keepalives_idle"] == 5
+
+
+_BY_LOCALE = """
+    SELECT t.relname || '.' || a.attname FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = ANY(i.indkey)
+    JOIN pg_collation k ON k.oid = a.attcollation AND k.collname = 'default'
+    WHERE t.relnamespace = 'public'::regnamespace"""
+# Of UUIDs, digests and words of one case, which every locale orders alike.
+ALIKE = {"id", "user_id", "group_id", "session_id", "digest", "avatar_digest", "share_code", "role"}
+
+
+def test_no_index_changes_with_the_locales_of_the_system(server, open_app):
+    app = open_app(server.make())
+    upgrade(app)
+    with app.app_context(), database.reading() as connection:
+        found = {*connection.scalars(text(_BY_LOCALE))}
+    chosen = {f"{table}.id" for table in ("courses", "lessons", "achievements", "certificates")}
+    assert {name.split(".")[1] for name in found - {"alembic_version.version_num"}} <= ALIKE
+    assert chosen.isdisjoint(found)

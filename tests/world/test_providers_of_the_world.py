@@ -73,6 +73,11 @@ FORMS = {
         UNSAID,
         userinfo={"sub": "subject-1", "email": "pupil@school.example", "email_verified": True},
     ),
+    "a null that hides nothing": Form(
+        NEW,
+        {"email": None, "email_verified": None},
+        userinfo={"sub": "subject-1", "email": "pupil@school.example", "email_verified": True},
+    ),
     "Authelia, post and signed UserInfo": Form(
         LINKED, UNSAID, takes=POST, methods=[POST], userinfo={"sub": "subject-1"}, is_signed=True
     ),

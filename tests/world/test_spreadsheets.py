@@ -24,6 +24,7 @@ def rows(text, tmp_path):
         ("email,name, ,\u00a0\na@b.org,Ada, ,\n", 2),
         ("email,name\n,\n , \na@b.org,Ada\n\n,,,,\n", 4),
         ("\ufeff\u200eemail\u200e,name\na@b.org,Ada\n", 2),
+        ("\ufeffsep=;\r\nemail;name\r\na@b.org;Ada\r\n", 3),
     ],
 )
 def test_empty_columns_and_rows_are_none(tmp_path, text, line):
