@@ -20,7 +20,7 @@ const news = byId("people-done");
 let act = "";
 let people = new Map(); // who is chosen, or was it when the act began that is undone; by their ids
 let members = new Map(); // of the groups that they are in: Sets of ids
-let [asked, answered, refused] = [new Set(), new Set(), new Map()]; // ids, the last with codes
+let [asked, refused] = [new Set(), new Map()]; // ids, and codes by ids
 let queue = []; // the calls that are not answered yet
 let turned = []; // the calls that take back what this act has changed, the latest first
 let latest = { back: [] }; // act that `back` takes back, with its `name`, `people` and `isLoss`
@@ -106,7 +106,7 @@ export function ask(opener) {
   if (form.ariaBusy === "true" && asked.size) return; // the last call of an act that was stopped
   act = opener.value;
   people = act === "undo" ? latest.people : new Map(chosen);
-  [asked, answered, refused, turned] = [new Set(), new Set(), new Map(), []];
+  [asked, refused, turned] = [new Set(), new Map(), []];
   if (!sheet.hasCodes()) slips = new Set();
   members = new Map();
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
@@ -142,7 +142,6 @@ async function send() {
       sheet.add({ ...made, user: people.get(id), group });
       slips.add(id);
     }
-    for (const id of idsOf(body)) answered.add(id);
     for (const { id, code } of answer.refused) refused.set(id, code);
   }
 }
@@ -171,9 +170,10 @@ async function finish() {
   const name = byId("many-title").textContent;
   const isLoss = act === "deactivate";
   if (!isUndo) latest = { back: turned, name, people, isLoss };
-  const isDone = (id) => !refused.has(id) && (answered.has(id) || !queue.length);
+  const open = new Set(queue.flatMap(([, , body]) => idsOf(body)));
+  const isDone = (id) => !refused.has(id) && !open.has(id);
   if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
-  const done = [...answered].filter((id) => !refused.has(id)).length;
+  const done = [...asked].filter(isDone).length;
   const counts = { act: latest.name, done, all: asked.size };
   const failed = [...refused].map(([id, code]) =>
     copy("learning-line", { name: nameOf(people.get(id)), facts: explain({ code }) }),
