@@ -2,7 +2,8 @@
 // accounts. The text is what is still to be done: a line leaves it when its account is made.
 
 import { call, Problem } from "./api.js";
-import { attempt, explain, explainReason, read, setBusy, showProblem } from "./forms.js";
+import { attempt } from "./attempt.js";
+import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
 import { callForMany, listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
@@ -236,7 +237,6 @@ make.addEventListener("submit", async (event) => {
 
 function showMade(kept = []) {
   takeBack.hidden = !made.size;
-  takeBack.querySelector("button").textContent = say("say_newcomers_take_back", { count: made.size });
   byId("kept").replaceChildren(...kept);
 }
 takeBack.addEventListener("prepare", ({ detail }) => {
@@ -252,8 +252,9 @@ takeBack.addEventListener("done", (event) => {
   for (const id of removed) sheet.remove(made.get(id).slip);
   for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
   showMade(kept);
-  const counts = { done: removed.length, all: removed.length + others.length };
-  byId("lines-summary").textContent = say("say_newcomers_taken", counts);
+  const act = takeBack.querySelector("button").textContent;
+  const counts = { act, done: removed.length, all: removed.length + others.length };
+  byId("lines-summary").textContent = say("say_people_done", counts);
   heading.focus();
 });
 

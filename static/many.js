@@ -2,7 +2,8 @@
 // call, turned round, takes back.
 
 import { Problem, call, userId } from "./api.js";
-import { attempt, explain, setBusy, showProblem } from "./forms.js";
+import { attempt } from "./attempt.js";
+import { explain, setBusy, showProblem } from "./forms.js";
 import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
@@ -18,12 +19,13 @@ const filter = byId("people-groupId");
 const { fromId, groupId } = form.elements;
 const news = byId("people-done");
 let act = "";
-let people = new Map(); // who is chosen, or was it when the act began that is undone; by their ids
+let people = new Map(); // who is chosen, or was for what is undone, by their ids
 let members = new Map(); // of the groups that they are in: Sets of ids
-let [asked, refused] = [new Set(), new Map()]; // ids, and codes by ids
+let asked = new Set(); // ids that were sent
+let refused = new Map(); // codes by ids
 let queue = []; // the calls that are not answered yet
 let turned = []; // the calls that take back what this act has changed, the latest first
-let latest = { back: [] }; // act that `back` takes back, with its `name`, `people` and `isLoss`
+let latest = { back: [] }; // the latest act: what takes it `back`, `people`, `isLoss`
 let slips = new Set(); // who has a slip in the sheet
 
 const change = (group, body) => ["POST", `groups/${group}/members`, body];
@@ -47,7 +49,8 @@ const isFor = {
   deactivate: ({ isActive }) => isActive,
   slip(user) {
     const { id, isActive, role } = user;
-    return isActive && !slips.has(id) && role !== "admin" && (role === "student" || !hasWayIn(user));
+    const mayHave = role === "student" || (role !== "admin" && !hasWayIn(user));
+    return isActive && !slips.has(id) && mayHave;
   },
   undo: ({ id }) => latest.back.some(([, , body]) => idsOf(body).includes(id)),
 };
@@ -57,16 +60,14 @@ function showWhom() {
   const users = concerned();
   const learners = users.filter(({ role }) => role === "student");
   const staff = users.filter(({ role }) => role !== "student");
-  const known = act === "slip" && users.filter(hasWayIn).length;
-  const named = [
-    ["say_people_staff", staff.filter((user) => !isAway(user))],
-    ["say_people_staff_away", staff.filter(isAway)],
-  ].filter(([, some]) => some.length);
-  fill(dialog, {
-    whom: countText("say_people_learners", learners, known && say("say_people_known", { count: known })),
-    staff: named.map(([key, some]) => say(key, { names: listed(some) })).join(" "),
-  });
-  for (const option of groupId.options) option.disabled = option.value && option.value === fromId.value;
+  const count = act === "slip" && users.filter(hasWayIn).length;
+  const known = count && say("say_people_known", { count });
+  const named = (key, some) => (some.length ? say(key, { names: listed(some) }) : "");
+  const here = named("say_people_staff", staff.filter((user) => !isAway(user)));
+  const away = named("say_people_staff_away", staff.filter(isAway));
+  const whom = countText("say_people_learners", learners, known);
+  fill(dialog, { whom, staff: [here, away].join(" ").trim() });
+  for (const option of groupId.options) option.disabled = option.value === (fromId.value || "none");
   if (groupId.selectedOptions[0]?.disabled) groupId.value = "";
   form.querySelector("button").disabled = !users.length;
 }
@@ -135,7 +136,8 @@ async function send() {
     });
     queue.shift();
     const { added = [], removed = [], changed = [], links = [] } = answer;
-    if (added.length + removed.length) turned.unshift([method, path, { add: removed, remove: added }]);
+    const isMoved = added.length + removed.length > 0;
+    if (isMoved) turned.unshift([method, path, { add: removed, remove: added }]);
     if (changed.length) turned.unshift(activate(changed, !body.isActive));
     for (const { userId: id, ...made } of links) {
       const group = filter.value && filter.selectedOptions[0].text;
@@ -153,6 +155,7 @@ form.addEventListener("submit", async (event) => {
   if (act === "slip") sheet.place(byId("people-form"));
   const ids = concerned().map(({ id }) => id);
   for (const id of ids) asked.add(id);
+  if (act !== "undo") refused.clear(); // they are asked for again
   const inParts = () => partsOf(ids, act === "slip" ? SLIPS : AT_ONCE).flatMap(ACTS[act]);
   queue = act === "undo" ? latest.back : inParts();
   showProblem(form, null);
@@ -167,25 +170,23 @@ dialog.addEventListener("close", () => asked.size && form.ariaBusy !== "true" &&
 // Says what has become of all; who was refused stays chosen.
 async function finish() {
   const isUndo = act === "undo";
-  const name = byId("many-title").textContent;
-  const isLoss = act === "deactivate";
-  if (!isUndo) latest = { back: turned, name, people, isLoss };
+  if (!isUndo) latest = { back: turned, people, isLoss: act === "deactivate" };
   const open = new Set(queue.flatMap(([, , body]) => idsOf(body)));
   const isDone = (id) => !refused.has(id) && !open.has(id);
   if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
   const done = [...asked].filter(isDone).length;
-  const counts = { act: latest.name, done, all: asked.size };
+  const counts = { act: byId("many-title").textContent, done, all: asked.size };
   const failed = [...refused].map(([id, code]) =>
     copy("learning-line", { name: nameOf(people.get(id)), facts: explain({ code }) }),
   );
   const texts = [
-    say(isUndo ? "say_people_undone" : "say_people_done", counts),
+    say("say_people_done", counts),
     done && latest.isLoss ? say("say_people_lost") : "",
     form.querySelector("[role=alert]").textContent,
   ];
   await attempt(byId("people-form"), reload);
   news.textContent = texts.join(" ");
-  fill(byId("people-acts"), { isDone: true, canUndo: latest.back.length > 0 });
+  fill(byId("people-acts"), { canUndo: latest.back.length > 0 });
   byId("people-failures").replaceChildren(...failed);
   (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
 }

@@ -1,7 +1,8 @@
 // One account: what is known about it, why its user cannot log in, and what can be done about it.
 
 import { Problem, call } from "./api.js";
-import { attempt, showProblem } from "./forms.js";
+import { attempt } from "./attempt.js";
+import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
 import { hasWayIn, listGroups, save } from "./lists.js";

@@ -289,20 +289,17 @@ def test_a_strangers_account_is_not_taken_for_one_of_the_list(newcomers, app, ma
 def test_a_wrong_list_is_taken_back_but_for_who_has_used_the_account(newcomers, app):
     page, button = newcomers, newcomers.locator("#take-back button")
     page.get_by_role("radio", name="A link and a code").check()
-    for text, made, these in (
-        ("Eva;Old", "one account", "this one account"),
-        ("Ann;Lee\nBen;Oh\nCid;Lu", "3 accounts", "these 3 accounts"),
-    ):
+    for text, made in (("Eva;Old", "one"), ("Ann;Lee\nBen;Oh\nCid;Lu", "3")):
         check(page, text)
-        page.get_by_role("button", name=f"Create {made}").click()
-        expect(button).to_have_text(f"Take back {these}")
+        page.get_by_role("button", name=f"Create {made} account").click()
+        expect(button).to_have_text("Take these accounts back")
     execute(app, update(User).filter_by(username="ben.oh").values(last_login_at=utcnow()))
     page.route("**/api/users/removals", lambda route: route.abort(), times=1)
     button.click()
     alert = page.locator("#take-back [role=alert]")
-    expect(alert).to_contain_text("It may have been done all the same")
+    expect(alert).to_contain_text("it may have been done")
     button.click()
-    expect(page.locator("#lines-summary")).to_have_text("Taken back: 2 of 3.")
+    expect(page.locator("#lines-summary")).to_have_text(re.compile("done for 2 of 3.$"))
     expect(page.locator("#kept li")).to_have_text(re.compile("^Ben Oh Somebody uses this account"))
     expect(button).to_be_hidden()
     expect(page.locator(".slip h3")).to_have_text(["Eva Old", "Ben Oh"])
