@@ -2,10 +2,10 @@
 // #activity/type=…&person=…&by=…, people by what they sign in with.
 
 import { Problem, call } from "./api.js";
+import { attempt } from "./attempt.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { saveTable } from "./lists.js";
-import { attempt } from "./run.js";
 import { copy, fill, nameOf } from "./words.js";
 
 const PAGE = 100;

@@ -2,22 +2,25 @@
 // accounts. The text is what is still to be done: a line leaves it when its account is made.
 
 import { call, Problem } from "./api.js";
-import { explain, explainReason, read, showProblem } from "./forms.js";
-import { listGroups, newId } from "./lists.js";
+import { attempt } from "./attempt.js";
+import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
+import { callForMany, listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
-import { attempt, run } from "./run.js";
 import * as sheet from "./sheet.js";
 import { copy, nameOf, number, say } from "./words.js";
 
 const LARGEST_FILE = 1_000_000; // bytes
+const AT_ONCE = 1000; // accounts that one call takes back
 const byId = (id) => document.getElementById(id);
 const [options, paste, make, preview] = ["options", "paste", "make", "lines"].map(byId);
 const { list, file, lastFirst } = paste.elements;
 const heading = preview.querySelector("h3");
-const stop = byId("make-stop");
+const takeBack = byId("take-back");
 let lines = []; // without an account: the people of the list, each with its `mistake`
 let sent = null; // {line, body} of the call without an answer: this account may be there already
-let making = null; // what stops it, while accounts are made
+let isMaking = false;
+let isOver = true; // with all of a list: what is made next is of another one
+const made = new Map(); // of the list, by their ids: {user, slip}
 let groups = new Map(); // {id, name, isNew, isTwice} by the names in the list
 
 // Checking
@@ -103,7 +106,7 @@ function showLines(news = "", leftOut = "") {
 
 paste.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (making) return;
+  if (isMaking) return;
   const { people, leftOut, code } = parse(list.value, labels, lastFirst.checked);
   if (code) return showProblem(paste, new Problem(code));
   if (!(await attempt(paste, () => findGroups(sent ? [sent.line, ...people] : people)))) return;
@@ -120,7 +123,7 @@ list.addEventListener("input", () => (make.hidden = true));
 lastFirst.addEventListener("change", () => preview.hidden || paste.requestSubmit());
 
 async function readFile(chosen) {
-  if (!chosen || making) return;
+  if (!chosen || isMaking) return;
   if (chosen.size > LARGEST_FILE) return showProblem(paste, new Problem("too_large"));
   const text = await textOf(chosen);
   file.value = "";
@@ -157,10 +160,12 @@ async function makeLine(line, chosen) {
   }
   const { selectedOptions: [{ value: id, text: name }] } = options.elements.groupId;
   const group = groups.get(line.group) ?? (id ? { id, name } : null);
-  if (group) await join(data.user, group);
+  const { user } = data;
+  made.set(user.id, { user });
+  if (group) await join(user, group);
   sent = null;
   lines = lines.filter((other) => other !== line);
-  if (data.code) sheet.add({ ...data, group: group?.name });
+  if (data.code) made.set(user.id, { user, slip: sheet.add({ ...data, group: group?.name }) });
 }
 
 // Returns what the lost answer of a call that made an account said, or would have said.
@@ -186,7 +191,10 @@ export async function holderOf({ reasons }, body) {
 async function refused(line, problem) {
   // Where the account is there and the group is not, the next lines would fare no better. The
   // preview says then that the group is a new one.
-  if (problem.code === "not_found") await findGroups(lines).catch(() => {});
+  if (problem.code === "not_found") {
+    problem.key = "error_group_gone";
+    await findGroups(lines).catch(() => {});
+  }
   if (![400, 409].includes(problem.status)) throw problem;
   const { username } = problem.reasons;
   const isBare = username && !line.email; // the address is made of the name
@@ -196,15 +204,22 @@ async function refused(line, problem) {
 
 make.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (making || showLines()) return;
+  if (isMaking || showLines()) return;
   const [all, chosen] = [lines.length, read(options)];
-  making = new AbortController();
-  list.readOnly = true;
-  stop.hidden = false;
-  await run(make, lines, (line) => makeLine(line, chosen), { signal: making.signal, refused });
-  making = null;
-  list.readOnly = false;
-  stop.hidden = true;
+  if (isOver) made.clear();
+  isMaking = list.readOnly = takeBack.hidden = true;
+  showProblem(make, null);
+  setBusy(make, true);
+  await attempt(make, async () => {
+    for (const [done, line] of lines.entries()) {
+      make.querySelector("[role=status]").textContent = say("say_people_of", { done, all });
+      await makeLine(line, chosen).catch((problem) => refused(line, problem));
+    }
+  });
+  setBusy(make, false);
+  isMaking = list.readOnly = false;
+  isOver = !lines.length;
+  showMade();
   const open = lines.filter((line) => line !== sent?.line);
   // With the usernames that were shown: what is made by now must not change them.
   list.value = listOf(open, labels);
@@ -212,20 +227,44 @@ make.addEventListener("submit", async (event) => {
   const first = list.value.split("\n").length - open.length + 1; // after the headings, if any
   for (const [index, line] of open.entries()) line.number = index + first;
   if (groups.size) attempt(make, () => listGroups(options.elements.groupId));
-  const made = all - lines.length;
-  const isWrong = showLines(made ? say("say_newcomers_made", { made, all }) : "");
+  const done = all - lines.length;
+  const isWrong = showLines(done ? say("say_newcomers_made", { made: done, all }) : "");
   const end = sheet.hasCodes() ? sheet.heading : heading;
   if (!isWrong) (lines.length ? make.querySelector("button") : end).focus();
 });
-stop.addEventListener("click", () => making.abort());
+
+// Taking back who was made
+
+function showMade(kept = []) {
+  takeBack.hidden = !made.size;
+  byId("kept").replaceChildren(...kept);
+}
+takeBack.addEventListener("prepare", ({ detail }) => {
+  detail.body = { ids: [...made.keys()].slice(0, AT_ONCE) };
+  detail.send = (body) => callForMany("POST", "users/removals", body);
+});
+takeBack.addEventListener("done", (event) => {
+  event.preventDefault();
+  const { removed, refused: others } = event.detail.data;
+  const kept = others.map(({ id, code }) =>
+    copy("learning-line", { name: nameOf(made.get(id).user), facts: explain({ code }) }),
+  );
+  for (const id of removed) sheet.remove(made.get(id).slip);
+  for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
+  showMade(kept);
+  const act = takeBack.querySelector("button").textContent;
+  const counts = { act, done: removed.length, all: removed.length + others.length };
+  byId("lines-summary").textContent = say("say_people_done", counts);
+  heading.focus();
+});
 
 addEventListener("beforeunload", (event) => {
-  if (making || sent || list.value) event.preventDefault();
+  if (isMaking || sent || list.value) event.preventDefault();
 });
 // The frame empties all forms before another user's turn.
 paste.addEventListener("reset", () => {
-  making?.abort();
-  making = sent = null;
+  isMaking = false;
+  sent = null;
   lines = [];
   preview.hidden = true;
 });

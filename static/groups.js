@@ -4,8 +4,8 @@
 import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf, today } from "./learning.js";
-import { labelOf, loadAll, newId, saveTable } from "./lists.js";
-import { copy, fill, language, nameOf, say } from "./words.js";
+import { labelOf, listed, loadAll, newId, saveTable } from "./lists.js";
+import { copy, fill, nameOf, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const STEP = 22; // from one day of a picture to the next
@@ -22,8 +22,6 @@ const WEEK = 7 * DAY;
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 const studentsOf = (id) => ({ groupId: id, role: "student", isActive: true });
-
-const listed = (students) => new Intl.ListFormat(language).format(students.map(nameOf));
 
 // Returns how many students a group has, and who learned nothing last week and in this one.
 async function sumUp({ id, name }) {

@@ -1,10 +1,28 @@
 // Whole lists of people, and files that are made in the page.
 
 import { Problem, call } from "./api.js";
-import { language } from "./words.js";
+import { language, nameOf } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
 export const hasWayIn = ({ hasPassword, provider }) => hasPassword || provider !== "";
+
+// What a call about many leaves behind, by the status: the names of errors that say so.
+const ENDS = { 404: "group_gone", 429: "enough_slips", 503: "nothing_done" };
+for (const status of [0, 502, 504]) ENDS[status] = "maybe_done"; // no answer of the service
+
+/** Return the `data` of a call about many. Its Problem says whether anything may have been done. */
+export const callForMany = (...all) =>
+  call(...all).catch((problem) => {
+    if (problem.status in ENDS) problem.key = `error_${ENDS[problem.status]}`;
+    throw problem;
+  });
+
+/** Return the items in parts of this size. */
+export const partsOf = (items, size) =>
+  items.flatMap((_, at) => (at % size ? [] : [items.slice(at, at + size)]));
+
+/** Return the names of people as a sentence lists them. */
+export const listed = (people) => new Intl.ListFormat(language).format(people.map(nameOf));
 
 /** Return what a field of an account is called. */
 export const labelOf = (name) => document.getElementById(`person-${name}`).labels[0].textContent;

@@ -1,182 +1,194 @@
-// An act for those chosen in the list of people, one after the other; undo.js takes it back.
-// Closing the dialog stops it.
+// An act for those chosen in the list of people: one call for up to 1,000 of them, which the same
+// call, turned round, takes back.
 
 import { Problem, call, userId } from "./api.js";
+import { attempt } from "./attempt.js";
 import { explain, setBusy, showProblem } from "./forms.js";
-import { hasWayIn, loadAll } from "./lists.js";
-import { chosen, countText, reload } from "./people.js";
-import { attempt, run } from "./run.js";
+import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
+import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
-import { begin, change, done, takeBack } from "./undo.js";
 import { copy, fill, nameOf, say } from "./words.js";
 
-const AT_ONCE = 6; // calls for the groups of those chosen: what a browser sends at once
+const AT_ONCE = 1000; // people or memberships in one call
+const SLIPS = 100; // in one call
 const NAMES = 30; // of a pasted list, in one call
 const byId = (id) => document.getElementById(id);
 const dialog = byId("many");
 const form = dialog.querySelector("form");
 const filter = byId("people-groupId");
 const { fromId, groupId } = form.elements;
-const undo = byId("people-undo");
-const pasting = byId("people-pick");
+const news = byId("people-done");
 let act = "";
-let people = []; // those whom it is for
-let left = new Set(); // those of them for whom it is not done
-let groups = new Map(); // of people who leave one, by their ids
-let ending = null; // what a dialog that was closed still waits for
+let people = new Map(); // who is chosen, or was for what is undone, by their ids
+let members = new Map(); // of the groups that they are in: Sets of ids
+let asked = new Set(); // ids that were sent
+let refused = new Map(); // codes by ids
+let queue = []; // the calls that are not answered yet
+let turned = []; // the calls that take back what this act has changed, the latest first
+let latest = { back: [] }; // the latest act: what takes it `back`, `people`, `isLoss`
 let slips = new Set(); // who has a slip in the sheet
 
-const member = (method, group, { id }) => [method, `groups/${group}/members/${id}`];
-const active = ({ id }, isActive) => ["PATCH", `users/${id}`, { isActive }];
-const enter = (user, group) => [member("PUT", group, user), member("DELETE", group, user)];
-const exit = (user, group) => enter(user, group).reverse();
-
-// The group that somebody leaves: the one that was named, or the only one.
-function leftBy({ id }) {
-  if (fromId.value !== "only") return fromId.value;
-  const own = groups.get(id) ?? [];
-  if (own.length > 1) throw new Problem("several_groups", { status: 409 });
-  return own[0]?.id;
-}
-
-// For each act: pairs of a call and of that which takes it back.
+const change = (group, body) => ["POST", `groups/${group}/members`, body];
+const activate = (ids, isActive) => ["PATCH", "users", { ids, isActive }];
+// For each act: its calls.
 const ACTS = {
-  join: (user) => [enter(user, groupId.value)],
-  leave: (user) => [exit(user, fromId.value)],
-  move(user) {
-    const from = leftBy(user);
-    const isSame = from === groupId.value;
-    return isSame ? [] : [enter(user, groupId.value), ...(from ? [exit(user, from)] : [])];
-  },
-  activate: (user) => [[active(user, true), active(user, false)]],
-  deactivate: (user) => [[active(user, false), active(user, true)]],
+  join: (ids) => [change(groupId.value, { add: ids })],
+  leave: (ids) => [change(fromId.value, { remove: ids })],
+  move: (ids) => [...ACTS.join(ids), ...ACTS.leave(ids)],
+  activate: (ids) => [activate(ids, true)],
+  deactivate: (ids) => [activate(ids, false)],
+  slip: (ids) => [["POST", "users/access-links", { ids }]],
 };
+const idsOf = ({ ids = [], add = [], remove = [] }) => [...ids, ...add, ...remove];
 
-async function doFor(user) {
-  if (act === "slip") {
-    const made = await call("POST", `users/${user.id}/access-link`, { deliver: "link" });
-    sheet.add({ ...made, user, group: filter.value && filter.selectedOptions[0].text });
-    slips.add(user.id);
-  }
-  for (const [there, back] of ACTS[act]?.(user) ?? []) await change(user, there, back);
-  left.delete(user);
-}
-
+const isMember = ({ id }) => members.get(fromId.value)?.has(id) ?? true; // before one is named: all
 const isFor = {
-  slip(user) {
-    const { id, isActive, role } = user;
-    return isActive && !slips.has(id) && role !== "admin" && (role === "student" || !hasWayIn(user));
-  },
+  leave: isMember,
+  move: isMember,
   activate: ({ isActive }) => !isActive,
   deactivate: ({ isActive }) => isActive,
+  slip(user) {
+    const { id, isActive, role } = user;
+    const mayHave = role === "student" || (role !== "admin" && !hasWayIn(user));
+    return isActive && !slips.has(id) && mayHave;
+  },
+  undo: ({ id }) => latest.back.some(([, , body]) => idsOf(body).includes(id)),
 };
+const concerned = () => [...people.values()].filter(isFor[act] ?? (() => true));
 
-const isListed = () => !["leave", "move"].includes(act) || !fromId.disabled;
-
-// Runs something for each of these in the open dialog, whose end stops it.
-function runHere(items, work, more) {
-  const stop = new AbortController();
-  dialog.addEventListener("close", () => stop.abort(), { once: true });
-  return run(form, items, work, { signal: stop.signal, ...more });
+function showWhom() {
+  const users = concerned();
+  const learners = users.filter(({ role }) => role === "student");
+  const staff = users.filter(({ role }) => role !== "student");
+  const count = act === "slip" && users.filter(hasWayIn).length;
+  const known = count && say("say_people_known", { count });
+  const named = (key, some) => (some.length ? say(key, { names: listed(some) }) : "");
+  const here = named("say_people_staff", staff.filter((user) => !isAway(user)));
+  const away = named("say_people_staff_away", staff.filter(isAway));
+  const whom = countText("say_people_learners", learners, known);
+  fill(dialog, { whom, staff: [here, away].join(" ").trim() });
+  for (const option of groupId.options) option.disabled = option.value === (fromId.value || "none");
+  if (groupId.selectedOptions[0]?.disabled) groupId.value = "";
+  form.querySelector("button").disabled = !users.length;
 }
+fromId.addEventListener("change", showWhom);
 
-// Lists the groups of those chosen, of which they can be taken out.
+// Lists the groups that those chosen are in, of which they can be taken out.
 async function listFrom() {
-  const open = people.filter(({ id }) => !groups.has(id));
-  const load = async ({ id }) => {
-    const found = await call("GET", `users/${id}/account`).catch((problem) => {
-      if (problem.code !== "user_not_found") throw problem; // of this one, the act will say so
-    });
-    groups.set(id, found?.groups ?? []);
-  };
-  const isOver = await runHere(open, load, { all: people.length, atOnce: AT_ONCE });
-  if (!isOver || groups.size < people.length) return;
-  const all = [...groups.values()].flat().sort((a, b) => a.name.localeCompare(b.name));
-  const names = new Map(all.map(({ id, name }) => [id, name]));
-  const count = (id) => all.filter((each) => each.id === id).length;
-  const option = ([id, name]) =>
-    new Option(`${name} (${count(id)})`, id, false, id === filter.value);
-  const only = new Option(say("say_people_only_group"), "only");
-  fromId.replaceChildren(...(act === "move" ? [only] : [new Option()]), ...[...names].map(option));
-  if (act === "leave" && names.size === 1) fromId.selectedIndex = 1;
+  const mine = people;
+  const found = new Map();
+  setBusy(form, true);
+  const isListed = await attempt(form, async () => {
+    for (let after = ""; after !== null; ) {
+      const query = { limit: AT_ONCE, ...(after && { after }) };
+      const { records, next } = await call("GET", "learning/memberships", query);
+      for (const { groupId: group, userId: id } of records) {
+        if (mine.has(id)) found.set(group, (found.get(group) ?? new Set()).add(id));
+      }
+      after = next;
+    }
+  });
+  if (mine !== people) return; // another act has begun
+  setBusy(form, false);
+  if (!isListed) return;
+  members = found;
+  const groups = [...filter.options].filter(({ value }) => members.has(value));
+  const option = ({ text, value }) => new Option(`${text} (${members.get(value).size})`, value);
+  fromId.replaceChildren(new Option(), ...groups.map(option));
+  if (members.has(filter.value)) fromId.value = filter.value;
+  else if (groups.length === 1) fromId.selectedIndex = 1;
   fromId.disabled = false;
+  showWhom();
 }
 
-/** Ask whether the act of a button of the list is meant. */
-export async function ask(opener) {
-  if (opener === pasting) return byId("pick").showModal();
-  await ending?.catch(() => {});
-  if (dialog.open) return;
+/** Ask whether the act of a button of the list is meant; undo at once. */
+export function ask(opener) {
+  if (opener === byId("people-pick")) return byId("pick").showModal();
+  if (form.ariaBusy === "true" && asked.size) return; // the last call of an act that was stopped
   act = opener.value;
-  begin();
-  groups = new Map();
+  people = act === "undo" ? latest.people : new Map(chosen);
+  [asked, refused, turned] = [new Set(), new Map(), []];
   if (!sheet.hasCodes()) slips = new Set();
-  people = [...(act === "undo" ? done.keys() : chosen.values())].filter(isFor[act] ?? (() => true));
-  left = new Set(people);
+  members = new Map();
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
-  const [isSlip, isDeactivation] = [act === "slip", act === "deactivate"];
-  const known = isSlip && people.filter(hasWayIn).length;
   const text = opener.textContent;
-  const whom = countText(people, known && say("say_people_known", { count: known }));
+  fromId.replaceChildren();
   groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
   fromId.disabled = true; // until it is listed
   groupId.disabled = !isTo;
-  fill(dialog, { text, whom, isSlip, isDeactivation, isFrom, isTo });
-  const button = form.querySelector("button");
-  Object.assign(button, { textContent: text, disabled: !people.length });
+  fill(dialog, { text, isSlip: act === "slip", isDeactivation: act === "deactivate", isFrom, isTo });
+  form.querySelector("button").textContent = text;
   showProblem(form, null);
-  dialog.onclose = null;
+  setBusy(form, false);
+  showWhom();
   dialog.showModal();
-  if (act === "undo") goBack();
-  else if (!isListed()) ending = listFrom();
+  if (isFrom) listFrom();
+  if (act === "undo") form.requestSubmit();
 }
 
-// Runs something for each that is left, in the open dialog; says then what has become of all.
-function runAll(work, text) {
-  const failed = new Map();
-  const refused = (user, problem) => {
-    if (problem.code === "not_found" && act !== "undo") {
-      left = new Set(people); // the group is gone, and nobody is in it any more
-      throw problem;
+// Sends the calls, until the dialog is closed.
+async function send() {
+  while (queue.length && dialog.open) {
+    const [method, path, body] = queue[0];
+    const answer = await callForMany(method, path, body).catch((problem) => {
+      if (problem.code !== "not_found" || act !== "undo") throw problem;
+      return { refused: body.add.map((id) => ({ id, code: "group_gone" })) };
+    });
+    queue.shift();
+    const { added = [], removed = [], changed = [], links = [] } = answer;
+    const isMoved = added.length + removed.length > 0;
+    if (isMoved) turned.unshift([method, path, { add: removed, remove: added }]);
+    if (changed.length) turned.unshift(activate(changed, !body.isActive));
+    for (const { userId: id, ...made } of links) {
+      const group = filter.value && filter.selectedOptions[0].text;
+      sheet.add({ ...made, user: people.get(id), group });
+      slips.add(id);
     }
-    failed.set(user, copy("learning-line", { name: nameOf(user), facts: explain(problem) }));
-  };
-  const over = runHere([...left], work, { refused, all: people.length });
-  const finish = async () => {
-    setBusy(byId("people-form"), true); // a call may be on its way
-    await over;
-    if (act === "undo") for (const user of failed.keys()) done.delete(user);
-    await attempt(byId("people-form"), reload);
-    const news = byId("people-chosen");
-    const all = people.length;
-    news.textContent = text({ done: all - left.size, all });
-    undo.hidden = !done.size;
-    byId("people-failures").replaceChildren(...failed.values());
-    (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
-  };
-  dialog.onclose = () => (ending = finish());
-  over.then((isOver) => isOver && dialog.close());
+    for (const { id, code } of answer.refused) refused.set(id, code);
+  }
 }
 
-form.addEventListener("submit", (event) => {
+form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (form.ariaBusy === "true") return;
-  if (act === "undo") return goBack();
-  if (!isListed()) return (ending = listFrom());
+  if (!fromId.closest("[data-if]").hidden && fromId.disabled) return listFrom();
   if (act === "slip") sheet.place(byId("people-form"));
-  runAll(doFor, (counts) => say("say_people_done", counts));
+  const ids = concerned().map(({ id }) => id);
+  for (const id of ids) asked.add(id);
+  if (act !== "undo") refused.clear(); // they are asked for again
+  const inParts = () => partsOf(ids, act === "slip" ? SLIPS : AT_ONCE).flatMap(ACTS[act]);
+  queue = act === "undo" ? latest.back : inParts();
+  showProblem(form, null);
+  setBusy(form, true);
+  await attempt(form, send);
+  setBusy(form, false);
+  if (!dialog.open) finish();
+  else if (!queue.length) dialog.close();
 });
+dialog.addEventListener("close", () => asked.size && form.ariaBusy !== "true" && finish());
 
-function goBack() {
-  const isLost = [...done.values()].some(([{ back: [, , body] }]) => body?.isActive);
-  const work = async (user) => {
-    if (!(await takeBack(user))) people = people.filter((each) => each !== user);
-    left.delete(user);
-  };
-  runAll(work, (counts) => {
-    const text = say("say_people_undone", counts);
-    return isLost && counts.done ? `${text} ${say("say_people_undone_lost")}` : text;
-  });
+// Says what has become of all; who was refused stays chosen.
+async function finish() {
+  const isUndo = act === "undo";
+  if (!isUndo) latest = { back: turned, people, isLoss: act === "deactivate" };
+  const open = new Set(queue.flatMap(([, , body]) => idsOf(body)));
+  const isDone = (id) => !refused.has(id) && !open.has(id);
+  if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
+  const done = [...asked].filter(isDone).length;
+  const counts = { act: byId("many-title").textContent, done, all: asked.size };
+  const failed = [...refused].map(([id, code]) =>
+    copy("learning-line", { name: nameOf(people.get(id)), facts: explain({ code }) }),
+  );
+  const texts = [
+    say("say_people_done", counts),
+    done && latest.isLoss ? say("say_people_lost") : "",
+    form.querySelector("[role=alert]").textContent,
+  ];
+  await attempt(byId("people-form"), reload);
+  news.textContent = texts.join(" ");
+  fill(byId("people-acts"), { canUndo: latest.back.length > 0 });
+  byId("people-failures").replaceChildren(...failed);
+  (act === "slip" && sheet.hasCodes() ? sheet.heading : news).focus();
 }
 
 // The frame empties all forms before another user's turn.
@@ -191,22 +203,21 @@ pick.addEventListener("submit", (event) => {
   const texts = names.value.split(/[\n,;\t]/).map((text) => text.trim());
   const wanted = [...new Set(texts)].filter(Boolean);
   const found = [];
-  setBusy(pick, true, say("say_wait"));
+  setBusy(pick, true);
   attempt(pick, async () => {
-    for (let at = 0; at < wanted.length; at += NAMES) {
-      const anyOf = wanted.slice(at, at + NAMES).join(",");
-      found.push(...(await loadAll({ anyOf }, 2 * NAMES)));
+    for (const anyOf of partsOf(wanted, NAMES)) {
+      found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
     }
     const fits = (text) => ({ username, email, externalId }) =>
       [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
-    const refused = wanted.filter((text) => {
+    const unclear = wanted.filter((text) => {
       const [user, other] = found.filter(fits(text));
       if (user && !other && user.id !== userId()) chosen.set(user.id, user);
       return !user || other || user.id === userId();
     });
-    names.value = refused.join("\n");
+    names.value = unclear.join("\n");
     await reload();
-    if (refused.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
+    if (unclear.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
     byId("pick").close();
     byId("people-chosen").focus();
   }).finally(() => setBusy(pick, false));

@@ -2,9 +2,9 @@
 // is at #people/<id>, and at #people/<id>/learning what this person has learned.
 
 import { call, loadModule, userId } from "./api.js";
+import { attempt } from "./attempt.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
-import { attempt } from "./run.js";
 import { addressOf, copy, date, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
@@ -22,18 +22,26 @@ let asked = 0; // an answer that comes after a newer question is dropped
 let shown = {}; // the query of the list
 
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
-const boxes = () => [...list.querySelectorAll("tbody input:enabled")];
+// The boxes that the one for all stands for: in a list of one group, of those who learn in it.
+const boxes = () => {
+  const isOfGroup = shown.groupId && !shown.role;
+  const which = isOfGroup ? "[value=student]" : "";
+  return [...list.querySelectorAll(`tbody input${which}:enabled`)];
+};
 
-/** Say how many these are, and how many of them are not on the page of the list. */
-export function countText(users, more) {
-  const away = users.filter(({ id }) => !onPage.has(id)).length;
-  const text = say("say_people_chosen", { count: users.length });
+/** Whether somebody is not on the page of the list. */
+export const isAway = ({ id }) => !onPage.has(id);
+
+/** Say by a text with a count how many these are, and how many of them are not on the page. */
+export function countText(key, users, more) {
+  const away = users.filter(isAway).length;
+  const text = say(key, { count: users.length });
   return [text, away && say("say_people_away", { count: away }), more].filter(Boolean).join(" · ");
 }
 
 function showChosen() {
   const some = chosen.size > 0;
-  fill(acts, { some, chosen: some ? countText([...chosen.values()]) : "" });
+  fill(acts, { some, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
   all.checked = some && boxes().every((box) => box.checked);
 }
 
@@ -53,6 +61,7 @@ function rowOf(user) {
   });
   const box = row.querySelector("input");
   box.ariaLabel = say("say_people_choose", { name });
+  box.value = user.role;
   box.disabled = user.id === userId(); // nobody shuts themselves out with all others
   box.addEventListener("change", () => {
     if (box.checked) chosen.set(user.id, user);

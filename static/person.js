@@ -1,11 +1,11 @@
 // One account: what is known about it, why its user cannot log in, and what can be done about it.
 
 import { Problem, call } from "./api.js";
+import { attempt } from "./attempt.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
 import { hasWayIn, listGroups, save } from "./lists.js";
-import { attempt } from "./run.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, copy, fill, languageName, moment, nameOf, say } from "./words.js";

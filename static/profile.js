@@ -1,8 +1,8 @@
 // The section "profile": what users say about themselves, their picture, and what others see of it.
 
 import { call } from "./api.js";
+import { attempt } from "./attempt.js";
 import { setBusy, showProblem } from "./forms.js";
-import { attempt } from "./run.js";
 import { date, fill, nameOf, say } from "./words.js";
 
 const byId = (id) => document.getElementById(id);

@@ -1,6 +1,6 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
-import { attempt } from "./run.js";
+import { attempt } from "./attempt.js";
 import { addressOf, fill, languageName } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 

@@ -28,9 +28,18 @@ export function slipOf({ user, group = "", link, code, qrCode, expiresAt }) {
   });
 }
 
+/** Add a slip, and return it. */
 export function add(made) {
-  slips.append(slipOf(made));
+  const slip = slipOf(made);
+  slips.append(slip);
   sheet.hidden = false;
+  return slip;
+}
+
+/** Take a slip away, if it is still there. */
+export function remove(slip) {
+  slip?.remove();
+  sheet.hidden = !hasCodes();
 }
 
 function clear() {

@@ -1,4 +1,4 @@
-"""Teachers see the weeks of their groups at /admin; admins make groups, and act for many people."""
+"""Teachers see the weeks of their groups at /admin; admins make groups, and see who is in them."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
-from helpers import NEW_PASSWORD, bearer, crowd, rows, success
+from helpers import bearer, crowd, rows, success
 from playwright.sync_api import expect
 
 from database import transaction
@@ -18,7 +18,6 @@ from models import Group, Membership, User
 from services import administration
 
 pytestmark = pytest.mark.browser
-LIMITED = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
 
 
 @pytest.fixture
@@ -243,7 +242,7 @@ def test_an_admin_makes_renames_and_deletes_groups(page, sign_in, make_user, app
     assert [group.name for group in rows(app, Group)] == ["7a"]
 
 
-# Acts for many
+# People
 
 
 @pytest.fixture
@@ -252,124 +251,6 @@ def people(page, sign_in, make_user, school):
     sign_in(page, make_user("head", role="admin", last_name="Zz"), "admin#people/sort=name")
     expect(page.locator("#people-list tbody tr")).to_have_count(6)
     return page
-
-
-def begin(page, act):
-    """Open the dialog of an act; return it and its button."""
-    page.locator("#people-acts").get_by_role("button", name=act).click()
-    dialog = page.get_by_role("dialog", name=act)
-    return dialog, dialog.get_by_role("button", name=act)
-
-
-def test_people_are_put_into_a_group_and_what_failed_is_named(people, school, app):
-    page = people
-    answers = iter(["limit", "limit", "gone"])
-    # How many of those who wait for the end of an act are still there.
-    page.evaluate(
-        """() => {
-            window.waiting = 0;
-            for (const [name, more] of [["add", 1], ["remove", -1]]) {
-                const real = AbortSignal.prototype[`${name}EventListener`];
-                AbortSignal.prototype[`${name}EventListener`] = function (...all) {
-                    window.waiting += more;
-                    return real.apply(this, all);
-                };
-            }
-        }"""
-    )
-
-    def answer(route):
-        what = next(answers, "")
-        if what == "limit":
-            return route.fulfill(status=429, headers={"Retry-After": "1"}, json=LIMITED)
-        error = {"success": False, "message": "", "error": {"code": "user_not_found"}}
-        return route.fulfill(status=404, json=error) if what else route.continue_()
-
-    page.route("**/members/**", answer)
-    expect(page.get_by_label("Select First Zz")).to_be_disabled()  # the own account
-    page.get_by_label("All on this page").check()
-    page.get_by_label("Select First Last").first.uncheck()
-    expect(page.get_by_label("All on this page")).not_to_be_checked()
-    expect(page.locator("#people-chosen")).to_have_text("4 selected")
-    dialog, go = begin(page, "Add to a group")
-    go.click()
-    group = dialog.get_by_label("Into the group")
-    expect(group).to_have_accessible_description("Fill in this field.")
-    group.select_option("8c")
-    go.click()
-    expect(dialog.get_by_role("status")).to_have_text("Too many at once. It goes on in 1 second.")
-    expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 4.")
-    assert page.evaluate("waiting") == 0
-    expect(page.locator("#people-chosen")).to_be_focused()
-    failed = page.locator("#people-failures li")
-    expect(failed).to_contain_text("This account no longer exists.")
-    expect(page.locator("#people-list tbody input:checked")).to_have_count(4)
-    assert len(rows(app, Membership, group_id=school.other)) == 3
-    page.locator("#people-groupId").select_option("8c")
-    expect(page.locator("#people-list tbody tr")).to_have_count(3)
-    expect(failed).to_have_count(0)
-    page.reload()
-    expect(page.locator("#people-list tbody tr")).to_have_count(3)
-    page.get_by_label("All on this page").check()
-    dialog, go = begin(page, "Take out of a group")
-    left = dialog.get_by_label("Out of the group")
-    expect(left.locator("option")).to_have_text(["", "7b (2)", "8c (3)"])  # only theirs
-    expect(left).to_have_value(school.other)
-    go.click()
-    expect(page.get_by_text("No matches.")).to_be_visible()
-    expect(page.locator("#people-chosen")).to_have_text("Done: 3 of 3.")
-    expect(page.locator("#people-chosen")).to_be_focused()
-    assert rows(app, Membership, group_id=school.other) == []
-
-
-def test_a_move_is_taken_back_but_for_whom_somebody_has_changed_since(
-    people, school, app, client, admin
-):
-    page, news = people, people.locator("#people-chosen")
-
-    def of(group):
-        return {row.user_id for row in rows(app, Membership, group_id=group)}
-
-    before = of(school.group)
-    page.get_by_role("button", name="Select from a list").click()
-    names = page.get_by_label("Usernames, numbers or e-mail addresses")
-    names.fill("MIA\nben@example.org\n\nnobody\n")
-    page.get_by_role("button", name="Select", exact=True).click()
-    expect(names).to_have_accessible_description(re.compile("fit nobody, several people"))
-    expect(names).to_have_value("nobody")
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    page.locator("#people-search").fill("Ann")
-    expect(news).to_have_text("2 selected · 2 of them not on this page")
-    dialog, go = begin(page, "Move")
-    expect(dialog).to_contain_text("2 of them not on this page")
-    leaving = dialog.get_by_label("Out of the group")
-    expect(leaving.locator("option")).to_have_text(["The one group that each is in", "7b (2)"])
-    dialog.get_by_label("Into the group").select_option("8c")
-    go.click()
-    expect(news).to_have_text("Done: 2 of 2.")
-    moved = {school.mia.id, school.ben.id}
-    assert (of(school.group), of(school.other)) == (before - moved, moved | {school.ann.id})
-    path = f"/api/groups/{school.other}/members/{school.ben.id}"
-    success(client.delete(path, headers=admin.headers))
-    page.get_by_role("button", name="Undo").click()
-    expect(news).to_have_text("Undone: 1 of 2.")
-    expect(page.locator("#people-failures li")).to_contain_text("changed this since")
-    assert of(school.group) == before - {school.ben.id}
-    assert of(school.other) == {school.ann.id}
-    expect(page.get_by_role("button", name="Undo")).to_be_hidden()
-
-
-def test_who_was_deactivated_by_mistake_is_active_again_by_one_click(people, app):
-    page, news = people, people.locator("#people-chosen")
-    page.get_by_label("All on this page").check()
-    _, go = begin(page, "Deactivate")
-    go.click()
-    expect(news).to_have_text("Done: 4 of 4.")
-    assert len([user for user in rows(app, User) if user.is_active]) == 1
-    page.get_by_role("button", name="Undo").click()
-    expect(news).to_contain_text("Undone: 4 of 4. Their devices stay signed out")
-    # But not who was so before.
-    assert [user.username for user in rows(app, User) if not user.is_active] == ["gone"]
 
 
 def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
@@ -437,34 +318,6 @@ def test_the_office_reads_who_changed_what_and_saves_it(people, school, client, 
     field.fill("okoro")
     field.press("Enter")
     expect(page.locator("#activity tbody tr")).to_have_count(1)
-
-
-def test_a_teacher_prints_slips_also_for_those_with_a_password(page, sign_in, school, client):
-    sign_in(page, school.kim, f"admin#groups/{school.group}")
-    page.get_by_role("link", name="All members").click()
-    expect(page.locator("#people-list tbody tr")).to_have_count(3)
-    page.get_by_label("All on this page").check()
-    acts = ["Select from a list", "Clear the selection", "Slips with codes"]
-    expect(page.locator("#people-acts button:visible")).to_have_text(acts)
-    dialog, go = begin(page, "Slips with codes")
-    expect(dialog).to_contain_text("2 selected · Able to sign in already: 1")
-    go.click()
-    expect(page.get_by_role("heading", name="Codes to hand over")).to_be_focused()
-    expect(page.locator(".slip")).to_have_count(2)
-    dialog, go = begin(page, "Slips with codes")
-    expect(go).to_be_disabled()  # a second slip would end the code of the first
-    dialog.get_by_role("button", name="Cancel").click()
-    slip = page.locator(".slip").filter(has_text="Mia Okoro")
-    expect(slip).to_contain_text(re.compile(r"· 7b\s+Mia Okoro.*/reset-password", re.S))
-    page.emulate_media(media="print")
-    expect(page.locator("#people .card:visible")).to_have_count(1)
-    page.emulate_media(media="screen")
-    code = slip.locator(".code").inner_text()
-    body = {"account": "mia", "code": code, "newPassword": NEW_PASSWORD}
-    success(client.post("/api/auth/reset-password", json=body))
-    page.get_by_role("button", name="Remove the codes").click()
-    page.get_by_role("dialog").get_by_role("button", name="Remove the codes").click()
-    expect(page.get_by_role("heading", name="People")).to_be_focused()
 
 
 def test_a_list_of_people_is_saved_as_the_filters_show_it(people, school):

@@ -113,7 +113,7 @@ def act(page, button, count, group=""):
     if group:
         dialog.get_by_label("Into the group").select_option(group)
     dialog.get_by_role("button", name=button).click()
-    expect(page.locator("#people-chosen")).to_have_text(f"Done: {count} of {count}.")
+    expect(page.locator("#people-done")).to_contain_text(f"{button}: done for {count} of {count}.")
 
 
 def sign_in(page, account, password):
