@@ -6,13 +6,32 @@ is in `engines.py`, the schema in `schema.py`, and a faster way to read one row 
 """
 
 import logging
+import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, CursorResult, Delete, Executable, Table, Update, text
+import orjson
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Delete,
+    Executable,
+    Table,
+    Text,
+    Update,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy import cast as cast_to
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError, TimeoutError
 from sqlalchemy.orm import InstrumentedAttribute, scoped_session
@@ -177,6 +196,31 @@ def insert_into(table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an INSERT that can say what to do where the row's key exists (ON CONFLICT)."""
     on_sqlite = db.engine.dialect.name == "sqlite"
     return sqlite.insert(table) if on_sqlite else postgresql.insert(table)
+
+
+def insert_rows(
+    table: Table, rows: Sequence[Mapping[str, Any]]
+) -> sqlite.Insert | postgresql.Insert:
+    """Return the INSERT of these rows, which have the same columns, as `insert_into` does.
+
+    They travel as JSON in one parameter, times as seconds since 1970: to bind thousands of values
+    takes ten times as long.
+    """
+    names = [*rows[0]]
+    given = orjson.dumps(rows, _seconds, orjson.OPT_PASSTHROUGH_DATETIME)
+    text = literal(given.decode(), Text())
+    if db.engine.dialect.name == "sqlite":
+        each = func.json_each(text).table_valued("value")
+        found = [func.json_extract(each.c.value, f"$.{name}") for name in names]
+        # Without a WHERE, SQLite's parser takes ON CONFLICT for a part of the SELECT.
+        return insert_into(table).from_select(names, select(*found).where(literal_column("1")))
+    shape: ColumnElement[Any] = literal_column(f"NULL::{table.name}")
+    each = func.json_populate_recordset(shape, cast_to(text, JSON())).table_valued(*names)
+    return insert_into(table).from_select(names, select(*(each.c[name] for name in names)))
+
+
+def _seconds(moment: datetime) -> int:
+    return math.floor(moment.timestamp())
 
 
 @contextmanager

@@ -27,7 +27,7 @@ import errors
 from core import locales, streaks
 from core.roles import Reach
 from core.streaks import MOST_DAYS
-from database import change, insert_into, read_all, reading
+from database import change, insert_rows, read_all, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
 from services import users
@@ -127,20 +127,19 @@ def _write(
         place = tuple(row[name] for name in key)
         full[place] = {**_at_first(kind, owners[row["user_id"]], now), **row}
         sets[place] = tuple(sorted(row.keys() - {*key}))
-    insert = insert_into(table)
-    insert_new = insert.on_conflict_do_nothing().returning(*columns or table.primary_key)
-    new = db.session.execute(insert_new, [*full.values()]).all() if full else []
+    wanted, new, replaced = columns or table.primary_key, list[Row[Any]](), list[Row[Any]]()
+    if full:
+        this = insert_rows(table, [*full.values()]).on_conflict_do_nothing()
+        new += db.session.execute(this.returning(*wanted))
     for made in new:
         del sets[tuple(getattr(made, name) for name in key)]
-    replaced: list[Row[Any]] = []
     # A statement for those that set the same columns. A record that a parallel call has removed
     # since the first statement is inserted again.
     for names in {*sets.values()}:
-        values = {name: insert.excluded[name] for name in names}
-        replace = insert.on_conflict_do_update(index_elements=key, set_=values)
-        these = [full[place] for place, each in sets.items() if each == names]
-        found = db.session.execute(replace.returning(*columns or table.primary_key), these)
-        replaced += found.all()
+        this = insert_rows(table, [full[place] for place, each in sets.items() if each == names])
+        values = {name: this.excluded[name] for name in names}
+        this = this.on_conflict_do_update(index_elements=key, set_=values)
+        replaced += db.session.execute(this.returning(*wanted))
     return new, replaced
 
 
