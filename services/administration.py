@@ -187,7 +187,7 @@ def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dic
     are refused.
     """
     last_admin = None if is_active else accounts.lock_admins(*user_ids)
-    found, refused = users.lock_all(user_ids, reach, key_share=True)
+    found, refused = users.lock_all(user_ids, reach, User.is_active, key_share=True)
     if last_admin and found.pop(last_admin, None):
         refused[last_admin] = errors.LastAdmin
     changed = [user_id for user_id, row in found.items() if row.is_active != is_active]

@@ -69,9 +69,8 @@ def put_all(
     """
     rows = {index: row for index, row in enumerate(records) if isinstance(row, dict)}
     _find_owners(rows.values(), by_number=by_number)
-    owners, others = users.lock_all(
-        {row["user_id"] for row in rows.values()}, reach, key_share=True
-    )
+    named, names = {row["user_id"] for row in rows.values()}, (User.first_name, User.last_name)
+    owners, others = users.lock_all(named, reach, *names, key_share=True)
     courses = _lock_courses(rows.values()) if kind is Lesson else {}
     refused, good = list[dict[str, object]](), []
     for index, row in enumerate(records):

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, cast
 
 from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, select
 from sqlalchemy import update as update_table
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 import counting
 import errors
@@ -72,12 +72,18 @@ def lock_within(user_id: str, reach: Reach = EVERYBODY, **how: bool) -> UserRow:
 
 
 def lock_all(
-    user_ids: Collection[str], reach: Reach = EVERYBODY, *, key_share: bool = False
+    user_ids: Collection[str],
+    reach: Reach = EVERYBODY,
+    *columns: InstrumentedAttribute[Any],
+    key_share: bool = False,
 ) -> tuple[dict[str, UserRow], Refused]:
     """Lock the rows of many users, in the order of their ids, as `lock` does; return by id those
     within the reach, and why others are refused.
+
+    With `columns`, the rows have id, role and these: to read all takes longest of all.
     """
-    these = select(User.__table__).where(User.id.in_(user_ids)).order_by(User.id)
+    wanted = (User.id, User.role, *columns) if columns else (User.__table__,)
+    these = select(*wanted).where(User.id.in_(user_ids)).order_by(User.id)
     found: dict[str, Any] = {
         row.id: row for row in db.session.execute(these.with_for_update(key_share=key_share))
     }
