@@ -44,10 +44,13 @@ from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
 from config import types
-from core import cpus, templates
+from core import cpus, streams, templates
 from core.addresses import parse_sender
 from core.look import BLUE
 from core.smtp import MailServer
+
+# Each way to start the service comes by here first.
+streams.open_closed()
 
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
@@ -79,7 +82,7 @@ class ProviderSettings:
     """The secret that belongs to that name."""
     label: str = setting(types.name, "")
     """What the button says. Unset: the name, with a capital."""
-    domains: tuple[str, ...] = setting(types.domains, ())
+    domains: tuple[str, ...] = setting(types.several(types.registrable), ())
     """Domains for whose e-mail addresses this provider's word counts."""
     prompt: str = setting(types.one_of("select_account", "login", "none"), "select_account")
     """Whether the provider asks which account, or for the password; `none`: as it likes."""
@@ -93,7 +96,7 @@ class Settings:
     """Database. Unset: an embedded SQLite file in `instance/`."""
     secret_key: str = setting(types.secret, "")
     """Signs tokens; 32 bytes or more. Generated with the embedded database."""
-    secret_key_fallbacks: tuple[str, ...] = setting(types.secrets, ())
+    secret_key_fallbacks: tuple[str, ...] = setting(types.several(types.secret), ())
     """Older keys, comma separated, whose tokens are still accepted."""
     token_algorithm: str = setting(types.one_of("HS256", "ES256"), "HS256")
     """`ES256`: other services can verify access tokens."""
@@ -109,9 +112,9 @@ class Settings:
     """Colour of pages and mails; its contrast with white is 5.3 or more."""
     app_url: str = setting(types.web_url, "")
     """Where users go to use the platform; pages and mails lead there."""
-    imprint: str = setting(types.imprint, "")
+    imprint: str = setting(types.line_or_url, "")
     """Line or URL at the end of pages and mails: who runs the service."""
-    contact: str = setting(types.contact, "")
+    contact: str = setting(types.line_or_url, "")
     """Whom to ask: a line or URL (`mailto:` too), for pages and mails in each language. Unset: the
     people who run SITE_NAME.
     """
@@ -131,13 +134,13 @@ class Settings:
     """1: no login before the e-mail address is verified."""
     oidc_providers: tuple[ProviderSettings, ...] = setting(types.provider_names, ())
     """Names of OpenID providers, comma separated, such as `school`."""
-    sign_in_return_urls: tuple[str, ...] = setting(types.web_urls, ())
+    sign_in_return_urls: tuple[str, ...] = setting(types.several(types.web_url), ())
     """Pages of other front ends at which a sign-in with a provider may end, comma separated."""
     registration: str = setting(types.one_of("open", "closed", "providers"), "open")
     """`closed`: nobody registers; admins and service keys make accounts. `providers`: only who
     signs in with a provider.
     """
-    registration_domains: tuple[str, ...] = setting(types.domains, ())
+    registration_domains: tuple[str, ...] = setting(types.several(types.registrable), ())
     """Domains whose e-mail addresses may register, comma separated; `*.school.example` is every
     domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.
     """
@@ -185,7 +188,7 @@ class Settings:
     """Shortest password, in characters."""
     max_avatar_bytes: int = setting(types.whole(1, 2**30), 5242880)
     """Largest avatar, in bytes."""
-    cors_origins: tuple[str, ...] = setting(types.origins, ())
+    cors_origins: tuple[str, ...] = setting(types.several(types.origin), ())
     """Origins whose scripts may call the API, comma separated."""
     trusted_proxies: int = setting(types.whole(0, 32), 0)
     """Trusted proxies that add to `X-Forwarded-For`; 1 on Heroku."""
@@ -266,8 +269,8 @@ class Settings:
     @property
     def passkey_origins(self) -> tuple[str, ...]:
         """The origins whose pages may use passkeys, as browsers write them."""
-        own = types.origins("{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)))
-        hosts = {each: urlsplit(each).hostname or "" for each in (*own, *self.cors_origins)}
+        own = types.origin("{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)))
+        hosts = {each: urlsplit(each).hostname or "" for each in (own, *self.cors_origins)}
         return tuple(each for each in hosts if types.is_within(hosts[each], self.passkey_host))
 
     @property
@@ -328,13 +331,14 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     providers = []
     for name in values.get("oidc_providers", ()):
         prefix = f"OIDC_{name.upper()}_"
-        found = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
+        own = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
         for full_name, row in _of_provider(name).items():
             if row.default is REQUIRED and not given.get(full_name):
                 problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
-        providers.append(ProviderSettings(name=name, **found))
+        providers.append(ProviderSettings(name=name, **own))
     values["oidc_providers"] = tuple(providers)
-    if values.get("registration") == "providers" and not providers:
+    found = Settings(**values)
+    if found.registration == "providers" and not providers:
         problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
     if given.get("DATABASE_URL"):
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
@@ -342,26 +346,25 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
                 problems.append(f"{name} is missing; with DATABASE_URL it is required.")
     else:
         # The links should work although nobody has set PUBLIC_URL.
-        values.setdefault("public_url", local_url(*Settings(**values).listens))
-    if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
+        values.setdefault("public_url", local_url(*found.listens))
+    if found.session_idle_days > found.session_days:
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
-    if values.get("registration_domains") and not values.get("require_verified_email"):
+    if found.registration_domains and not found.require_verified_email:
         problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
-    host = Settings(public_url=values.get("public_url", Settings.public_url)).public_host
-    if not types.is_within(host, values.get("passkey_domain", host)):
+    found = Settings(**values)
+    if not types.is_within(found.public_host, found.passkey_host):
         problems.append("PASSKEY_DOMAIN must be the host of PUBLIC_URL, or a domain above it.")
-    languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
-    language = values.get("default_language", templates.ENGLISH)
+    languages = templates.Templates(found.templates_dir, templates.ENGLISH).languages
     # The languages of a folder that is refused are unknown.
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
-    if language not in languages and not refused:
+    if found.default_language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
-    if serving and not types.is_here(Settings(**values).listens[0]):
+    if serving and not types.is_here(found.listens[0]):
         problems.append("HOST has no address on this machine.")
     if problems:
         problems += misspelt(given, providers)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
-    return Settings(**values)
+    return found
 
 
 def _read(
