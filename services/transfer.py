@@ -18,7 +18,7 @@ import schemas
 from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
-from database import analyse, insert_into, patiently, reading
+from database import analyse, insert_into, patiently, read_all
 from extensions import db
 from models import User, UserRow
 from services import changes, events, outbox, recovery, users
@@ -230,8 +230,7 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
     form, last = schemas.DumpedAccount(many=True), ""
     while True:
         query = select(User.__table__).where(User.id > last).order_by(User.id).limit(BATCH)
-        with reading() as connection:
-            rows = connection.execute(query).all()
+        rows = read_all(query)
         if not rows:
             return
         last = rows[-1].id

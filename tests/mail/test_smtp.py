@@ -16,22 +16,22 @@ import trustme
 from core import smtp
 from core.addresses import parse_sender
 from core.message import build
+from core.templates import Mail
 
 NOW = datetime(2026, 11, 20, 9, 31, tzinfo=UTC)
 LOGIN = (b"post", b"p@ss word")
 
 
-def a_mail(**changes):
-    fields = {
-        "sender": Address("Accounts", "accounts", "example.org"),
-        "recipient": "student@example.org",
-        "subject": "Choose a new password",
-        "text": "Open https://accounts.example.org/#token=abc\nGrüße",
-        "html": "<p>Open <a href='https://accounts.example.org/#token=abc'>it</a>, Grüße</p>",
-        "mail_id": "0199",
-        "created_at": NOW,
-    }
-    return build(**fields | changes)
+CONTENT = Mail(
+    "Choose a new password",
+    "Open https://accounts.example.org/#token=abc\nGrüße",
+    "<p>Open <a href='https://accounts.example.org/#token=abc'>it</a>, Grüße</p>",
+)
+SENDER = Address("Accounts", "accounts", "example.org")
+
+
+def a_mail(sender=SENDER, recipient="student@example.org", **changes):
+    return build(CONTENT._replace(**changes), sender, recipient, "0199", NOW)
 
 
 def send(server, mail=None):
