@@ -96,13 +96,5 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
         facts["life"] = links.CODE_LIFE
     language = mail.language or user.language or settings.default_language
     wanted = wanted and has_mailbox(recipient)
-    written = templates.mail(
-        kind,
-        language,
-        site=settings.site,
-        app_url=settings.app_url,
-        imprint=settings.imprint,
-        contact=settings.contact,
-        **facts,
-    )
-    return written, recipient if wanted else ""
+    shown = {name: getattr(settings, name) for name in ("site", "app_url", "imprint", "contact")}
+    return templates.mail(kind, language, **shown, **facts), recipient if wanted else ""

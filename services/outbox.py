@@ -79,7 +79,7 @@ def queue_by_staff(kind: MailKind, user: UserRow) -> None:
     without a word: raises TooManyRequests beyond `MAX_BY_STAFF`.
     """
     counting.require(BY_STAFF, MAX_BY_STAFF, "hour", account=user.id)
-    _add(OutboxMail(kind=kind.value, address=user.email, facts={}))
+    _add(OutboxMail(kind=kind.value, address=user.email))
 
 
 def _add(mail: OutboxMail) -> None:
@@ -91,8 +91,8 @@ def _add(mail: OutboxMail) -> None:
 def queue_invitations(addresses: Sequence[str]) -> None:
     """Queue many invitations as `queue` does, without a log line for those beyond the limit."""
     kind = MailKind.INVITATION
-    rows = [{"kind": kind.value, "address": each} for each in _within_limit(kind, addresses)]
-    db.session.add_all(OutboxMail(**row, facts={}) for row in rows)
+    allowed = _within_limit(kind, addresses)
+    db.session.add_all(OutboxMail(kind=kind.value, address=each) for each in allowed)
 
 
 def _window(kind: MailKind) -> timedelta:

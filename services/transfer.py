@@ -228,11 +228,8 @@ class Import:
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
     """Yield all accounts, some hundred at a time, in the form that an import takes."""
     form, last = schemas.DumpedAccount(many=True), ""
-    while True:
-        query = select(User.__table__).where(User.id > last).order_by(User.id).limit(BATCH)
-        rows = read_all(query)
-        if not rows:
-            return
+    query = select(User.__table__).order_by(User.id).limit(BATCH)
+    while rows := read_all(query.where(User.id > last)):
         last = rows[-1].id
         for row, account in zip(rows, found := form.dump(rows), strict=True):
             if not (with_hashes and passwords.is_usable(row.password_hash)):

@@ -454,12 +454,6 @@ def test_a_line_of_the_file_that_cannot_be_read_is_refused_by_its_number(tmp_pat
     assert "School" not in str(caught.value)
 
 
-def test_a_process_shares_the_cores_with_its_siblings():
-    alone = load({"WEB_CONCURRENCY": "1"}).hashes_at_once
-    assert alone >= 1
-    assert load({"WEB_CONCURRENCY": "256"}).hashes_at_once == max(1, alone // 256)
-
-
 @pytest.mark.parametrize(
     ("url", "has_them"),
     [
