@@ -477,11 +477,6 @@ def test_passkeys_belong_to_the_host_or_a_domain_above_it():
     assert above.passkey_host == "school.example"
     names = ("accounts.school.example", "app.school.example", "school.example")
     assert above.passkey_origins == tuple(f"https://{name}" for name in names)
-    for wrong in (
-        "ool.example",
-        "a.accounts.school.example",
-        "school.example:443",
-        url,
-        "ä.example",
-    ):
+    others = "ool.example a.accounts.school.example school.example:443 ä.example"
+    for wrong in (url, *others.split()):
         assert "PASSKEY_DOMAIN must be" in refusal(PUBLIC_URL=url, PASSKEY_DOMAIN=wrong)
