@@ -16,12 +16,10 @@ from flask import Flask
 import app
 import web.worker
 from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
-from core import streams
 from database import engines, schema
 from services import background
 from web.logs import FORMATTERS
 
-streams.open_closed()
 try:
     settings = load(serving=True)
 except ConfigError as problem:

@@ -9,12 +9,10 @@ from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
 from config import ConfigError, local_url
-from core import streams
 from database import schema
 from database_check import reason
 from services import background
 
-streams.open_closed()
 _command = click.get_current_context(silent=True)
 
 try:

@@ -288,7 +288,9 @@ def verify_email(body: dict[str, str], guess: Guess) -> None:
     def confirm(guess: Guess, **_: object) -> None:
         if not is_proven:
             accounts.confirm_password(user, body["password"], field="password")
-        with transaction(), guess.right():
+        # Without the code of a second factor, it is no login, and forgets no failed ones.
+        forgets = () if user.second_factor_at else None
+        with transaction(), guess.right(forgets=forgets):
             recovery.verify_email(user, now=clock.utcnow())
 
     if is_proven:

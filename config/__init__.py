@@ -44,10 +44,13 @@ from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
 from config import types
-from core import cpus, templates
+from core import cpus, streams, templates
 from core.addresses import parse_sender
 from core.look import BLUE
 from core.smtp import MailServer
+
+# Each way to start the service comes by here first.
+streams.open_closed()
 
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
@@ -62,8 +65,8 @@ class ConfigError(Exception):
 REQUIRED = None  # the default of what has none
 
 
-def setting(parse: Callable[[str], object], default: object, text: str) -> Any:
-    return field(default=default, metadata={"parse": parse, "help": text})
+def setting(parse: Callable[[str], object], default: object) -> Any:
+    return field(default=default, metadata={"parse": parse})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -71,192 +74,140 @@ class ProviderSettings:
     """The settings of one OpenID provider: `OIDC_SCHOOL_ISSUER` is the `issuer` of `school`."""
 
     name: str
-    issuer: str = setting(
-        types.issuer, REQUIRED, "URL of the provider `school`, exactly as it writes it."
-    )
-    client_id: str = setting(str, REQUIRED, "Name under which the provider knows this service.")
-    client_secret: str = setting(str, REQUIRED, "The secret that belongs to that name.")
-    label: str = setting(types.name, "", "What the button says. Unset: the name, with a capital.")
-    domains: tuple[str, ...] = setting(
-        types.domains, (), "Domains for whose e-mail addresses this provider's word counts."
-    )
-    prompt: str = setting(
-        types.one_of("select_account", "login", "none"),
-        "select_account",
-        "Whether the provider asks which account, or for the password; `none`: as it likes.",
-    )
+    issuer: str = setting(types.issuer, REQUIRED)
+    """URL of the provider `school`, exactly as it writes it."""
+    client_id: str = setting(str, REQUIRED)
+    """Name under which the provider knows this service."""
+    client_secret: str = setting(str, REQUIRED)
+    """The secret that belongs to that name."""
+    label: str = setting(types.name, "")
+    """What the button says. Unset: the name, with a capital."""
+    domains: tuple[str, ...] = setting(types.several(types.registrable), ())
+    """Domains for whose e-mail addresses this provider's word counts."""
+    prompt: str = setting(types.one_of("select_account", "login", "none"), "select_account")
+    """Whether the provider asks which account, or for the password; `none`: as it likes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
 class Settings:
     """Every setting, by the name of its environment variable in lower case."""
 
-    database_url: URL | None = setting(  # noqa: RUF009 - it returns a dataclass field
-        types.database_url, None, "Database. Unset: an embedded SQLite file in `instance/`."
-    )
-    secret_key: str = setting(
-        types.secret, "", "Signs tokens; 32 bytes or more. Generated with the embedded database."
-    )
-    secret_key_fallbacks: tuple[str, ...] = setting(
-        types.secrets, (), "Older keys, comma separated, whose tokens are still accepted."
-    )
-    token_algorithm: str = setting(
-        types.one_of("HS256", "ES256"), "HS256", "`ES256`: other services can verify access tokens."
-    )
-    public_url: str = setting(
-        types.base_url,
-        "http://127.0.0.1:5000",
-        "URL at which users reach the service; links in e-mails begin with it.",
-    )
-    mail_url: MailServer | None = setting(  # noqa: RUF009
-        types.mail_url,
-        None,
-        "`smtp://user:password@host:587`, `smtps://…`, or `console:` for the log. Unset: the log.",
-    )
-    mail_from: Address | None = setting(  # noqa: RUF009
-        parse_sender, None, "Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."
-    )
-    site_name: str = setting(
-        types.name, "", "What mails and pages call the service. Unset: the host of `PUBLIC_URL`."
-    )
-    site_color: str = setting(
-        types.color, BLUE, "Colour of pages and mails; its contrast with white is 5.3 or more."
-    )
-    app_url: str = setting(
-        types.web_url, "", "Where users go to use the platform; pages and mails lead there."
-    )
-    imprint: str = setting(
-        types.imprint, "", "Line or URL at the end of pages and mails: who runs the service."
-    )
-    contact: str = setting(
-        types.contact,
-        "",
-        "Whom to ask: a line or URL (`mailto:` too), for pages and mails in each language. Unset: "
-        "the people who run SITE_NAME.",
-    )
-    default_language: str = setting(
-        types.language, "en", "Language of mails and pages where the user's own is not there."
-    )
-    templates_dir: Path | None = setting(  # noqa: RUF009
-        types.templates_dir, None, "Folder of your own mails and pages. Unset: the built-in ones."
-    )
-    password_reset_url: str = setting(
-        types.web_url, "", "Page that a reset link opens. Unset: the built-in page."
-    )
-    email_verification_url: str = setting(
-        types.web_url, "", "Page that a verification link opens. Unset: the built-in page."
-    )
-    account_pages: bool = setting(
-        types.switch, True, "0: no pages for users at `/account`, nor for admins at `/admin`."
-    )
-    docs: bool = setting(types.switch, True, "0: no interactive documentation at `/docs`.")
-    require_verified_email: bool = setting(
-        types.switch, False, "1: no login before the e-mail address is verified."
-    )
-    oidc_providers: tuple[ProviderSettings, ...] = setting(
-        types.provider_names, (), "Names of OpenID providers, comma separated, such as `school`."
-    )
-    sign_in_return_urls: tuple[str, ...] = setting(
-        types.web_urls,
-        (),
-        "Pages of other front ends at which a sign-in with a provider may end, comma separated.",
-    )
-    registration: str = setting(
-        types.one_of("open", "closed", "providers"),
-        "open",
-        "`closed`: nobody registers; admins and service keys make accounts. `providers`: only who "
-        "signs in with a provider.",
-    )
-    registration_domains: tuple[str, ...] = setting(
-        types.domains,
-        (),
-        "Domains whose e-mail addresses may register, comma separated; `*.school.example` is every "
-        "domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.",
-    )
-    instructor_rights: str = setting(
-        types.one_of("records", "students", "groups"),
-        "records",
-        "`students`: instructors list students, read their accounts, make access links for them. "
-        "`groups`: that, and learning data, only of students in one of their own groups.",
-    )
-    student_rights: str = setting(
-        types.one_of("all", "profile"),
-        "all",
-        "`profile`: students change neither names, username nor e-mail address, and do not delete "
-        "their accounts.",
-    )
-    profiles: str = setting(
-        types.one_of("visible", "private"),
-        "visible",
-        "`private`: only staff and the users themselves see the profiles of new accounts, until "
-        "their settings change it.",
-    )
-    default_timezone: str = setting(
-        types.time_zone, "UTC", "Time zone of new accounts that are made without one."
-    )
-    require_second_factor: str = setting(
-        types.one_of("admin", "instructor"),
-        "",
-        "Role that takes effect only with a second factor; `instructor`: and admins. Unset: none.",
-    )
-    passkeys: str = setting(
-        types.one_of("all", "staff", "none"),
-        "all",
-        "Who adds passkeys and signs in with them. `staff`: instructors and admins, where students "
-        "share devices; `none`: nobody.",
-    )
-    passkey_domain: str = setting(
-        types.domain,
-        "",
-        "A change makes all passkeys useless until it is taken back. Unset: the host of "
-        "`PUBLIC_URL`; or a domain above it, so that they outlive a change of the host.",
-    )
-    invitation_days: int = setting(
-        types.whole(1, 30), 7, "Lifetime of invitations and links for accounts without a password."
-    )
-    event_days: int = setting(
-        types.whole(0, 400), 90, "Days that the history of an account is kept."
-    )
-    access_token_minutes: int = setting(types.whole(1, 1440), 15, "Lifetime of an access token.")
-    session_days: int = setting(types.whole(1, DECADE), 30, "Lifetime of a session after login.")
-    session_idle_days: int = setting(
-        types.whole(0, DECADE),
-        0,
-        "Days without refresh that end a session, up to `SESSION_DAYS`. 0: off.",
-    )
-    refresh_grace_seconds: int = setting(
-        types.whole(1, 300), 30, "How long a spent refresh token still gets the same new pair."
-    )
-    reset_token_minutes: int = setting(types.whole(1, YEAR), 30, "Lifetime of a reset link.")
-    bcrypt_rounds: int = setting(
-        types.whole(4, 16), 12, "Cost of a password hash; the log warns below 10."
-    )
-    password_min_length: int = setting(types.whole(1, 128), 8, "Shortest password, in characters.")
-    max_avatar_bytes: int = setting(types.whole(1, 2**30), 5242880, "Largest avatar, in bytes.")
-    cors_origins: tuple[str, ...] = setting(
-        types.origins, (), "Origins whose scripts may call the API, comma separated."
-    )
-    trusted_proxies: int = setting(
-        types.whole(0, 32), 0, "Trusted proxies that add to `X-Forwarded-For`; 1 on Heroku."
-    )
-    ratelimit_enabled: bool = setting(types.switch, True, "0: no limits.")
-    logins_per_minute: int = setting(
-        types.whole(1, 1_000_000), 60, "Logins a minute from one client IP; a school may be one."
-    )
-    registrations_per_hour: int = setting(
-        types.whole(1, 1_000_000), 300, "Calls of register an hour from one client IP."
-    )
-    log_level: str = setting(
-        types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO", "Lowest log level."
-    )
-    log_format: str = setting(
-        types.one_of("text", "json"), "text", "`text` or `json`, one line per event."
-    )
-    web_concurrency: int = setting(types.whole(1, 256), 2, "Number of gunicorn's worker processes.")
-    port: int | None = setting(types.whole(1, 65535), None, "Port to listen on. Unset: 5000.")
-    host: str = setting(
-        types.host, "", "Where to listen. Unset: 127.0.0.1, or all interfaces where `PORT` is set."
-    )
+    database_url: URL | None = setting(types.database_url, None)  # noqa: RUF009 - it returns a dataclass field
+    """Database. Unset: an embedded SQLite file in `instance/`."""
+    secret_key: str = setting(types.secret, "")
+    """Signs tokens; 32 bytes or more. Generated with the embedded database."""
+    secret_key_fallbacks: tuple[str, ...] = setting(types.several(types.secret), ())
+    """Older keys, comma separated, whose tokens are still accepted."""
+    token_algorithm: str = setting(types.one_of("HS256", "ES256"), "HS256")
+    """`ES256`: other services can verify access tokens."""
+    public_url: str = setting(types.base_url, "http://127.0.0.1:5000")
+    """URL at which users reach the service; links in e-mails begin with it."""
+    mail_url: MailServer | None = setting(types.mail_url, None)  # noqa: RUF009
+    """`smtp://user:password@host:587`, `smtps://…`, or `console:` for the log. Unset: the log."""
+    mail_from: Address | None = setting(parse_sender, None)  # noqa: RUF009
+    """Sender of e-mails. Unset: `no-reply@` and the host of `PUBLIC_URL`."""
+    site_name: str = setting(types.name, "")
+    """What mails and pages call the service. Unset: the host of `PUBLIC_URL`."""
+    site_color: str = setting(types.color, BLUE)
+    """Colour of pages and mails; its contrast with white is 5.3 or more."""
+    app_url: str = setting(types.web_url, "")
+    """Where users go to use the platform; pages and mails lead there."""
+    imprint: str = setting(types.line_or_url, "")
+    """Line or URL at the end of pages and mails: who runs the service."""
+    contact: str = setting(types.line_or_url, "")
+    """Whom to ask: a line or URL (`mailto:` too), for pages and mails in each language. Unset: the
+    people who run SITE_NAME.
+    """
+    default_language: str = setting(types.language, "en")
+    """Language of mails and pages where the user's own is not there."""
+    templates_dir: Path | None = setting(types.templates_dir, None)  # noqa: RUF009
+    """Folder of your own mails and pages. Unset: the built-in ones."""
+    password_reset_url: str = setting(types.web_url, "")
+    """Page that a reset link opens. Unset: the built-in page."""
+    email_verification_url: str = setting(types.web_url, "")
+    """Page that a verification link opens. Unset: the built-in page."""
+    account_pages: bool = setting(types.switch, True)
+    """0: no pages for users at `/account`, nor for admins at `/admin`."""
+    docs: bool = setting(types.switch, True)
+    """0: no interactive documentation at `/docs`."""
+    require_verified_email: bool = setting(types.switch, False)
+    """1: no login before the e-mail address is verified."""
+    oidc_providers: tuple[ProviderSettings, ...] = setting(types.provider_names, ())
+    """Names of OpenID providers, comma separated, such as `school`."""
+    sign_in_return_urls: tuple[str, ...] = setting(types.several(types.web_url), ())
+    """Pages of other front ends at which a sign-in with a provider may end, comma separated."""
+    registration: str = setting(types.one_of("open", "closed", "providers"), "open")
+    """`closed`: nobody registers; admins and service keys make accounts. `providers`: only who
+    signs in with a provider.
+    """
+    registration_domains: tuple[str, ...] = setting(types.several(types.registrable), ())
+    """Domains whose e-mail addresses may register, comma separated; `*.school.example` is every
+    domain below it. Needs `REQUIRE_VERIFIED_EMAIL=1`. Unset: any.
+    """
+    instructor_rights: str = setting(types.one_of("records", "students", "groups"), "records")
+    """`students`: instructors list students, read their accounts, make access links for them.
+    `groups`: that, and learning data, only of students in one of their own groups.
+    """
+    student_rights: str = setting(types.one_of("all", "profile"), "all")
+    """`profile`: students change neither names, username nor e-mail address, and do not delete
+    their accounts.
+    """
+    profiles: str = setting(types.one_of("visible", "private"), "visible")
+    """`private`: only staff and the users themselves see the profiles of new accounts, until their
+    settings change it.
+    """
+    default_timezone: str = setting(types.time_zone, "UTC")
+    """Time zone of new accounts that are made without one."""
+    require_second_factor: str = setting(types.one_of("admin", "instructor"), "")
+    """Role that takes effect only with a second factor; `instructor`: and admins. Unset: none."""
+    passkeys: str = setting(types.one_of("all", "staff", "none"), "all")
+    """Who adds passkeys and signs in with them. `staff`: instructors and admins, where students
+    share devices; `none`: nobody.
+    """
+    passkey_domain: str = setting(types.domain, "")
+    """A change makes all passkeys useless until it is taken back. Unset: the host of `PUBLIC_URL`;
+    or a domain above it, so that they outlive a change of the host.
+    """
+    invitation_days: int = setting(types.whole(1, 30), 7)
+    """Lifetime of invitations and links for accounts without a password."""
+    event_days: int = setting(types.whole(0, 400), 90)
+    """Days that the history of an account is kept."""
+    access_token_minutes: int = setting(types.whole(1, 1440), 15)
+    """Lifetime of an access token."""
+    session_days: int = setting(types.whole(1, DECADE), 30)
+    """Lifetime of a session after login."""
+    session_idle_days: int = setting(types.whole(0, DECADE), 0)
+    """Days without refresh that end a session, up to `SESSION_DAYS`. 0: off."""
+    refresh_grace_seconds: int = setting(types.whole(1, 300), 30)
+    """How long a spent refresh token still gets the same new pair."""
+    reset_token_minutes: int = setting(types.whole(1, YEAR), 30)
+    """Lifetime of a reset link."""
+    bcrypt_rounds: int = setting(types.whole(4, 16), 12)
+    """Cost of a password hash; the log warns below 10."""
+    password_min_length: int = setting(types.whole(1, 128), 8)
+    """Shortest password, in characters."""
+    max_avatar_bytes: int = setting(types.whole(1, 2**30), 5242880)
+    """Largest avatar, in bytes."""
+    cors_origins: tuple[str, ...] = setting(types.several(types.origin), ())
+    """Origins whose scripts may call the API, comma separated."""
+    trusted_proxies: int = setting(types.whole(0, 32), 0)
+    """Trusted proxies that add to `X-Forwarded-For`; 1 on Heroku."""
+    ratelimit_enabled: bool = setting(types.switch, True)
+    """0: no limits."""
+    logins_per_minute: int = setting(types.whole(1, 1_000_000), 60)
+    """Logins a minute from one client IP; a school may be one."""
+    registrations_per_hour: int = setting(types.whole(1, 1_000_000), 300)
+    """Calls of register an hour from one client IP."""
+    log_level: str = setting(types.one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "INFO")
+    """Lowest log level."""
+    log_format: str = setting(types.one_of("text", "json"), "text")
+    """`text` or `json`, one line per event."""
+    web_concurrency: int = setting(types.whole(1, 256), 2)
+    """Number of gunicorn's worker processes."""
+    port: int | None = setting(types.whole(1, 65535), None)
+    """Port to listen on. Unset: 5000."""
+    host: str = setting(types.host, "")
+    """Where to listen. Unset: 127.0.0.1, or all interfaces where `PORT` is set."""
 
     @property
     def embedded(self) -> bool:
@@ -318,8 +269,8 @@ class Settings:
     @property
     def passkey_origins(self) -> tuple[str, ...]:
         """The origins whose pages may use passkeys, as browsers write them."""
-        own = types.origins("{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)))
-        hosts = {each: urlsplit(each).hostname or "" for each in (*own, *self.cors_origins)}
+        own = types.origin("{0.scheme}://{0.netloc}".format(urlsplit(self.public_url)))
+        hosts = {each: urlsplit(each).hostname or "" for each in (own, *self.cors_origins)}
         return tuple(each for each in hosts if types.is_within(hosts[each], self.passkey_host))
 
     @property
@@ -380,13 +331,14 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     providers = []
     for name in values.get("oidc_providers", ()):
         prefix = f"OIDC_{name.upper()}_"
-        found = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
+        own = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
         for full_name, row in _of_provider(name).items():
             if row.default is REQUIRED and not given.get(full_name):
                 problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
-        providers.append(ProviderSettings(name=name, **found))
+        providers.append(ProviderSettings(name=name, **own))
     values["oidc_providers"] = tuple(providers)
-    if values.get("registration") == "providers" and not providers:
+    found = Settings(**values)
+    if found.registration == "providers" and not providers:
         problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
     if given.get("DATABASE_URL"):
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
@@ -394,26 +346,25 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
                 problems.append(f"{name} is missing; with DATABASE_URL it is required.")
     else:
         # The links should work although nobody has set PUBLIC_URL.
-        values.setdefault("public_url", local_url(*Settings(**values).listens))
-    if values.get("session_idle_days", 0) > values.get("session_days", Settings.session_days):
+        values.setdefault("public_url", local_url(*found.listens))
+    if found.session_idle_days > found.session_days:
         problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
-    if values.get("registration_domains") and not values.get("require_verified_email"):
+    if found.registration_domains and not found.require_verified_email:
         problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
-    host = Settings(public_url=values.get("public_url", Settings.public_url)).public_host
-    if not types.is_within(host, values.get("passkey_domain", host)):
+    found = Settings(**values)
+    if not types.is_within(found.public_host, found.passkey_host):
         problems.append("PASSKEY_DOMAIN must be the host of PUBLIC_URL, or a domain above it.")
-    languages = templates.Templates(values.get("templates_dir"), templates.ENGLISH).languages
-    language = values.get("default_language", templates.ENGLISH)
+    languages = templates.Templates(found.templates_dir, templates.ENGLISH).languages
     # The languages of a folder that is refused are unknown.
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
-    if language not in languages and not refused:
+    if found.default_language not in languages and not refused:
         problems.append(f"DEFAULT_LANGUAGE must be among {', '.join(sorted(languages))}.")
-    if serving and not types.is_here(Settings(**values).listens[0]):
+    if serving and not types.is_here(found.listens[0]):
         problems.append("HOST has no address on this machine.")
     if problems:
         problems += misspelt(given, providers)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
-    return Settings(**values)
+    return found
 
 
 def _read(

@@ -8,9 +8,7 @@ import os
 import sys
 
 from config import ConfigError, environment, load, misspelt
-from core import streams
 
-streams.open_closed()
 try:
     environ = environment()
     settings = load(environ, serving=True)

@@ -41,6 +41,15 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _parts(raw: str) -> list[str]:
+    return [part.strip() for part in raw.split(",") if part.strip()]
+
+
+def several(parse: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Return how to read a list, comma separated, which keeps each part once."""
+    return lambda raw: tuple(dict.fromkeys(map(parse, _parts(raw))))
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     def parse(raw: str) -> str:
         for choice in choices:
@@ -112,10 +121,6 @@ def secret(raw: str) -> str:
     return raw
 
 
-def secrets(raw: str) -> tuple[str, ...]:
-    return tuple(secret(part.strip()) for part in raw.split(",") if part.strip())
-
-
 def _check_host(host: str) -> None:
     if ":" in host:
         IPv6Address(host)
@@ -167,12 +172,8 @@ def base_url(raw: str) -> str:
     return raw.rstrip("/")
 
 
-def web_urls(raw: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(web_url(part.strip()) for part in raw.split(",") if part.strip()))
-
-
 def provider_names(raw: str) -> tuple[str, ...]:
-    names = [part.strip() for part in raw.split(",") if part.strip()]
+    names = _parts(raw)
     if len(names) > 5 or not all(re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in names):
         raise ValueError("must be at most 5 names of small letters and digits, comma separated")
     if len(names) > len({*names}):
@@ -193,26 +194,23 @@ def issuer(raw: str) -> str:
     return raw
 
 
-def origins(raw: str) -> tuple[str, ...]:
-    origins = []
-    for part in filter(None, (part.strip().rstrip("/").lower() for part in raw.split(","))):
-        try:
-            parts = urlsplit(web_url(part))
-            if f"{parts.scheme}://{parts.netloc}" != part:
-                raise ValueError("more than an origin")
-        except ValueError:
-            raise ValueError(
-                "must be origins such as https://app.example.org, comma separated"
-            ) from None
-        # Browsers omit the default port.
-        origins.append(part.removesuffix({"http": ":80", "https": ":443"}[parts.scheme]))
-    return tuple(dict.fromkeys(origins))
-
-
-def domains(raw: str) -> tuple[str, ...]:
+def origin(raw: str) -> str:
+    origin = raw.rstrip("/").lower()
     try:
-        parts = (part.strip() for part in raw.split(","))
-        return tuple(dict.fromkeys(parse_domain(part) for part in parts if part))
+        parts = urlsplit(web_url(origin))
+        if f"{parts.scheme}://{parts.netloc}" != origin:
+            raise ValueError("more than an origin")
+    except ValueError:
+        raise ValueError(
+            "must be origins such as https://app.example.org, comma separated"
+        ) from None
+    # Browsers omit the default port.
+    return origin.removesuffix({"http": ":80", "https": ":443"}[parts.scheme])
+
+
+def registrable(raw: str) -> str:
+    try:
+        return parse_domain(raw)
     except ValueError:
         raise ValueError(
             "must be domains such as school.example or *.school.example, comma separated"
@@ -267,16 +265,9 @@ def color(raw: str) -> str:
     return raw.lower()
 
 
-def imprint(raw: str) -> str:
+def line_or_url(raw: str) -> str:
     with suppress(ValueError):
         if len(raw) <= 200 and re.search(r"\w", raw):
-            return web_url(raw) if re.match(r"\S+://", raw) else raw
-    raise ValueError("must be a line of at most 200 characters, or an http or https URL")
-
-
-def contact(raw: str) -> str:
-    with suppress(ValueError):
-        if len(raw) <= 200 and raw.isprintable() and re.search(r"\w", raw):
             return web_url(raw) if re.match(r"\S+://", raw) else raw
     raise ValueError("must be a line of at most 200 characters, or an http, https or mailto URL")
 

@@ -28,20 +28,14 @@ EVENTS = {
     "account_imported": Event("An account came with an import, which logs no line.", kept=()),
     "accounts_imported": Event("`flask users import` has ended, with its counts."),
     "accounts_dumped": Event("`flask users dump` has ended, with its count."),
-    "login": Event(
-        "A session began. Kept: the first from a client IP.", kept=("provider", "passkey")
-    ),
+    "login": Event("A session began. Kept: the first of an IP.", kept=("provider", "passkey")),
     "login_failed": Event(
         "`reason`: `unknown_account`, `no_password`, `wrong_password`, or `passkey_` and what was "
         "wrong with one."
     ),
     "login_refused_inactive": Event("Password or passkey was right; the account is deactivated."),
-    "login_refused_unverified": Event(
-        "Password or passkey was right; the address is not confirmed."
-    ),
-    "provider_failed": Event(
-        "A sign-in failed at a `provider`; docs/providers.md has each `reason`."
-    ),
+    "login_refused_unverified": Event("Password or passkey was right, the address not confirmed."),
+    "provider_failed": Event("Sign-in at `provider` failed: docs/providers.md has each `reason`."),
     "identity_linked": Event("The account was linked, with its password.", kept=("provider",)),
     "identity_joined": Event("It was linked: nobody could sign in to it.", kept=("provider",)),
     "wrong_password": Event("The current password was wrong, at a change or a deletion."),
@@ -81,9 +75,7 @@ EVENTS = {
     "group_saved": Event("A `group` was made or renamed."),
     "group_deleted": Event("A `group` was deleted, with all its memberships."),
     "group_joined": Event("A user is in a `group` from now on.", kept=("group",)),
-    "group_left": Event(
-        "A user is not in a `group` any more; a new role ends all.", kept=("group",)
-    ),
+    "group_left": Event("A user left a `group`; a new role ends all.", kept=("group",)),
     "service_key_created": Event("A service key was made."),
     "service_key_revoked": Event("A service key was revoked."),
     "service_key_refused": Event("A call with a key was refused; `reason` is the error's code."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.addresses import PLAIN_ADDRESS
 from core.smtp import MailRefused
+from core.templates import Mail
 
 # The longest line of an encoded body (RFC 2045) and of a header with encoded words (RFC 2047). An
 # address may need a longer one (RFC 5322 allows 998 characters), because it cannot be broken.
@@ -36,14 +37,7 @@ _POLICY = _AsWritten(linesep="\r\n", cte_type="7bit", max_line_length=LINE, refo
 
 
 def build(
-    *,
-    sender: Address,
-    recipient: str,
-    subject: str,
-    text: str,
-    html: str,
-    mail_id: str,
-    created_at: datetime,
+    content: Mail, sender: Address, recipient: str, mail_id: str, created_at: datetime
 ) -> EmailMessage:
     """Return a message with a text and an HTML body (multipart/alternative, UTF-8).
 
@@ -56,14 +50,14 @@ def build(
     message = EmailMessage(policy=_POLICY)
     message["From"] = _mailbox(sender)
     message["To"] = recipient
-    charset = "us-ascii" if _PLAIN.fullmatch(subject) else "utf-8"
-    message["Subject"] = _folded("Subject", subject, charset)
+    charset = "us-ascii" if _PLAIN.fullmatch(content.subject) else "utf-8"
+    message["Subject"] = _folded("Subject", content.subject, charset)
     message["Date"] = format_datetime(created_at)
     message["Message-ID"] = f"<{mail_id}@{sender.domain}>"
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable keeps long links intact and stays readable.
-    message.set_content(text, cte="quoted-printable")
-    message.add_alternative(html, subtype="html", cte="quoted-printable")
+    message.set_content(content.text, cte="quoted-printable")
+    message.add_alternative(content.html, subtype="html", cte="quoted-printable")
     return message
 
 

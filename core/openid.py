@@ -52,10 +52,6 @@ _FAULTS = (
     *(jwt.InvalidAlgorithmError, jwt.InvalidKeyError, jwt.InvalidSignatureError, jwt.PyJWTError),
     *(HTTPException, ValueError, TypeError, KeyError, AttributeError, RecursionError),
 )
-# The words for the log; besides, it has HTTP statuses and the provider's own error codes.
-WORDS = {*_TYPES, *(fault.__name__ for fault in _FAULTS), "busy", "InvalidIssuerError"}
-WORDS |= {"InvalidAudienceError", "InvalidSubjectError", "InvalidIssuedAtError"}
-WORDS |= {"ExpiredSignatureError", "ImmatureSignatureError"}
 
 Json = dict[str, Any]
 

@@ -71,8 +71,7 @@ def options(url: URL, pool_wait: float) -> dict[str, object]:
         "keepalives_count": 2,
         "autocommit": True,
     }
-    ours = {name: value for name, value in usual.items() if name not in url.query}
-    arguments["connect_args"] = ours
+    arguments["connect_args"] = {name: usual[name] for name in usual if name not in url.query}
     # No connection comes back in a transaction: SQLAlchemy ends its own, DriverStatement has none.
     return {**arguments, "pool_reset_on_return": None, "paramstyle": "format"}
 

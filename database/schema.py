@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 import database_check
 from config import ROOT, ConfigError
-from database import is_unavailable, reading
+from database import is_unavailable, read_value, reading
 from extensions import db
 
 T = TypeVar("T")
@@ -38,8 +38,7 @@ def revision() -> str:
 
 def written_revision() -> str:
     """Return the revision that stands in a database of ours, by one query."""
-    with reading() as connection:
-        return connection.scalar(text("SELECT version_num FROM alembic_version")) or ""
+    return read_value(text("SELECT version_num FROM alembic_version")) or ""
 
 
 def is_ready() -> bool:

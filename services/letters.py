@@ -14,7 +14,7 @@ from sqlalchemy import select
 from core import clock, codes
 from core.addresses import has_mailbox
 from core.templates import Mail
-from database import reading
+from database import read_value
 from extensions import settings, templates
 from models import OutboxMail, PendingEmail, User
 from services import links, users
@@ -90,20 +90,11 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     elif kind is MailKind.EMAIL_CHANGE_CODE:
         # The code is bound to this change; one that was replaced or dropped needs none.
         change_id = facts.pop("change_id")
-        with reading() as connection:
-            pending = select(PendingEmail.id).where(PendingEmail.id == change_id)
-            wanted = connection.scalar(pending) is not None
+        pending = select(PendingEmail.id).where(PendingEmail.id == change_id)
+        wanted = read_value(pending) is not None
         facts["code"] = codes.email_code(settings.secret_key, change_id, mail.address)
         facts["life"] = links.CODE_LIFE
     language = mail.language or user.language or settings.default_language
     wanted = wanted and has_mailbox(recipient)
-    written = templates.mail(
-        kind,
-        language,
-        site=settings.site,
-        app_url=settings.app_url,
-        imprint=settings.imprint,
-        contact=settings.contact,
-        **facts,
-    )
-    return written, recipient if wanted else ""
+    shown = {name: getattr(settings, name) for name in ("site", "app_url", "imprint", "contact")}
+    return templates.mail(kind, language, **shown, **facts), recipient if wanted else ""

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-import errors
 from extensions import settings
 from models import User, UserRow
 from services import signed
@@ -50,10 +49,7 @@ def read(action: Action, token: str) -> tuple[str, str, datetime, bool]:
     """Return what a token for this action says: the user's id, what it is bound to, its end, and
     whether it was sent by mail. Raises InvalidToken, also if it has expired.
     """
-    try:
-        payload, expires_at = signed.read(action, token)
-    except (signed.NotSigned, signed.TooOld):
-        raise errors.InvalidToken from None
+    payload, expires_at = signed.read_fresh(action, token)
     user_id, bound, by_mail = _PAYLOAD.unpack(payload)
     return str(UUID(bytes=user_id)), str(UUID(bytes=bound)), expires_at, by_mail
 

@@ -19,7 +19,7 @@ from core.addresses import login_name
 from core.ids import new_row_id
 from core.message import build
 from core.templates import Mail
-from database import afterwards, change, change_one, is_unavailable, reading, transaction
+from database import afterwards, change, change_one, is_unavailable, read_value, transaction
 from extensions import components, db, settings
 from models import OutboxMail, PendingEmail, User, UserRow
 from services import events, letters, users
@@ -79,7 +79,7 @@ def queue_by_staff(kind: MailKind, user: UserRow) -> None:
     without a word: raises TooManyRequests beyond `MAX_BY_STAFF`.
     """
     counting.require(BY_STAFF, MAX_BY_STAFF, "hour", account=user.id)
-    _add(OutboxMail(kind=kind.value, address=user.email, facts={}))
+    _add(OutboxMail(kind=kind.value, address=user.email))
 
 
 def _add(mail: OutboxMail) -> None:
@@ -91,8 +91,8 @@ def _add(mail: OutboxMail) -> None:
 def queue_invitations(addresses: Sequence[str]) -> None:
     """Queue many invitations as `queue` does, without a log line for those beyond the limit."""
     kind = MailKind.INVITATION
-    rows = [{"kind": kind.value, "address": each} for each in _within_limit(kind, addresses)]
-    db.session.add_all(OutboxMail(**row, facts={}) for row in rows)
+    allowed = _within_limit(kind, addresses)
+    db.session.add_all(OutboxMail(kind=kind.value, address=each) for each in allowed)
 
 
 def _window(kind: MailKind) -> timedelta:
@@ -128,10 +128,9 @@ def deliver_due(stopping: Callable[[], bool] = lambda: False) -> bool:
     return whether it takes none.
     """
     # An idle service must not take the lock to write every few seconds.
-    with reading() as connection:
-        due = OutboxMail.due_at <= clock.utcnow()
-        if connection.scalar(select(OutboxMail.id).where(due).limit(1)) is None:
-            return False
+    due = select(OutboxMail.id).where(OutboxMail.due_at <= clock.utcnow())
+    if read_value(due.limit(1)) is None:
+        return False
     failed = 0  # in a row
     while failed < IN_A_ROW and not stopping() and (mail := _claim()):
         failures = _deliver(mail)
@@ -169,8 +168,10 @@ def _deliver(mail: OutboxMail) -> int:
     server: 0, 1 for an e-mail that it did not take, `IN_A_ROW` if it is down.
     """
     try:
-        message = _write(mail)
-        if message is not None:
+        content, recipient = letters.compose(mail)
+        sender = settings.sender
+        message = build(content, sender, recipient or NOBODY, mail.id, mail.created_at)
+        if recipient:
             _send(message)
             _log.info("Mail %s (%s) is sent", mail.id, mail.kind)
     except smtp.MailRefused as error:
@@ -194,23 +195,7 @@ def send_test(address: str) -> str:
     """
     text = f"This is a test. E-mails of {settings.site} arrive here."
     content = Mail("Test", text, f"<p>{html.escape(text)}</p>")
-    return _send(_build(content, address, new_row_id(), clock.utcnow()))
-
-
-def _write(mail: OutboxMail) -> EmailMessage | None:
-    content, recipient = letters.compose(mail)
-    message = _build(content, recipient or NOBODY, mail.id, mail.created_at)
-    return message if recipient else None
-
-
-def _build(content: Mail, recipient: str, mail_id: str, created_at: datetime) -> EmailMessage:
-    return build(
-        **content._asdict(),
-        sender=settings.sender,
-        recipient=recipient,
-        mail_id=mail_id,
-        created_at=created_at,
-    )
+    return _send(build(content, settings.sender, address, new_row_id(), clock.utcnow()))
 
 
 def _send(message: EmailMessage) -> str:

@@ -122,11 +122,7 @@ def _read_challenge(purpose: str, sent: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return the id of the challenge that was signed, and whose it is. Raises PasskeyInvalid, and
     InvalidToken for one that is not ours or too old.
     """
-    text = challenge_in(sent)
-    try:
-        payload, _ = signed.read(purpose, text)
-    except (signed.NotSigned, signed.TooOld):
-        raise errors.InvalidToken(_OVER) from None
+    payload, _ = signed.read_fresh(purpose, challenge_in(sent), _OVER)
     return payload[:_RANDOM].hex(), payload[_RANDOM:]
 
 

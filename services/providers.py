@@ -284,8 +284,5 @@ def _sign(purpose: str, life: timedelta, payload: Sequence[Any]) -> str:
 
 def _read(purpose: str, text: str) -> Any:
     """Return what was signed for this purpose. Raises InvalidToken, also if it is too old."""
-    try:
-        payload, _ = signed.read(purpose, text)
-    except (signed.NotSigned, signed.TooOld):
-        raise errors.InvalidToken(_OVER) from None
+    payload, _ = signed.read_fresh(purpose, text, _OVER)
     return orjson.loads(payload)

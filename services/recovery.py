@@ -236,8 +236,11 @@ def replace_password(found: Found, password_hash: str, *, now: datetime) -> None
 
 
 def verify_email(user: UserRow, *, now: datetime) -> None:
-    """Mark a user's e-mail address as verified. Raises InvalidToken if it already is."""
-    unchanged = (User.email == user.email, User.email_verified_at.is_(None))
+    """Mark a user's e-mail address as verified. Raises InvalidToken if it already is, or if the
+    account's version has grown since it was read.
+    """
+    version = User.password_version == user.password_version
+    unchanged = (version, User.email == user.email, User.email_verified_at.is_(None))
     if not users.update(user.id, *unchanged, email_verified_at=now):
         raise errors.InvalidToken
     events.tell("email_verified", user.id)

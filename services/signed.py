@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itsdangerous import BadSignature, Signer, base64_decode, base64_encode
 from sqlalchemy import select
 
+import errors
 from core import clock
 from database import insert_into, read_value
 from extensions import db, settings
@@ -49,6 +50,14 @@ def read(purpose: str, text: str) -> tuple[bytes, datetime]:
     if end <= now:
         raise TooOld
     return payload[_END.size :], end
+
+
+def read_fresh(purpose: str, text: str, refusal: str | None = None) -> tuple[bytes, datetime]:
+    """Return what `read` does. Raises InvalidToken, with this message, for any other text."""
+    try:
+        return read(purpose, text)
+    except (NotSigned, TooOld):
+        raise errors.InvalidToken(refusal) from None
 
 
 def is_used(text_id: str) -> bool:

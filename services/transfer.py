@@ -18,7 +18,7 @@ import schemas
 from core import clock, ids, passwords
 from core.addresses import has_mailbox, search_key, username_from
 from core.roles import Role
-from database import analyse, insert_into, patiently, reading
+from database import analyse, insert_into, patiently, read_all
 from extensions import db
 from models import User, UserRow
 from services import changes, events, outbox, recovery, users
@@ -228,12 +228,8 @@ class Import:
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
     """Yield all accounts, some hundred at a time, in the form that an import takes."""
     form, last = schemas.DumpedAccount(many=True), ""
-    while True:
-        query = select(User.__table__).where(User.id > last).order_by(User.id).limit(BATCH)
-        with reading() as connection:
-            rows = connection.execute(query).all()
-        if not rows:
-            return
+    query = select(User.__table__).order_by(User.id).limit(BATCH)
+    while rows := read_all(query.where(User.id > last)):
         last = rows[-1].id
         for row, account in zip(rows, found := form.dump(rows), strict=True):
             if not (with_hashes and passwords.is_usable(row.password_hash)):

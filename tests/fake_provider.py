@@ -17,12 +17,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from forgeries import GONE, encoded
 from jwt.algorithms import get_default_algorithms
 
-from core import clock
+from core import clock, openid
 
 ALGORITHMS = get_default_algorithms()
 # They hold what HTTP's Basic scheme and forms would take for something else.
 CLIENT_ID, CLIENT_SECRET = "accounts: of+a school", "s3cr:t%2F+&=ü"
 DISCOVERY = "/.well-known/openid-configuration"
+# The words for the log; besides, it has HTTP statuses and the provider's own error codes.
+WORDS = {*openid._TYPES, *(fault.__name__ for fault in openid._FAULTS), "busy"}
+WORDS |= {f"Invalid{claim}Error" for claim in ("Issuer", "Audience", "Subject", "IssuedAt")}
+WORDS |= {"ExpiredSignatureError", "ImmatureSignatureError"}
 EVERYTHING = 300_000_000  # bytes of an answer without an end
 
 

@@ -125,6 +125,7 @@ def _commands(context: click.Context) -> Iterator[click.Context]:
 
 def settings() -> Rows:
     for prefix, kind in (("", config.Settings), ("OIDC_SCHOOL_", config.ProviderSettings)):
+        meanings = _meanings(kind)
         for row in fields(kind):
             if "parse" not in row.metadata:
                 continue
@@ -135,7 +136,7 @@ def settings() -> Rows:
                 bounds = str(error).split(" ", 2)[2]  # after "must be" or "must have"
             default = int(default) if isinstance(default, bool) else default
             default = "" if default in (None, ()) else default
-            yield prefix + row.name.upper(), default, bounds, row.metadata["help"]
+            yield prefix + row.name.upper(), default, bounds, meanings[row.name]
 
 
 def events() -> Rows:
@@ -152,16 +153,22 @@ def tables() -> Rows:
     types: dict[object, str] = {UTCDateTime: "time", EpochSeconds: "seconds"}
     for model in Base.__subclasses__():
         yield f"**{model.__table__.name}**", "", (model.__doc__ or "").partition("\n\n")[0]
-        (parsed,) = ast.parse(inspect.getsource(model)).body
-        meanings = {}
-        for pair in itertools.pairwise(cast("ast.ClassDef", parsed).body):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(text)):
-                    meanings[name] = text
+        meanings = _meanings(model)
         for column in model.__table__.columns:
             kind = types.get(type(column.type), str(column.type).lower())
             null = ", or NULL" if column.nullable else ""
             yield f"`{column.name}`", kind + null, meanings.get(column.name, "")
+
+
+def _meanings(kind: type[object]) -> dict[str, str]:
+    """Return the docstrings below the attributes of a class."""
+    (parsed,) = ast.parse(inspect.getsource(kind)).body
+    meanings = {}
+    for pair in itertools.pairwise(cast("ast.ClassDef", parsed).body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(text)):
+                meanings[name] = " ".join(str(text).split())
+    return meanings
 
 
 def requirements() -> Rows:

@@ -23,7 +23,8 @@ from helpers import (
     verify,
 )
 
-from models import PendingEmail, SecondFactor, User
+from core import clock
+from models import Event, PendingEmail, SecondFactor, User
 
 
 def resend(client, email):
@@ -243,6 +244,41 @@ def test_a_session_or_no_password_does_in_place_of_the_password(
     is_enough = proof in ("session", "no password")
     assert confirm(client, token, "", headers=headers).status_code == (200 if is_enough else 400)
     assert is_verified(app) is is_enough
+
+
+def test_the_session_of_another_user_has_no_part_in_a_confirmation(
+    app, client, auth, outbox, make_user, log_in
+):
+    resend(client, auth.user.email)
+    headers = log_in(make_user("other")).headers
+    success(confirm(client, outbox.deliver_token(), headers=headers))
+    (event,) = rows(app, Event, type="email_verified")
+    assert (event.user_id, event.by) == (auth.user.id, "")
+
+
+@pytest.mark.parametrize("changes", SHUTTING_OUT, ids=str)
+def test_an_address_is_not_confirmed_by_a_password_judged_before_a_change(
+    app, client, auth, outbox, during_the_hash, changes
+):
+    resend(client, auth.user.email)
+    token = outbox.deliver_token()
+    during_the_hash(lambda: alter(app, auth.user, *changes))
+    failure(confirm(client, token), 400, "invalid_token")
+    assert not is_verified(app, auth.user.email)
+
+
+def test_a_confirmation_clears_failed_logins_but_not_past_a_second_factor(
+    make_app, make_user, outbox
+):
+    client = make_app(ratelimit_enabled=True).test_client()
+    for name, factor in (("plain", None), ("careful", clock.utcnow())):
+        user = make_user(name, second_factor_at=factor)
+        resend(client, user.email)
+        for _ in range(9):
+            failure(login(client, user, "wrong"), 401, "invalid_credentials")
+        success(confirm(client, outbox.deliver_token()))
+        failure(login(client, user, "wrong"), 401, "invalid_credentials")
+        assert login(client, user, "wrong").status_code == (429 if factor else 401)
 
 
 def test_verification_mail_can_be_asked_for_again(app, client, make_user, outbox):

@@ -36,6 +36,9 @@ class Client:
         self.is_answered = False  # whether a part of the response to this request is written
         self._kept = b""  # of a response, see `sendall`
         accepted.setblocking(False)
+        if accepted.family != socket.AF_UNIX and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else Linux tells of a slow reader only when megabytes are gone, which takes too long.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 65536)
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -140,11 +140,16 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
 def _key(limit: Limit, account: str | None, body: Mapping[str, Any]) -> str:
     others = (
         body["new_email"] if By.NEW_EMAIL in limit.by else "",
-        bearer.caller().id if By.CALLER in limit.by else "",
-        bearer.caller().session_id if By.SESSION in limit.by else "",
+        _caller(limit),
         client.network() if By.IP in limit.by else "",
     )
     return counting.key(limit.name, *others, account=account if By.ACCOUNT in limit.by else None)
+
+
+def _caller(limit: Limit) -> str:
+    if By.SESSION in limit.by:
+        return bearer.caller().session_id
+    return bearer.caller().id if By.CALLER in limit.by else ""
 
 
 def _account(body: Mapping[str, Any]) -> str | None:

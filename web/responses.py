@@ -1,10 +1,13 @@
 """How the result of a view becomes a JSON response."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
 from flask import Response, stream_with_context
+
+_log = logging.getLogger("accounts.errors")
 
 
 @dataclass(frozen=True)
@@ -31,5 +34,9 @@ def _longer(data: bytes, more: Iterable[object]) -> Iterator[bytes]:
     cuts it off: it is no JSON then, and its last chunk is missing.
     """
     yield data.removesuffix(b"]}}")
-    yield from (b"," + orjson.dumps(items)[1:-1] for items in more)
+    try:
+        yield from (b"," + orjson.dumps(items)[1:-1] for items in more)
+    except Exception:
+        _log.exception("a response was cut off")  # here the request's id is known
+        raise
     yield b"]}}"

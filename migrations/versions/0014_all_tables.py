@@ -18,11 +18,11 @@ def upgrade():
     op.create_table(
         "users",
         sa.Column("id", sa.String(36), primary_key=True),
-        column("username", sa.String(32)),
+        *text("username", 3, 32),
         column("username_key", sa.String(32), unique=True),
         column("email", sa.String(254), unique=True),
-        column("first_name", sa.String(64)),
-        column("last_name", sa.String(64)),
+        *text("first_name", 1, 64),
+        *text("last_name", 1, 64),
         column("password_hash", sa.String(255)),
         column("password_version", sa.Integer),
         column("role", sa.String(16)),
@@ -32,11 +32,11 @@ def upgrade():
         sa.Column("last_login_at", moment),
         sa.Column("second_factor_at", moment),
         sa.Column("identity", sa.String(600)),
-        sa.Column("external_id", sa.String(64)),
+        *text("external_id", 1, 64, nullable=True),
         column("changed", sa.BigInteger, server_default="0"),
-        column("bio", sa.String(500), server_default=""),
-        column("location", sa.String(100), server_default=""),
-        column("website", sa.String(200), server_default=""),
+        *text("bio", 0, 500, server_default=""),
+        *text("location", 0, 100, server_default=""),
+        *text("website", 0, 200, server_default=""),
         sa.Column("avatar_digest", sa.String(64), index=True),
         column("search_key", sa.Text(**by_bytes)),
         column("theme", sa.String(16), server_default="system"),
@@ -46,17 +46,10 @@ def upgrade():
         column("push_notifications", sa.Boolean, server_default=sa.true()),
         column("profile_visible", sa.Boolean, server_default=sa.true()),
         column("progress_visible", sa.Boolean, server_default=sa.false()),
-        length("username", 3, 32),
         sa.CheckConstraint("username_key = lower(username)", "username_key"),
         sa.CheckConstraint("email = lower(email)", "email_lower_case"),
-        length("first_name", 1, 64),
-        length("last_name", 1, 64),
         sa.CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),
-        sa.CheckConstraint("length(bio) <= 500", "bio_length"),
-        sa.CheckConstraint("length(location) <= 100", "location_length"),
-        sa.CheckConstraint("length(website) <= 200", "website_length"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
-        length("external_id", 1, 64),
         sa.Index("ix_users_created_at_id", "created_at", "id"),
         sa.Index("ix_users_role_created_at_id", "role", "created_at", "id"),
         sa.Index("ix_users_changed_id", "changed", "id"),
@@ -84,13 +77,12 @@ def upgrade():
     op.create_table(
         "service_keys",
         sa.Column("id", sa.String(36), primary_key=True),
-        column("name", sa.String(64), unique=True),
+        *text("name", 1, 64, unique=True),
         column("digest", sa.String(64), unique=True),
         column("scopes", sa.String(100)),
         column("created_at", moment),
         sa.Column("expires_at", moment),
         sa.Column("last_used_at", moment),
-        length("name", 1, 64),
     )
     op.create_table(
         "pending_emails",
@@ -118,10 +110,9 @@ def upgrade():
         part_of("users.id", "user_id", index=True),
         column("credential_id", sa.LargeBinary, unique=True),
         column("public_key", sa.LargeBinary),
-        column("name", sa.String(64)),
+        *text("name", 0, 64),
         column("created_at", moment),
         sa.Column("last_used_at", moment),
-        sa.CheckConstraint("length(name) <= 64", "name_length"),
     )
     op.create_table(
         "outbox",
@@ -174,8 +165,7 @@ def upgrade():
     op.create_table(
         "groups",
         sa.Column("id", sa.String(36), primary_key=True),
-        column("name", sa.String(64)),
-        length("name", 1, 64),
+        *text("name", 1, 64),
     )
     op.create_table(
         "memberships",
@@ -187,26 +177,22 @@ def upgrade():
     op.create_table(
         "courses",
         part_of("users.id", "user_id", primary_key=True),
-        sa.Column("id", sa.String(64), primary_key=True),
-        column("name", sa.String(200)),
+        *text("id", 1, 64, primary_key=True),
+        *text("name", 1, 200),
         column("lessons", sa.Integer),
-        length("id", 1, 64),
-        length("name", 1, 200),
         sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),
     )
     op.create_table(
         "lessons",
         sa.Column("user_id", sa.String(36), primary_key=True),
         sa.Column("course_id", sa.String(64), primary_key=True),
-        sa.Column("id", sa.String(64), primary_key=True),
-        column("name", sa.String(200), server_default=""),
+        *text("id", 1, 64, primary_key=True),
+        *text("name", 0, 200, server_default=""),
         column("completed_at", seconds),
         column("minutes", sa.Integer),
         sa.ForeignKeyConstraint(
             ["user_id", "course_id"], ["courses.user_id", "courses.id"], ondelete="CASCADE"
         ),
-        length("id", 1, 64),
-        sa.CheckConstraint("length(name) <= 200", "name_length"),
         sa.CheckConstraint("minutes BETWEEN 0 AND 1440", "minutes"),
         sa.Index("ix_lessons_user_id_completed_at", "user_id", "completed_at", "minutes"),
         sqlite_with_rowid=False,
@@ -214,28 +200,22 @@ def upgrade():
     op.create_table(
         "achievements",
         part_of("users.id", "user_id", primary_key=True),
-        sa.Column("id", sa.String(64), primary_key=True),
-        column("name", sa.String(200)),
+        *text("id", 1, 64, primary_key=True),
+        *text("name", 1, 200),
         column("earned_at", seconds),
-        length("id", 1, 64),
-        length("name", 1, 200),
     )
     op.create_table(
         "certificates",
         part_of("users.id", "user_id", primary_key=True),
-        sa.Column("id", sa.String(64), primary_key=True),
-        column("course_id", sa.String(64)),
-        column("course_name", sa.String(200)),
+        *text("id", 1, 64, primary_key=True),
+        *text("course_id", 1, 64),
+        *text("course_name", 1, 200),
         column("issued_at", seconds),
         sa.Column("expires_at", seconds),
-        column("credential_url", sa.String(200)),
+        *text("credential_url", 0, 200),
         sa.Column("share_code", sa.String(16), index=True, unique=True),
         column("holder", sa.String(129)),
         sa.Column("revoked_at", seconds),
-        length("id", 1, 64),
-        length("course_id", 1, 64),
-        length("course_name", 1, 200),
-        sa.CheckConstraint("length(credential_url) <= 200", "credential_url_length"),
     )
 
 
@@ -247,5 +227,8 @@ def part_of(parent, name, **options):
     return column(name, sa.String(36), sa.ForeignKey(parent, ondelete="CASCADE"), **options)
 
 
-def length(name, least, most):
-    return sa.CheckConstraint(f"length({name}) BETWEEN {least} AND {most}", f"{name}_length")
+def text(name, least, most, **options):
+    """Return a column for a text of so many characters, and its CHECK."""
+    bounds = f"BETWEEN {least} AND {most}" if least else f"<= {most}"
+    yield sa.Column(name, sa.String(most), **{"nullable": False, **options})
+    yield sa.CheckConstraint(f"length({name}) {bounds}", f"{name}_length")

@@ -198,16 +198,9 @@ BEYOND = {
 }
 MALFORMED = [
     *(pbkdf2(rounds) for rounds in (0, -1, "+1", "01", "", " 1", "1_0", "\u0661", "9" * 11)),
-    pbkdf2(1, salt=""),
-    pbkdf2(1, salt="s$t"),
-    pbkdf2(1, salt="\ud800"),
-    pbkdf2(1, salt="caf\u00e9"),
-    pbkdf2(1, digest=""),
-    pbkdf2(1, digest=b64(31)),
-    pbkdf2(1, digest=b64(33)),
-    pbkdf2(1, digest="*" * 44),
-    pbkdf2(1, digest="d" * 41),
-    pbkdf2(1, digest=b64(32) + "\n"),
+    *(pbkdf2(1, salt=salt) for salt in ("", "s$t", "\ud800", "caf\u00e9")),
+    *(pbkdf2(1, b64(size)) for size in (31, 33)),
+    *(pbkdf2(1, digest) for digest in ("", "*" * 44, "d" * 41, b64(32) + "\n")),
     pbkdf2(1, form="pbkdf2_sha1"),
     "pbkdf2:sha256:1$salt$" + "D" * 64,
     "pbkdf2:sha256:1$salt$" + "d" * 63,
@@ -220,15 +213,9 @@ MALFORMED = [
     *(shacrypt(rounds) for rounds in (999, 0, "05000", "")),
     shacrypt(1_000, salt="s" * 17),
     shacrypt(1_000, size=85),
-    phc(7, 1, 1),
-    phc(127, 1, 16),
-    phc(64, 0, 1),
-    phc(64, 1, 0),
-    phc(64, 1, 1, salt="c2FsdHNhbA"),
-    phc(64, 1, 1, salt="s" * 66),
-    phc(64, 1, 1, digest="d" * 15),
-    phc(64, 1, 1, digest="d" * 87),
-    phc(64, 1, 1, digest="d" * 41),
+    *(phc(*numbers) for numbers in ((7, 1, 1), (127, 1, 16), (64, 0, 1), (64, 1, 0))),
+    *(phc(64, 1, 1, salt=salt) for salt in ("c2FsdHNhbA", "s" * 66)),
+    *(phc(64, 1, 1, digest="d" * size) for size in (15, 41, 87)),
     "$argon2id$v=19$m=64,t=1,p=1,data=c2FsdA$c2FsdHNhbHQ$" + "d" * 43,
     "argon2" + phc(64, 1, 1)[:-40] + "$",
 ]
@@ -298,25 +285,17 @@ def test_what_cannot_be_read_costs_a_login_nothing_and_matches_nothing(hasher, m
 DEARER = django.BCryptPasswordHasher().encode("x", b"$2b$05$" + b"." * 22)
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        MAKERS["argon2id"]("x"),
-        MAKERS["Django bcrypt_sha256"]("x"),
-        f"$wp{bcrypt.hashpw(WORDPRESS_KEY, BCRYPT_SALT).decode()}",
-        DEARER,
-        DEARER.removeprefix("bcrypt$"),
-        Hasher(rounds=5, parallel=1, waiting=1).hash("x" * 72),
-    ],
-    ids=[
-        "Argon2",
-        "Django's with SHA-256",
-        "WordPress",
-        "Django's of a higher cost",
-        "higher cost",
-        "our long",
-    ],
-)
+DEAR = {
+    "Argon2": MAKERS["argon2id"]("x"),
+    "Django's with SHA-256": MAKERS["Django bcrypt_sha256"]("x"),
+    "WordPress": f"$wp{bcrypt.hashpw(WORDPRESS_KEY, BCRYPT_SALT).decode()}",
+    "Django's of a higher cost": DEARER,
+    "higher cost": DEARER.removeprefix("bcrypt$"),
+    "our long": Hasher(rounds=5, parallel=1, waiting=1).hash("x" * 72),
+}
+
+
+@pytest.mark.parametrize("stored", DEAR.values(), ids=DEAR)
 def test_dear_hashes_are_judged_one_at_a_time_beside_our_own(monkeypatch, stored):
     monkeypatch.setattr(passwords, "FOREIGN_WAITING", 2)
     hasher = Hasher(rounds=4, parallel=2, waiting=8)

@@ -16,13 +16,14 @@ from fake_provider import (
     DISCOVERY,
     EVERYTHING,
     GONE,
+    WORDS,
     FakeProvider,
     Key,
     Trouble,
 )
 from helpers import race, soon
 
-from core.openid import LARGEST, PLACES, WORDS, Provider, ProviderFailed, Secrets
+from core.openid import LARGEST, PLACES, Provider, ProviderFailed, Secrets
 
 STATE, SECRETS = "state", Secrets.of("a key", "state")
 PEM = Key().private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

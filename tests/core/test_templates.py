@@ -153,10 +153,10 @@ def test_notice_of_a_deletion_invites_where_registration_is_open():
 
 @every_mail
 def test_the_subject_is_sent_as_the_standard_says(kind):
-    sender, ids = Address("", "no-reply", "school.example"), {"mail_id": "1", "created_at": NOON}
+    sender = Address("", "no-reply", "school.example")
     for language in LANGUAGES:
         mail = OURS.mail(kind, language, **FACTS)
-        message = build(sender=sender, recipient="student@example.org", **mail._asdict(), **ids)
+        message = build(mail, sender, "student@example.org", "1", NOON)
         sent = message.as_bytes(policy=policy.SMTP.clone(max_line_length=998))
         # RFC 2047, section 2: an encoded word has at most 75 characters.
         assert all(len(word) <= 75 for word in re.findall(rb"=\?\S+\?=", sent))

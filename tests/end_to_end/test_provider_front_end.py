@@ -138,21 +138,6 @@ def test_front_end_of_another_origin_signs_in_with_a_provider_and_links(page, se
     expect(said(page)).to_have_text("Hallo, ada!")
 
 
-def test_second_factor_is_asked_for_after_a_provider(page, service, school):
-    user = service.register("kim")
-    school.person |= {"sub": "third", "email": user["email"]}
-    visit(page)
-    sign_in(page, user, button="verknüpfen")
-    expect(said(page)).to_have_text("Hallo, kim!")
-    codes = service.add_second_factor(user)
-    page.get_by_role("button", name="Abmelden").click()
-    visit(page)
-    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
-    page.get_by_label("Code").fill(codes[0])
-    page.get_by_role("button", name="Anmelden", exact=True).click()
-    expect(said(page)).to_have_text("Hallo, kim!")
-
-
 def test_front_end_tells_why_nobody_has_come(page, front_end):
     visit(page, "cancel")
     expect(said(page)).to_have_text("Sie haben abgebrochen.")
@@ -162,17 +147,23 @@ def test_front_end_tells_why_nobody_has_come(page, front_end):
     assert page.url == f"{front_end}/front-end.html"
 
 
-def test_next_person_signs_in_where_a_code_was_asked_for(page, service, school):
-    """Who came back from the provider has left the device."""
-    user, other = service.register("lou"), service.register("max")
-    school.person |= {"sub": "fifth", "email": user["email"]}
+def come_without_a_code(page, service, school, user):
+    """Link a user, add a second factor, and come from the provider again; return its codes."""
+    school.person |= {"sub": f"that of {user['username']}", "email": user["email"]}
     visit(page)
     sign_in(page, user, button="verknüpfen")
-    expect(said(page)).to_have_text("Hallo, lou!")
-    service.add_second_factor(user)
+    expect(said(page)).to_have_text(f"Hallo, {user['username']}!")
+    codes = service.add_second_factor(user)
     page.get_by_role("button", name="Abmelden").click()
     visit(page)
     expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    return codes
+
+
+def test_next_person_signs_in_where_a_code_was_asked_for(page, service, school):
+    """Who came back from the provider has left the device."""
+    user, other = service.register("lou"), service.register("max")
+    come_without_a_code(page, service, school, user)
     sign_in(page, other)
     expect(said(page)).to_have_text("Hallo, max!")
 
@@ -210,14 +201,7 @@ def test_what_came_back_cannot_be_linked_by_the_next_person(page, service, schoo
 def test_code_waits_for_the_app_of_the_second_factor(page, service, school, front_end):
     """The app may be on the same phone: the page is hidden while its code is read."""
     user = service.register("phone")
-    school.person |= {"sub": "sixth", "email": user["email"]}
-    visit(page)
-    sign_in(page, user, button="verknüpfen")
-    expect(said(page)).to_have_text("Hallo, phone!")
-    codes = service.add_second_factor(user)
-    page.get_by_role("button", name="Abmelden").click()
-    visit(page)
-    expect(said(page)).to_have_text("Geben Sie einen Code Ihrer App ein.")
+    codes = come_without_a_code(page, service, school, user)
     page.evaluate(HIDE)
     page.get_by_label("Code").fill(codes[0])
     page.get_by_role("button", name="Anmelden", exact=True).click()

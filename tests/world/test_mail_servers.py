@@ -100,6 +100,7 @@ content  421 4.3.2 System shutting down                                         
 content  closes                                                                     waits
 quit     421 Too many mails                                                         sent
 quit     closes                                                                     sent
+quit     garbage                                                                    sent
 connect  554 5.7.1 No mail from your network                                        waits
 connect  421 4.7.0 Too many connections                                             waits
 connect  closes                                                                     waits

@@ -4,12 +4,11 @@ import re
 from typing import NamedTuple
 
 import pytest
-from fake_provider import CLIENT_ID, CLIENT_SECRET, GONE, Key, fragment_of
+from fake_provider import CLIENT_ID, CLIENT_SECRET, GONE, WORDS, Key, fragment_of
 from helpers import PASSWORD, Log, failure, success
 from test_providers import return_of, sign_in
 
 from config import ROOT
-from core.openid import WORDS
 
 NAMELESS = {"given_name": GONE, "family_name": GONE}
 UNSAID = {"email": GONE, "email_verified": GONE, **NAMELESS}

@@ -5,8 +5,8 @@ from alembic import op
 
 from core.addresses import search_key
 
-revision = "0016"
-down_revision = "0015"
+revision = "0015"
+down_revision = "0014"
 
 names = "id username email first_name last_name search_key"
 users = sa.table("users", *map(sa.column, names.split()))

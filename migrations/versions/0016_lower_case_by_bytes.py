@@ -5,8 +5,8 @@ Postgres lowered a username by the locale of the database: in Turkish, I is no c
 
 from alembic import op
 
-revision = "0015"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 
 
 def upgrade():
