@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from sqlalchemy import ColumnElement, and_, case, delete, or_, select
+from sqlalchemy import ColumnElement, and_, case, delete, false, or_, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 import errors
@@ -107,9 +107,10 @@ def names(user: Person) -> tuple[str, str]:
     return user.email, user.username.lower()
 
 
-def unlock(user: Person) -> None:
-    """Clear, in the open transaction, all that is counted for an account from all client IPs."""
-    keys = select(Counter.key).where(_of_account(user)).order_by(Counter.key.desc())
+def unlock(*people: Person) -> None:
+    """Clear, in the open transaction, all that is counted for accounts from all client IPs."""
+    counted = or_(false(), *map(_of_account, people))
+    keys = select(Counter.key).where(counted).order_by(Counter.key.desc())
     found = db.session.scalars(keys.with_for_update()).all()
     change(delete(Counter).where(Counter.key.in_(found)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, case, or_, select, update
 from sqlalchemy import delete as delete_from
 
 import counting
@@ -121,13 +121,17 @@ def set_password(
     values["identity"] = None
     row = users.update(user.id, *conditions, **values)
     if row:
-        drop_pending_email(user.id)
-        sessions.end_all(user.id, keep=keep)
-        had_passkeys = drop_passkeys(user.id) > 0
-        if passwords.is_usable(password_hash):
-            facts = {"unlinked": user.identity is not None, "had_passkeys": had_passkeys}
-            outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
+        had_passkeys = _end_what_passwords_allowed(user.id, keep=keep) > 0
+        facts = {"unlinked": user.identity is not None, "had_passkeys": had_passkeys}
+        outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
     return row
+
+
+def _end_what_passwords_allowed(*user_ids: str, keep: str | None = None) -> int:
+    """End sessions, waiting e-mail addresses and passkeys; return how many of these."""
+    drop_pending_email(*user_ids)
+    sessions.end_all(*user_ids, keep=keep)
+    return drop_passkeys(*user_ids)
 
 
 def change_password(caller: Caller, password_hash: str) -> None:
@@ -144,11 +148,28 @@ def is_told_of_links(user: UserRow) -> bool:
     return had_one or passwords.is_brief(user.password_hash)
 
 
-def remove_password(user: UserRow) -> UserRow:
-    """Make a password useless at once, as against somebody who knows it; return the whole row."""
-    marker = passwords.unusable(brief=is_told_of_links(user))
-    events.tell("password_removed", user.id)
-    return users.require(set_password(user, marker))
+def remove_passwords(*people: UserRow) -> dict[str, UserRow]:
+    """Make passwords useless at once, as against somebody who knows them, of accounts whose rows
+    are locked; return the whole rows by id.
+    """
+    user_ids = [user.id for user in people]
+    events.tell_each("password_removed", user_ids)
+    _end_what_passwords_allowed(*user_ids)
+    version = User.password_version + 1
+    return replace_markers(*people, password_version=version, identity=None)
+
+
+def replace_markers(*people: UserRow, **values: Any) -> dict[str, UserRow]:
+    """Give accounts, whose rows are locked, a new marker in place of a password: links and codes
+    that are bound to what was there end. Return the whole rows by id.
+    """
+    told = [user.id for user in people if is_told_of_links(user)]
+    brief, usual = passwords.unusable(brief=True), passwords.unusable()
+    marker = case((User.id.in_(told), brief), else_=usual)
+    this = update(User.__table__).where(User.id.in_([user.id for user in people]))
+    this = this.values(password_hash=marker, **values)
+    rows: Any = db.session.execute(this.returning(User.__table__))
+    return {row.id: row for row in rows}
 
 
 def delete(*users: UserRow) -> None:
@@ -165,14 +186,14 @@ def delete(*users: UserRow) -> None:
         outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
 
 
-def drop_pending_email(user_id: str) -> None:
-    """Forget the new e-mail address that waits for its code, if there is one."""
-    change(delete_from(PendingEmail).where(PendingEmail.user_id == user_id))
+def drop_pending_email(*user_ids: str) -> None:
+    """Forget the new e-mail addresses that wait for their codes."""
+    change(delete_from(PendingEmail).where(PendingEmail.user_id.in_(user_ids)))
 
 
-def drop_passkeys(user_id: str) -> int:
-    """Remove all passkeys of an account whose row is locked; return how many."""
-    return change(delete_from(Passkey).where(Passkey.user_id == user_id))
+def drop_passkeys(*user_ids: str) -> int:
+    """Remove all passkeys of accounts whose rows are locked; return how many."""
+    return change(delete_from(Passkey).where(Passkey.user_id.in_(user_ids)))
 
 
 def lock_admins(*targets: str) -> str | None:

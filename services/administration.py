@@ -99,7 +99,7 @@ def make_account(
     mail, now = MailKind.INVITATION if deliver == "mail" else None, clock.utcnow()
     made = accounts.add(**person, email_verified_at=now if email_verified else None, mail=mail)
     user = users.lock_within(made.id)  # as lists show it: a row and no object
-    return user, hand_over(user, now=now) if deliver == "link" else None
+    return user, hand_over(user, now=now)[user.id] if deliver == "link" else None
 
 
 def alter(

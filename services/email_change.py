@@ -95,7 +95,7 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
         users.update(user_id, email_verified_at=now)
         events.tell("email_verified", user_id)
     if replace_password:
-        accounts.remove_password(user)
+        accounts.remove_passwords(user)
 
 
 def replace(

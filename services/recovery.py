@@ -7,16 +7,16 @@ from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import func
 
 import counting
 import errors
 from core import audit, codes, passwords, qr_codes
 from core.addresses import has_mailbox
-from core.roles import Reach, Role
-from extensions import db, settings
+from core.roles import BUT_ADMINS, Reach, Role
+from extensions import settings
 from models import User, UserRow
 from services import accounts, events, links, outbox, second_factor, users
 from services.letters import MailKind
@@ -61,13 +61,33 @@ class Found(NamedTuple):
     expires_at: datetime | None = None  # of a token
 
 
-def hand_over(user: User | UserRow, *, now: datetime) -> Handout:
-    """Return a way in that is handed over to a user, whose row is locked, and clear what is counted
-    against the account.
+def hand_over(
+    *people: UserRow, replace_password: bool = False, now: datetime
+) -> dict[str, Handout]:
+    """Hand over a new way in to each of these users, whose rows are locked, and clear what is
+    counted against them; return them by id.
+
+    For an account without a password, all earlier links stop working, also those in queued e-mails.
+    For one that had a password, a notice is queued if the e-mail address is verified.
     """
-    events.tell("access_link_made", user.id, deliver="link")
-    counting.unlock(user)
-    return _handout(user, now)
+    for user in people:
+        if accounts.is_told_of_links(user):
+            outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
+    rows = {user.id: user for user in people}
+    if replace_password:
+        rows = accounts.remove_passwords(*people)
+    rows |= _renew(*(user for user in rows.values() if not users.has_way_in(user)))
+    events.tell_each("access_link_made", rows, deliver="link")
+    counting.unlock(*rows.values())
+    return {user_id: _handout(user, now) for user_id, user in rows.items()}
+
+
+def _renew(*people: UserRow) -> dict[str, UserRow]:
+    """End all links and codes of accounts without a way in, also those in queued e-mails, which
+    would be made for the new marker and work; return their rows.
+    """
+    outbox.withdraw(*(name for user in people for name in (user.email, user.username_key)))
+    return accounts.replace_markers(*people)
 
 
 def _handout(user: User | UserRow, now: datetime) -> Handout:
@@ -100,7 +120,7 @@ def send_way_in(user: UserRow, *, replace_password: bool) -> None:
     """
     users.require_active(user)
     if replace_password:
-        user = accounts.remove_password(user)
+        user = accounts.remove_passwords(user)[user.id]
     kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
     outbox.queue_by_staff(kind, user)
     if has_mailbox(user.email):
@@ -108,57 +128,33 @@ def send_way_in(user: UserRow, *, replace_password: bool) -> None:
 
 
 def make_link(user: UserRow, *, replace_password: bool, now: datetime) -> Handout:
-    """Hand over a new way in to a user whose row is locked.
-
-    For an account without a password, all earlier links stop working, also those in queued e-mails.
-    For one that had a password, a notice is queued if the e-mail address is verified. Raises
-    UserNotFound for an inactive user.
+    """Hand over a new way in to a user whose row is locked. Raises UserNotFound for an inactive
+    one.
     """
     users.require_active(user)
-    is_told = accounts.is_told_of_links(user)
-    if is_told:
-        outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
-    if replace_password:
-        user = accounts.remove_password(user)
-    if not users.has_way_in(user):
-        marker = passwords.unusable(brief=is_told)
-        user = users.require(users.update(user.id, password_hash=marker))
-        # A link that is not sent yet would be made for the new marker, and work.
-        outbox.withdraw(user.email, user.username_key)
-    return hand_over(user, now=now)
+    return hand_over(user, replace_password=replace_password, now=now)[user.id]
 
 
 def make_links(
     user_ids: Collection[str], reach: Reach, *, replace_password: bool, now: datetime
 ) -> tuple[dict[str, Handout], Refused]:
-    """Hand over a new way in to each of these users, as `make_link` does; return them by id, and
-    why others are refused.
+    """Hand over a new way in to each of these users; return them by id, and why others are
+    refused.
     """
     found, refused = users.lock_all(user_ids, reach)
-    active = {user_id: user for user_id, user in found.items() if user.is_active}
-    refused |= dict.fromkeys(found.keys() - active, errors.UserNotFound)
-    made = {
-        user_id: make_link(user, replace_password=replace_password, now=now)
-        for user_id, user in active.items()
-    }
-    return made, refused
+    active = [user for user in found.values() if user.is_active]
+    made = hand_over(*active, replace_password=replace_password, now=now)
+    return made, refused | dict.fromkeys(found.keys() - made, errors.UserNotFound)
 
 
 def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handout]:
-    """Return by id a new way in for each of these accounts that has none, as `make_link` does.
+    """Return by id a new way in for each of these accounts that has none.
 
     There is none for an admin, an inactive user, and one who has a password.
     """
-    table = User.__table__
-    has_none = (User.is_active, User.role != Role.ADMIN.value, *users.NO_WAY_IN)
-    these = select(User.id).where(User.id.in_(user_ids)).order_by(User.id)
-    db.session.execute(these.with_for_update(key_share=True))  # the UPDATE has an order of its own
-    this = update(table).where(User.id.in_(user_ids), *has_none).returning(table)
-    brief, usual = passwords.unusable(brief=True), passwords.unusable()
-    marker = case((User.password_hash.startswith("!brief-"), brief), else_=usual)
-    rows = db.session.execute(this.values(password_hash=marker)).all()
-    outbox.withdraw(*(name for row in rows for name in (row.email, row.username_key)))
-    return {row.id: _handout(cast("UserRow", row), now) for row in rows}
+    found, _ = users.lock_all(user_ids, BUT_ADMINS, key_share=True)
+    without = [user for user in found.values() if user.is_active and not users.has_way_in(user)]
+    return {user_id: _handout(user, now) for user_id, user in _renew(*without).items()}
 
 
 def find(action: Action, token: str) -> Found:

@@ -415,7 +415,7 @@ def facts_about(app, one, now):
     phone, verifies = Authenticator(totp.app_key(SEED)), links.Action.VERIFY_EMAIL
     pair = signed_in(app, one, now)
     with app.app_context(), transaction():
-        handed = recovery.hand_over(user, now=now)
+        handed = recovery.hand_over(user, now=now)[user.id]
         bound, until = links.bound_to(verifies, user), now + timedelta(days=1)
         proof = links.make(verifies, one.id, bound, expires_at=until)
     return {
