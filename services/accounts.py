@@ -182,8 +182,7 @@ def delete(*users: UserRow) -> None:
     change(delete_from(User).where(User.id.in_(user_ids)))
     changes.note(user_ids)
     events.tell_each("account_deleted", user_ids)
-    for user in users:
-        outbox.queue(MailKind.ACCOUNT_DELETED, user.email, language=user.language)
+    outbox.queue_notices(MailKind.ACCOUNT_DELETED, *users)
 
 
 def drop_pending_email(*user_ids: str) -> None:

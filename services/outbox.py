@@ -7,11 +7,11 @@ lease expires and another process takes the row.
 
 import html
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 
-from sqlalchemy import Delete, Update, delete, select, update
+from sqlalchemy import Delete, Update, delete, insert, select, update
 
 import counting
 from core import clock, smtp
@@ -70,8 +70,14 @@ def queue(kind: MailKind, address: str, *, language: str | None = None, **facts:
             rate = f"{MAX_MAILS} in {_window(kind) // timedelta(minutes=1)} minutes"
             events.tell("limit_reached", user_id, limit=f"{rate}: {LIMITED[kind]}")
             return False
-    _add(OutboxMail(kind=kind.value, address=address, language=language, facts=facts))
+    _add({"kind": kind.value, "address": address, "language": language, "facts": facts})
     return True
+
+
+def queue_notices(kind: MailKind, *people: UserRow) -> None:
+    """Queue a notice to each of these users, as `queue` does."""
+    about = [{"address": user.email, "language": user.language} for user in people]
+    _add(*({"kind": kind.value, **each} for each in about))
 
 
 def queue_by_staff(kind: MailKind, user: UserRow) -> None:
@@ -79,11 +85,12 @@ def queue_by_staff(kind: MailKind, user: UserRow) -> None:
     without a word: raises TooManyRequests beyond `MAX_BY_STAFF`.
     """
     counting.require(BY_STAFF, MAX_BY_STAFF, "hour", account=user.id)
-    _add(OutboxMail(kind=kind.value, address=user.email))
+    _add({"kind": kind.value, "address": user.email})
 
 
-def _add(mail: OutboxMail) -> None:
-    db.session.add(mail)
+def _add(*mails: Mapping[str, object]) -> None:
+    if mails:
+        db.session.execute(insert(OutboxMail.__table__), [*mails])
     if thread := components().background:
         afterwards(thread.wake)
 
@@ -91,8 +98,7 @@ def _add(mail: OutboxMail) -> None:
 def queue_invitations(addresses: Sequence[str]) -> None:
     """Queue many invitations as `queue` does, without a log line for those beyond the limit."""
     kind = MailKind.INVITATION
-    allowed = _within_limit(kind, addresses)
-    db.session.add_all(OutboxMail(kind=kind.value, address=each) for each in allowed)
+    _add(*({"kind": kind.value, "address": each} for each in _within_limit(kind, addresses)))
 
 
 def _window(kind: MailKind) -> timedelta:

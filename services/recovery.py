@@ -70,9 +70,8 @@ def hand_over(
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified.
     """
-    for user in people:
-        if accounts.is_told_of_links(user):
-            outbox.queue(MailKind.ACCESS_LINK_MADE, user.email, language=user.language)
+    told = [user for user in people if accounts.is_told_of_links(user)]
+    outbox.queue_notices(MailKind.ACCESS_LINK_MADE, *told)
     rows = {user.id: user for user in people}
     if replace_password:
         rows = accounts.remove_passwords(*people)
