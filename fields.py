@@ -286,9 +286,13 @@ class Ids(ma.List[str]):
 
     def __init__(self, least: int, most: int, **kwargs: Any) -> None:
         super().__init__(Uuid(), validate=Entries(least, most), **kwargs)
+        self.inner.error_messages = with_words(self.inner.error_messages)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
-        return sorted({*super()._deserialize(value, attr, data, **kwargs)})
+        if not isinstance(value, list):
+            raise self.make_error("invalid")
+        # To the first wrong one: a body has place for a million.
+        return sorted({self.inner.deserialize(each) for each in value})
 
 
 class ActorId(Uuid):
@@ -456,12 +460,14 @@ class Each(ma.List[Any]):
     """Objects of which each is valid or not by itself: then its error stands in its place."""
 
     def __init__(self, shape: type[Schema], most: int, **kwargs: Any) -> None:
-        super().__init__(ma.Nested(shape), required=True, validate=Entries(1, most), **kwargs)
+        self._count = Entries(1, most)
+        super().__init__(ma.Nested(shape), required=True, validate=self._count, **kwargs)
         self._shape = shape()
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> Any:
         if not isinstance(value, list):
             raise self.make_error("invalid")
+        self._count(value)  # before the others, for which it could be a million
         return [self._one(each) for each in value]
 
     def _one(self, value: Any) -> Any:

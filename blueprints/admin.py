@@ -1,6 +1,5 @@
 """Accounts, as admins, teachers and service keys manage them, each within their reach."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -35,7 +34,9 @@ bp = Blueprint("admin", __name__, url_prefix="/api/users")
 admin = functools.partial(endpoint, bp, role=Role.ADMIN)
 
 NEW_ACCOUNTS = Limit(10_000, "hour", "accounts made by an admin or key", By.CALLER)
-ACCESS_LINKS = Limit(1_000, "hour", "access links made by an admin or teacher", By.CALLER)
+ACCESS_LINKS = Limit(
+    1000, "hour", "access links made by an admin or teacher", By.CALLER, each="ids"
+)
 
 
 @admin(
@@ -289,7 +290,7 @@ def remove_unused_users(body: dict[str, Any]) -> dict[str, object]:
     of_many=True,
     response=schemas.AccessLinks,
     message="The access links are ready.",
-    limits=(dataclasses.replace(ACCESS_LINKS, each="ids"),),
+    limits=(ACCESS_LINKS,),
 )
 def make_access_links(body: dict[str, Any]) -> dict[str, object]:
     """Make links and codes to hand over for up to 100 users, as `makeAccessLink` does for one.

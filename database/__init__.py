@@ -6,7 +6,6 @@ is in `engines.py`, the schema in `schema.py`, and a faster way to read one row 
 """
 
 import logging
-import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from sqlalchemy import (
     CursorResult,
     Delete,
     Executable,
+    Insert,
     Table,
     Text,
     Update,
@@ -176,7 +176,7 @@ def one_statement() -> Iterator[Connection]:
         yield connection
 
 
-def change(statement: Update | Delete) -> int:
+def change(statement: Insert | Update | Delete) -> int:
     """Run a statement in the open transaction; return how many rows it changed."""
     result = db.session.execute(statement, execution_options=_BULK)
     return cast("CursorResult[Any]", result).rowcount
@@ -220,7 +220,7 @@ def insert_rows(
 
 
 def _seconds(moment: datetime) -> int:
-    return math.floor(moment.timestamp())
+    return int(moment.timestamp())
 
 
 @contextmanager

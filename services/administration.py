@@ -7,7 +7,7 @@ reach students only.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, literal, or_, select, tuple_, update
+from sqlalchemy import exists, func, literal, or_, select, tuple_, update
 
 import errors
 from core import clock
@@ -28,7 +28,7 @@ UNTOUCHED = (User.role == Role.STUDENT.value, User.last_login_at.is_(None), *use
 _UNUSED = (
     User.role != Role.ADMIN.value,
     User.last_login_at.is_(None),
-    *(User.id.not_in(select(kind.user_id)) for kind in (Course, Achievement, Certificate)),
+    *(~exists().where(kind.user_id == User.id) for kind in (Course, Achievement, Certificate)),
 )
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),

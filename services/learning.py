@@ -68,7 +68,7 @@ def put_all(
     the last one counts.
     """
     rows = {index: row for index, row in enumerate(records) if isinstance(row, dict)}
-    _find_owners(rows.values(), by_number=by_number)
+    _find_owners(rows.values(), reach, by_number=by_number)
     named, names = {row["user_id"] for row in rows.values()}, (User.first_name, User.last_name)
     owners, others = users.lock_all(named, reach, *names, key_share=True)
     courses = _lock_courses(rows.values()) if kind is Lesson else {}
@@ -84,15 +84,17 @@ def put_all(
         else:
             good.append(row)
             continue
-        refused.append({"index": index, "code": error.code, "reasons": error.reasons})
+        reasons = {"reasons": error.reasons} if error.reasons else {}
+        refused.append({"index": index, "code": error.code, **reasons})
     new, replaced = _write(kind, good, owners, now=now)
     return {"new": len(new), "replaced": len(replaced), "refused": refused}
 
 
-def _find_owners(rows: Collection[dict[str, Any]], *, by_number: bool) -> None:
-    """Put the `user_id` in the place of the `external_id`: None where nobody has it."""
+def _find_owners(rows: Collection[dict[str, Any]], reach: Reach, *, by_number: bool) -> None:
+    """Put the `user_id` in the place of the `external_id`; None if nobody within reach has it."""
     numbers = [row.pop("external_id", None) for row in rows]
-    query = select(User.external_id, User.id).where(User.external_id.in_({*numbers} - {None}))
+    is_meant = User.external_id.in_({*numbers} - {None}), *users.reached(reach)
+    query = select(User.external_id, User.id).where(*is_meant)
     pairs = db.session.execute(query).all() if by_number else ()
     found = {row.external_id: row.id for row in pairs}
     for row, number in zip(rows, numbers, strict=True):

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, literal, select, update
 
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import change_all, read_all, read_one, transaction, writing
+from database import change, insert_into, read_all, read_one, transaction, writing
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
-from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
+from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession, UTCDateTime
 from services import users
 
 MAX_SESSIONS = 50
@@ -176,13 +176,14 @@ def list_open(user_id: str, *, current: str, now: datetime) -> list[dict[str, ob
 
 
 def _end(*which: ColumnElement[bool]) -> int:
-    """Delete sessions and put them on the denylist; return how many."""
-    ended = change_all(delete(UserSession).where(*which).returning(UserSession.id))
-    if ended:
-        until = clock.utcnow() + DENIED_FOR
-        denied = [{"session_id": id_, "expires_at": until} for id_ in ended]
-        db.session.execute(insert(DeniedSession), denied)
-    return len(ended)
+    """Put sessions on the denylist, and delete them; return how many."""
+    until = literal(clock.utcnow() + DENIED_FOR, UTCDateTime)
+    these = select(UserSession.id, until).where(*which)
+    insert = insert_into(DeniedSession.__table__).from_select(["session_id", "expires_at"], these)
+    # No conflict is to be expected; as an update, it would count too.
+    anew = {"expires_at": insert.excluded.expires_at}
+    denied = insert.on_conflict_do_update(index_elements=["session_id"], set_=anew)
+    return change(delete(UserSession).where(*which)) if change(denied) else 0
 
 
 def _end_of(login: datetime, now: datetime) -> datetime:

@@ -56,7 +56,8 @@ class Limit:
     window: str
     name: str  # what is counted, for the documentation and the keys of the counters
     by: By
-    # The list in the body of which each entry counts as a call; without it, a call counts once.
+    # The list of which each entry counts as a call, where the body has it. Such a view refuses no
+    # call by a limit of its own, which would take back one.
     each: str = ""
 
     @property
@@ -118,7 +119,7 @@ def call_within(limits: tuple[Limit, ...], view: View, **arguments: Any) -> obje
     applied = [limit for limit in limits if By.ACCOUNT not in limit.by or account is not None]
     counters = {_key(each, account, body): each for each in applied if settings.ratelimit_enabled}
     try:
-        weights = {key: len(body[each.each]) if each.each else 1 for key, each in counters.items()}
+        weights = {key: len(body.get(each.each, [each])) for key, each in counters.items()}
         ends = _add_hits(counters, weights) if counters else {}
     except _Reached as error:
         limit, end = error.args
