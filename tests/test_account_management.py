@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 from authenticator import enter, set_up
-from endpoints import UNKNOWN_ID
 from helpers import (
     assert_ended,
     bearer,
@@ -42,14 +41,6 @@ def patch(client, admin):
         return client.patch(url, json=changes, headers=headers or admin)
 
     return patch
-
-
-@pytest.fixture
-def read(client, admin):
-    def read(user_id, headers=None):
-        return client.get(f"/api/users/{user_id}/account", headers=headers or admin)
-
-    return read
 
 
 # Reading one account
@@ -104,13 +95,6 @@ def test_hindrances_are_named_in_their_order(app, make_app, client, make_user, l
     child = make_user("child", email="child@class.invalid")
     assert hindrances(child) == []
     success(login(client, child))
-
-
-def test_account_is_read_whether_or_not_it_is_active(make_user, read, patch):
-    user = make_user()
-    success(patch(user, isActive=False))
-    assert success(read(user.id))["isActive"] is False
-    failure(read(UNKNOWN_ID), 404, "user_not_found")
 
 
 # Correcting an account

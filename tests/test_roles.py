@@ -150,15 +150,9 @@ def headers_of(app):
 
     def headers_of(user, claimed="student"):
         now = clock.utcnow()
-        token = components(app).tokens.encode(
-            Purpose.ACCESS,
-            user.id,
-            issued_at=now,
-            expires_at=now + timedelta(minutes=15),
-            sid=ids.new_row_id(),
-            role=claimed,
-        )
-        return bearer(token)
+        times = {"issued_at": now, "expires_at": now + timedelta(minutes=15)}
+        said = {"sid": ids.new_row_id(), "role": claimed}
+        return bearer(components(app).tokens.encode(Purpose.ACCESS, user.id, **times, **said))
 
     return headers_of
 

@@ -33,14 +33,14 @@ from helpers import (
     success,
 )
 from passkey_device import Device, ask, begin
-from sqlalchemy import delete, event, insert, update
+from sqlalchemy import LargeBinary, String, Text, cast, delete, event, insert, select, update
 from test_copies import contents
 
 import models
 from cli.users import users
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
-from database import transaction
+from database import reading, transaction
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
@@ -82,6 +82,8 @@ CHOICE = {"newPassword": NEW_PASSWORD}
 BY_LINK, BY_CODE = {**CHOICE, "token": "{token}"}, {**CHOICE, "account": "one", "code": "{code}"}
 LINK, MAIL, REPLACE = {"deliver": "link"}, {"deliver": "mail"}, {"replacePassword": True}
 SET, OF_ONE = {"ids": ["{userId}"]}, {"userId": "{userId}", "id": "same"}
+LESSON = {**OF_ONE, "courseId": "same", "minutes": 9}
+RENAMED = {"username": "NewName", "firstName": "Other", "language": "de"}
 ACTS = [
     Act("nobody", "POST /auth/register", "registered", {**NEWCOMER, **KNOWN}),
     Act("nobody", "POST /auth/login", "login", {"email": "one", **SURE}),
@@ -174,7 +176,7 @@ ACTS = [
         "admin",
         "PATCH /users/{userId}",
         "names_changed username_changed",
-        {"username": "NewName", "firstName": "Other", "language": "de"},
+        RENAMED,
         logs="profile_changed",
     ),
     Act("admin", "PATCH /users/{userId}", "email_changed", NEW_EMAIL),
@@ -203,11 +205,7 @@ ACTS = [
         "admin", "POST /users/access-links", "access_link_made password_removed", {**SET, **REPLACE}
     ),
     Act("key", "POST /learning/courses", body={"records": [{**OF_ONE, **NEW_COURSE}]}),
-    Act(
-        "teacher",
-        "POST /learning/lessons",
-        body={"records": [{**OF_ONE, "courseId": "same", "minutes": 9}]},
-    ),
+    Act("teacher", "POST /learning/lessons", body={"records": [LESSON]}),
     Act("key", "POST /learning/achievements", body={"records": [{**OF_ONE, "name": "New"}]}),
     Act("teacher", "POST /learning/certificates", body={"records": [{**OF_ONE, **COURSE}]}),
     Act(
@@ -473,6 +471,44 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     assert [row for row in new if "bystander" in row or "onlooker" in row] == []
 
 
+def cells(app):
+    """Yield every value of every table as text, with its column."""
+    with app.app_context(), reading() as connection:
+        for table in db.metadata.sorted_tables:
+            for column in table.columns:
+                as_it_is = isinstance(column.type, String | Text | LargeBinary)
+                cell = column if as_it_is else cast(column, String)
+                for value in connection.scalars(select(cell)):
+                    if value is not None:
+                        yield f"{table.name}.{column.name}", str(value)
+
+
+def traces(app, user):
+    words = (user.id, user.email, user.username)
+    return {column for column, value in cells(app) if any(word in value.lower() for word in words)}
+
+
+@on_both
+def test_deletion_leaves_nothing_in_any_table(app, client, make_user, make_everything, outbox, now):
+    user, head = make_everything("vanishing"), make_user("head", role="admin")
+    # What is named after the user here, and outlives it there, is nobody's.
+    execute(app, delete(models.Group).where(models.Group.id == user.id))
+    for kind in (models.DeniedSession, models.Deletion, models.ServiceKey):
+        execute(app, delete(kind))
+    mail, links = models.OutboxMail, ("password_reset", "email_verification", "invitation")
+    execute(app, delete(mail).where(mail.address == user.email, mail.kind.not_in(links)))
+    nobodys = {"groups", "denylist", "counters", "service_keys", "last_change", "deletions"}
+    filled = {column.partition(".")[0] for column in traces(app, user)}
+    assert filled == {table.name for table in db.metadata.sorted_tables} - nobodys
+    headers = bearer(signed_in(app, head, now).access_token)
+    success(client.delete(f"/api/users/{user.id}", headers=headers))
+    assert traces(app, user) == {"outbox.address", "deletions.id"}
+    assert outbox.waiting() == [("account_deleted", user.email)]
+    (notice,) = outbox.deliver()
+    assert (notice["Subject"], notice["To"]) == ("Your account was deleted", user.email)
+    assert traces(app, user) == {"deletions.id"}
+
+
 # Each of these commits once. Who comes from a provider gets an account first, and an import clears
 # the counts of each account at its end.
 IN_ONE = [
@@ -555,42 +591,23 @@ def test_of_what_users_do_to_their_account_twenty_of_a_kind_are_kept_in_a_day(
 
 # Each GET of the API that shows something of user `one`: what `one` sees, what those see who read
 # learning records, copy them, and see accounts; with a query where a list is of everybody.
-READS = {
-    "/api/auth/verify": "own",
-    "/api/auth/sessions": "own",
-    "/api/auth/passkeys": "own",
-    "/api/auth/second-factor": "own",
-    "/api/users/profile": "own",
-    "/api/users/settings": "own",
-    "/api/users/progress": "own",
-    "/api/users/progress/days": "own",
-    "/api/users/courses": "own",
-    "/api/users/courses/{courseId}": "own",
-    "/api/users/certificates": "own",
-    "/api/users/email": "own",
-    "/api/users/{userId}": "own record",
-    "/api/users/{userId}/courses": "record",
-    "/api/users/{userId}/courses/{courseId}": "record",
-    "/api/users/{userId}/progress": "record",
-    "/api/users/{userId}/progress/days": "record",
-    "/api/users/{userId}/certificates": "record",
-    "/api/users?email={email}": "account",
-    "/api/users?username=one": "account",
-    "/api/users?groupId={groupId}": "account",
-    "/api/users/{userId}/account": "account",
-    "/api/users/{userId}/activity": "own admin",
-    "/api/activity?userId={userId}": "admin",
-    "/api/users?anyOf=one,{email}": "account",
-    "/api/users/{userId}/export": "admin",
-    "/api/groups": "own",
-    "/api/groups/{groupId}/days": "account",
-    **{
-        f"/api/learning/{kind}?groupId={{groupId}}": "copy"
-        for kind in ("courses", "lessons", "achievements", "certificates", "memberships")
-    },
-    "/api/certificates/{code}": "public",
-    "/api/users/export": "own",
+SHOWN = {
+    "own": """/auth/verify /auth/sessions /auth/passkeys /auth/second-factor /users/profile
+        /users/settings /users/progress /users/progress/days /users/courses
+        /users/courses/{courseId} /users/certificates /users/email /groups /users/export""",
+    "own record": "/users/{userId}",
+    "record": """/users/{userId}/courses /users/{userId}/courses/{courseId}
+        /users/{userId}/progress /users/{userId}/progress/days /users/{userId}/certificates""",
+    "account": """/users?email={email} /users?username=one /users?groupId={groupId}
+        /users/{userId}/account /users?anyOf=one,{email} /groups/{groupId}/days""",
+    "own admin": "/users/{userId}/activity",
+    "admin": "/activity?userId={userId} /users/{userId}/export",
+    "copy": """/learning/courses?groupId={groupId} /learning/lessons?groupId={groupId}
+        /learning/achievements?groupId={groupId} /learning/certificates?groupId={groupId}
+        /learning/memberships?groupId={groupId}""",
+    "public": "/certificates/{code}",
 }
+READS = {f"/api{path}": kinds for kinds, paths in SHOWN.items() for path in paths.split()}
 # These show nothing of an account, or all of them to whom all may be shown.
 OF_NOBODY = {
     *("/api/auth/options", "/api/auth/providers/{name}/callback"),
