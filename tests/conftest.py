@@ -304,15 +304,10 @@ def make_user(app):
     def make(username="student", **fields):
         password = fields.pop("password", PASSWORD)
         with app.app_context():
-            values = {
-                "username": username,
-                "username_key": username.lower(),
-                "email": f"{username.lower()}@example.org",
-                "first_name": "First",
-                "last_name": "Last",
-                "password_hash": components(app).hasher.hash(password),
-                **fields,
-            }
+            values = {"username": username, "username_key": username.lower()}
+            values |= {"email": f"{username.lower()}@example.org", "first_name": "First"}
+            values |= {"last_name": "Last", "password_hash": components(app).hasher.hash(password)}
+            values |= fields
             with transaction() as session:
                 user = User(**values)
                 session.add(user)

@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import struct
 import threading
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -298,20 +300,43 @@ def statements_of(app):
 
 def crowd(app, number):
     """Add so many accounts, `user1` the oldest of them."""
-    rows = [
-        {
+    rows = []
+    for count in range(1, number + 1):
+        user = {
             "id": f"{count:08x}-0000-7000-8000-000000000000",
-            "username": f"user{count}",
-            "username_key": f"user{count}",
             "email": f"user{count}@example.org",
-            "first_name": "First",
-            "last_name": "Last",
-            "password_hash": "none",
         }
-        for count in range(1, number + 1)
-    ]
+        user |= {"username": f"user{count}", "username_key": f"user{count}"}
+        rows.append({**user, "first_name": "First", "last_name": "Last", "password_hash": "none"})
     with app.app_context(), transaction() as session:
         session.execute(insert(User), rows)
+
+
+def many_lessons(app):
+    """Add 500 accounts with a course of nine lessons each."""
+    crowd(app, 500)
+    execute(app, text("INSERT INTO courses SELECT id, 'c', 'C', 9 FROM users"))
+    lessons = "SELECT a.id, 'c', b.id, '', 1000, 5 FROM users a, (SELECT id FROM users LIMIT 9) b"
+    execute(app, text(f"INSERT INTO lessons {lessons}"))
+    execute(app, text("ANALYZE"))
+
+
+def plan_of(app, act):
+    """Do this; return how the database finds the rows of all statements that are sent for it."""
+    sent = []
+
+    def note(_connection, _cursor, statement, parameters, *_more):
+        sent.append((statement, parameters))
+
+    with app.app_context():
+        engine = db.engine
+    event.listen(engine, "before_cursor_execute", note)
+    act()
+    event.remove(engine, "before_cursor_execute", note)
+    word = "EXPLAIN QUERY PLAN" if engine.name == "sqlite" else "EXPLAIN"
+    with engine.connect() as connection:
+        found = [connection.exec_driver_sql(f"{word} {sql}", given) for sql, given in sent]
+        return "\n".join(row[-1] for rows in found for row in rows)
 
 
 def token_in(mail):
@@ -373,10 +398,25 @@ def delete_account(client, session, **changes):
     return client.delete("/api/users/account", json=body, headers=bearer(session))
 
 
-def picture(colour="red", size=(40, 30), form="PNG"):
+def saved(image, form="PNG", **options):
+    """Return a picture as a file."""
     file = io.BytesIO()
-    Image.new("RGB", size, colour).save(file, form)
+    image.save(file, form, **options)
     return file.getvalue()
+
+
+def picture(colour="red", size=(40, 30), form="PNG"):
+    return saved(Image.new("RGB", size, colour), form)
+
+
+def chunk(kind, data):
+    """Return a piece of a PNG."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def segment(kind, data):
+    """Return a piece of a JPEG."""
+    return b"\xff" + bytes([kind]) + struct.pack(">H", len(data) + 2) + data
 
 
 def picture_form(content, name="avatar", filename="me.png", content_type="image/png"):

@@ -113,10 +113,8 @@ def test_wrong_credentials_all_get_the_same_answer(client, make_user, email, pas
     make_user()
     response = client.post("/api/auth/login", json={"email": email, "password": password})
     assert failure(response, 401, "invalid_credentials") == {}
-    assert (
-        response.get_json()["message"]
-        == "The e-mail address, the username or the password is wrong. Check them."
-    )
+    message = "The e-mail address, the username or the password is wrong. Check them."
+    assert response.get_json()["message"] == message
     assert "WWW-Authenticate" not in response.headers
 
 

@@ -134,25 +134,16 @@ def test_anybody_with_the_code_sees_this_and_nothing_else(client, auth, deliver,
     made = deliver(201, credentialUrl=link)
     answer = ask(client, code_of(share()))
     assert answer.headers["X-Robots-Tag"] == "noindex"
-    assert success(answer) == {
-        "status": "valid",
-        "holder": "First Last",
-        "courseName": BODY["courseName"],
-        "issuedAt": made["issuedAt"],
-        "expiresAt": None,
-        "credentialUrl": link,
-    }
+    told = {"status": "valid", "holder": "First Last", "courseName": BODY["courseName"]}
+    told |= {"issuedAt": made["issuedAt"], "expiresAt": None, "credentialUrl": link}
+    assert success(answer) == told
 
 
 def test_a_code_is_read_as_it_is_typed(app, client, deliver):
     deliver(201)
     execute(app, update(Certificate).values(share_code="0123456789ABCDEF"))
-    for typed in (
-        "0123456789abcdef",
-        "O1-23-4567-89AB-CDEF",
-        "oI23456789abcdef",
-        "0l23456789ABCDEF",
-    ):
+    written = "0123456789abcdef O1-23-4567-89AB-CDEF oI23456789abcdef 0l23456789ABCDEF"
+    for typed in written.split():
         success(ask(client, typed))
         assert show(client, typed).status_code == 200
 

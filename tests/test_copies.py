@@ -118,17 +118,9 @@ def school(app, client, make_user, make_key, log_in, clock):
     success(client.delete(f"/api/users/{make_user('gone').id}", headers=admin.headers))
     device = Device()
     add(client, session, device)
-    return SimpleNamespace(
-        pupil=pupil,
-        session=session,
-        ended=ended,
-        key=key,
-        other=other,
-        code=handed["code"],
-        locked=locked,
-        app=authenticator,
-        device=device,
-    )
+    people = {"pupil": pupil, "other": other, "locked": locked}
+    proofs = {"session": session, "ended": ended, "key": key, "code": handed["code"]}
+    return SimpleNamespace(**people, **proofs, app=authenticator, device=device)
 
 
 def test_copy_has_every_row_of_every_table(
@@ -182,11 +174,8 @@ def test_target_with_rows_is_refused_and_left_alone(app, make_user, target, copy
     make_user()
     by_hand("CREATE TABLE users (id text)", "INSERT INTO users VALUES ('somebody')")
     output, status = copy()
-    assert (status, output.splitlines()[-1]) == (
-        1,
-        "Error: The target is not empty, or it is this database itself: users has rows. "
-        "Nothing was copied.",
-    )
+    said = "Error: The target is not empty, or it is this database itself: users has rows. "
+    assert (status, output.splitlines()[-1]) == (1, f"{said}Nothing was copied.")
     engine = create_engine(target)
     assert inspect(engine).get_table_names() == ["users"]
     engine.dispose()

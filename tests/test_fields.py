@@ -82,11 +82,8 @@ def test_value_of_another_type_is_named(shape):
 @pytest.mark.parametrize(
     ("shape", "field", "least", "most"),
     [
-        *(
-            (shape, name, 1, 64)
-            for shape in ("Register", "ProfileChanges")
-            for name in ("firstName", "lastName")
-        ),
+        *(("Register", name, 1, 64) for name in ("firstName", "lastName")),
+        *(("ProfileChanges", name, 1, 64) for name in ("firstName", "lastName")),
         ("ServiceKeyName", "name", 1, 64),
         ("Register", "username", 3, 32),
         ("Register", "password", 0, 128),

@@ -47,37 +47,22 @@ FULL = {
     "id": "A1B2C3D4-0000-1000-8000-00000000000F",
     "username": "Ada.P",
     "passwordHash": "$2b$04$LCwqvXVXBQyUaFdsFRKYLeNPbUoSTWp1hSUCUS7BMlb4wDOF9LpHG",
-    "role": "instructor",
-    "isActive": True,
-    "emailVerified": True,
-    "joinDate": "2019-01-02T05:04:05+02:00",
-    "lastLogin": "2020-01-02",
-    "bio": "Two\nlines",
-    "location": "Lisbon",
     "website": "https://example.org/ada",
-    "language": "pt-br",
-    "timezone": "Europe/Lisbon",
-    "theme": "dark",
-    "emailNotifications": False,
-    "pushNotifications": False,
-    "profileVisible": False,
-    "progressVisible": True,
-    "externalId": "S-1042",
+    "joinDate": "2019-01-02T05:04:05+02:00",
 }
+FULL |= {"role": "instructor", "isActive": True, "emailVerified": True, "lastLogin": "2020-01-02"}
+FULL |= {"bio": "Two\nlines", "location": "Lisbon", "language": "pt-br", "theme": "dark"}
+FULL |= {"timezone": "Europe/Lisbon", "emailNotifications": False, "pushNotifications": False}
+FULL |= {"profileVisible": False, "progressVisible": True, "externalId": "S-1042"}
 # The columns of an account that comes along, none with the usual value.
 COLUMNS = {"id": FULL["id"].lower(), "username": "Ada.P", "username_key": "ada.p"}
 COLUMNS |= {"email": "ada@b.org", "first_name": "Ada", "last_name": "Park"}
 COLUMNS |= {"search_key": "park\nada\nada.p\nada@b.org", "password_hash": FULL["passwordHash"]}
-COLUMNS |= {
-    name: FULL[name] for name in ("role", "bio", "location", "website", "timezone", "theme")
-}
-COLUMNS |= {
-    "external_id": "S-1042",
-    "is_active": False,
-    "language": "pt-BR",
-    "email_notifications": False,
-}
-COLUMNS |= {"push_notifications": False, "profile_visible": False, "progress_visible": True}
+SAME = ("role", "bio", "location", "website", "timezone", "theme")
+COLUMNS |= {name: FULL[name] for name in SAME}
+COLUMNS |= {"external_id": "S-1042", "is_active": False, "language": "pt-BR"}
+COLUMNS |= {"email_notifications": False, "push_notifications": False}
+COLUMNS |= {"profile_visible": False, "progress_visible": True}
 TIMES = ("created_at", "email_verified_at", "last_login_at")
 COLUMNS |= {name: datetime(2019, 1, 2 + day, tzinfo=UTC) for day, name in enumerate(TIMES)}
 STAY_BEHIND = {"password_version", "second_factor_at", "avatar_digest", "identity", "changed"}
@@ -423,6 +408,9 @@ def test_a_link_clears_the_failed_logins(make_app, load, tmp_path):
     failure(login(app.test_client(), "ada@example.org"), 401, "invalid_credentials")
 
 
+GONE = "Error: The database cannot be reached or used: gone.\n"
+
+
 @contextmanager
 def lost_before_the_commit():
     with transaction() as session:
@@ -434,10 +422,7 @@ def test_a_link_is_written_before_its_account_is_there(app, load, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr("database.transaction", lost_before_the_commit)
         output, code = load([ADA], "--links", str(tmp_path / "links.csv"))
-    assert (code, output) == (
-        1,
-        counts() + "Error: The database cannot be reached or used: gone.\n",
-    )
+    assert (code, output) == (1, counts() + GONE)
     assert rows(app, User) == []
     assert [row["username"] for row in handed_over(tmp_path / "links.csv")] == ["ada"]
 
@@ -448,10 +433,7 @@ def test_a_database_that_goes_away_in_the_middle_keeps_what_is_done(app, load, m
     with monkeypatch.context() as patched:
         patched.setattr("database.transaction", lambda: left.pop(0)())
         output, code = load([person("ada"), person("ben")])
-    assert (code, output) == (
-        1,
-        counts(1) + "Error: The database cannot be reached or used: gone.\n",
-    )
+    assert (code, output) == (1, counts(1) + GONE)
     assert load([person("ada"), person("ben")]) == (counts(1, 1), 0)
 
 
@@ -463,13 +445,12 @@ def test_accounts_that_come_at_the_same_moment_win(app, load, make_user, monkeyp
         monkeypatch.setattr(transfer.Import, "_look_up", look_up)
         found = look_up(*arguments)
         with ThreadPoolExecutor(1) as thread:
-            others = (
-                ("other", {"email": "ada@example.org"}),
-                ("Taken", {}),
-                ("cyd", {"email": "c@a.org"}),
-            )
-            for name, more in others:
-                thread.submit(make_user, name, **more).result()
+            for name, email in {
+                "other": "ada@example.org",
+                "Taken": "t@a.org",
+                "cyd": "c@a.org",
+            }.items():
+                thread.submit(make_user, name, email=email).result()
         return found
 
     monkeypatch.setattr(transfer.Import, "_look_up", and_others_register)
@@ -486,15 +467,16 @@ LONG_WAITS = """
 """
 
 
+def add(name):
+    columns = {"first_name": "A", "last_name": "B", "password_hash": "!"}
+    accounts.add(username=name, email=f"{name}@example.org", **columns)
+
+
 @on_postgres
 def test_an_import_waits_for_a_lock_as_long_as_it_must(app, load):
-    def register(name):
-        columns = {"first_name": "A", "last_name": "B", "password_hash": "!"}
-        accounts.add(username=name, email=f"{name}@example.org", **columns)
-
     with ThreadPoolExecutor(1) as thread, app.app_context():
         with transaction():
-            register("ben")
+            add("ben")
             done = thread.submit(load, [person("ada"), person("ben")])
 
             def waits():
@@ -508,10 +490,6 @@ def test_an_import_waits_for_a_lock_as_long_as_it_must(app, load):
 
 @on_postgres
 def test_a_deadlock_repeats_the_batch(app, load, tmp_path, monkeypatch):
-    def register(name):
-        columns = {"first_name": "A", "last_name": "B", "password_hash": "!"}
-        accounts.add(username=name, email=f"{name}@example.org", **columns)
-
     def lift_and_look_later(connection):  # when both wait, however slow this machine is
         lift_time_limits(connection)
         connection.execute(text("SET LOCAL deadlock_timeout = '3s'"))
@@ -524,10 +502,10 @@ def test_a_deadlock_repeats_the_batch(app, load, tmp_path, monkeypatch):
             # The other one notices the deadlock, and is ended.
             for limit in ("deadlock_timeout", "lock_timeout", "statement_timeout"):
                 session.execute(text(f"SET LOCAL {limit} = '1min'"))
-            register("ben")
+            add("ben")
             done = thread.submit(load, lines, "--links", str(file))
             soon(waiting_for_locks)
-            register("ada")
+            add("ada")
         output, code = done.result()
     assert (output[-len(counts(0, 2, 1)) :], code) == (counts(0, 2, 1), 1)
     assert [row["username"] for row in handed_over(file)] == ["ada", "ben"]
@@ -577,10 +555,8 @@ def test_a_bulk_import_tells_postgres_how_many_rows_there_are(app, load, monkeyp
     monkeypatch.setattr(transfer, "BATCH", 2)
     with statements_of(app) as sent:
         assert load([person(f"user{number}") for number in range(11)]) == (counts(11), 0)
-    told = [
-        statement for statement in sent if statement.startswith(("ANALYZE", "INSERT INTO user"))
-    ]
-    batches = "".join(statement[0] for statement in told)
+    told = ("ANALYZE", "INSERT INTO user")
+    batches = "".join(statement[0] for statement in sent if statement.startswith(told))
     assert batches == "IAIAIIAII", "before the batches 2, 3, 5, 9 and so on"
 
 

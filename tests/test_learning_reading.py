@@ -26,18 +26,9 @@ def deliver(app):
         with app.app_context(), transaction() as session:
             session.add(Course(user_id=user.id, id=course_id, name=name, lessons=lessons))
             session.flush()
-            rows = [
-                {
-                    **key,
-                    "id": f"l{number}",
-                    "name": f"Lesson {number}",
-                    "completed_at": datetime.fromisoformat(at),
-                    "minutes": m,
-                }
-                for number, (at, m) in enumerate(done)
-            ]
-            if rows:
-                session.execute(insert(Lesson), rows)
+            for number, (at, minutes) in enumerate(done):
+                lesson = {"completed_at": datetime.fromisoformat(at), "minutes": minutes}
+                session.add(Lesson(**key, id=f"l{number}", name=f"Lesson {number}", **lesson))
 
     return deliver
 
@@ -101,15 +92,13 @@ def test_course_without_lessons_can_be_read(auth, deliver, read):
 def test_days_are_those_of_the_users_own_zone(client, auth, deliver, read):
     settings = {"timezone": "Pacific/Auckland"}
     success(client.put("/api/users/settings", json=settings, headers=auth.headers))
-    deliver(
-        auth.user,
-        "python",
-        9,
+    lessons = [
         ("2026-04-04T10:59:59Z", 1),  # 23:59:59 on the 4th, summer time
         ("2026-04-04T11:00:00Z", 2),  # midnight
         ("2026-04-05T11:59:59Z", 4),  # 23:59:59 on the 5th, which has 25 hours
         ("2026-04-05T12:00:00Z", 8),
-    )
+    ]
+    deliver(auth.user, "python", 9, *lessons)
     data = success(read("progress/days", **{"from": "2026-04-04", "to": "2026-04-05"}))
     assert data == {
         "timezone": "Pacific/Auckland",
@@ -185,13 +174,8 @@ def test_teachers_and_keys_read_what_the_learner_reads(
         made = {"user_id": pupil.id, "id": "c", "issued_at": now, "credential_url": ""}
         course = {"course_id": "x", "course_name": "X"}
         session.execute(insert(Certificate), {**made, **course, "holder": "X"})
-    success(
-        client.put(
-            "/api/users/settings",
-            json={"privacy": {"profileVisible": False, "progressVisible": False}},
-            headers=auth.headers,
-        )
-    )
+    private = {"privacy": {"profileVisible": False, "progressVisible": False}}
+    success(client.put("/api/users/settings", json=private, headers=auth.headers))
     own = success(read(path))
     assert own
     admin = log_in(make_user("head", role="admin")).headers

@@ -26,15 +26,9 @@ def test_request_is_one_line_without_its_query(client, auth):
     assert (found["level"], found["logger"]) == ("INFO", "accounts.access")
     fields = dict(part.split("=", 1) for part in found["rest"].split()[1:])
     assert float(fields.pop("ms")) >= 0
-    assert fields == {
-        "method": "GET",
-        "path": "/api/auth/verify",
-        "route": "/api/auth/verify",
-        "status": "200",
-        "user": auth.user.id,
-        "address": "127.0.0.1",
-        "request": response.headers["X-Request-ID"],
-    }
+    told = {"method": "GET", "path": "/api/auth/verify", "route": "/api/auth/verify"}
+    told |= {"status": "200", "user": auth.user.id, "address": "127.0.0.1"}
+    assert fields == told | {"request": response.headers["X-Request-ID"]}
 
 
 def test_no_line_waits_for_a_lock(app):
@@ -89,10 +83,8 @@ def test_path_cannot_make_a_second_line_or_field(make_app):
     for path, line in lines_of(client):
         assert LINE.fullmatch(line)["logger"] == "accounts.access"
         unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "quoted", line)
-        names = re.findall(r" (\w+)=", unquoted)
-        assert names == ["method", "path", "route", "status", "ms", "user", "address", "request"], (
-            path
-        )
+        names = ["method", "path", "route", "status", "ms", "user", "address", "request"]
+        assert re.findall(r" (\w+)=", unquoted) == names, path
     client = make_app(log_format="json").test_client()
     for path, line in lines_of(client):
         record = json.loads(line)

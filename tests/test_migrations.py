@@ -20,14 +20,8 @@ from database.schema import MIGRATIONS
 from extensions import Base, db
 from models import Achievement, Avatar, Certificate, Course, Group, Lesson, Membership, User
 
-USER = {
-    "username": "Student",
-    "username_key": "student",
-    "email": "student@example.org",
-    "first_name": "First",
-    "last_name": "Last",
-    "password_hash": "$",
-}
+USER = {"username": "Student", "username_key": "student", "email": "student@example.org"}
+USER |= {"first_name": "First", "last_name": "Last", "password_hash": "$"}
 
 
 @pytest.fixture
@@ -183,6 +177,7 @@ BAD_ROWS = [
 @pytest.mark.asvs("2.2.1", "2.2.2")
 def test_database_refuses_a_bad_row(app):
     moment = clock.utcnow()
+    certificate = {"course_id": "c", "course_name": "C", "credential_url": "", "holder": "H"}
     good = {
         User: USER | {"id": "u"},
         Group: {"id": "g", "name": "G"},
@@ -190,15 +185,7 @@ def test_database_refuses_a_bad_row(app):
         Course: {"id": "c", "user_id": "u", "name": "C", "lessons": 1},
         Lesson: {"id": "l", "user_id": "u", "course_id": "c", "completed_at": moment, "minutes": 0},
         Achievement: {"id": "a", "user_id": "u", "name": "A", "earned_at": moment},
-        Certificate: {
-            "id": "d",
-            "user_id": "u",
-            "course_id": "c",
-            "course_name": "C",
-            "issued_at": moment,
-            "credential_url": "",
-            "holder": "H",
-        },
+        Certificate: {"id": "d", "user_id": "u", "issued_at": moment, **certificate},
         Avatar: {"user_id": "u", "picture": b"x"},
     }
     others = {"id": "other", "username": "New", "username_key": "new", "email": "o@example.org"}

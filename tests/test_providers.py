@@ -334,16 +334,12 @@ def test_address_that_is_not_vouched_for_joins_nothing(app, client, invited, vis
 @pytest.mark.parametrize(
     ("domain", "is_vouched"),
     [
-        *(
-            (domain, True)
-            for domain in ("School.EXAMPLE", "b\u00fccher.example", "xn--bcher-kva.example")
-        ),
+        *((domain, True) for domain in ("School.EXAMPLE", "xn--bcher-kva.example")),
+        ("b\u00fccher.example", True),
         # Letters that IDNA maps to these: another mailbox's, as the provider writes it.
         *((domain, False) for domain in ("\u017fchool.example", "\uff53chool.example")),
-        *(
-            (domain, False)
-            for domain in ("school\u3002example", "\u212aai.example", "B\u00dcCHER.example")
-        ),
+        *((domain, False) for domain in ("school\u3002example", "\u212aai.example")),
+        ("B\u00dcCHER.example", False),
     ],
 )
 def test_a_domain_is_vouched_for_as_the_provider_writes_it(

@@ -26,10 +26,7 @@ def kid_of(token):
 @pytest.mark.asvs("11.1.2", "11.6.1")
 def test_key_is_derived_as_the_test_vector_says():
     assert signing_keys.public_jwk(signing_keys.derive("test vector one, 32 bytes or more!")) == {
-        "kty": "EC",
-        "crv": "P-256",
-        "use": "sig",
-        "alg": "ES256",
+        **{"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256"},
         "x": "qLTXW7R3fEf1MlxbhNkZpdO8_3sXCmEeF5RLvAqcCKE",
         "y": "l0A9VwPQ_cncGTWoFs_DdF3o6DS1T6-SLsW1AT641VA",
         "kid": "OGuIP3kz_Ze0dP1_nMYoICu4Gb3Ic_FegXnz1xyuHwE",

@@ -4,8 +4,17 @@ import re
 
 import pytest
 from endpoints import API, UNKNOWN_ID
-from helpers import crowd, execute, failure, on_both, set_user, statements_of, success
-from sqlalchemy import delete, event, insert, text
+from helpers import (
+    execute,
+    failure,
+    many_lessons,
+    on_both,
+    plan_of,
+    set_user,
+    statements_of,
+    success,
+)
+from sqlalchemy import delete, event, insert
 from test_roles import LEAST, OWN, name_of
 
 from extensions import db
@@ -164,7 +173,7 @@ def test_a_factor_is_asked_for_only_where_it_would_show_the_profile(make_app, pe
 def test_reach_is_judged_after_a_slow_body(app, school, people, log_in, monkeypatch, at):
     headers, user = log_in(people[ITSELF]).headers, people["mine" if at == "pupil" else ITSELF]
 
-    def arrive():
+    def arrive(_most):
         execute(app, delete(Membership).where(Membership.user_id == user.id))
         return {"deliver": "link"}
 
@@ -203,21 +212,14 @@ def test_reach_costs_one_query_more_and_no_connection(make_app, people, log_in, 
 
 @on_both
 def test_no_query_reads_all_lessons_or_all_users(app, school, people, log_in):
-    crowd(app, 500)
-    execute(app, text("INSERT INTO courses SELECT id, 'c', 'C', 9 FROM users"))
-    lessons = "SELECT a.id, 'c', b.id, '', 1000, 5 FROM users a, (SELECT id FROM users LIMIT 9) b"
-    execute(app, text(f"INSERT INTO lessons {lessons}"))
-    execute(app, text("ANALYZE"))
-    headers, sent = log_in(people[ITSELF]).headers, []
-    with school.application.app_context():
-        engine = db.engine
-    event.listen(engine, "before_cursor_execute", lambda *given: sent.append(given[2:4]))
-    for path in (f"groups/{OURS}/days", "users?sort=name"):
-        success(school.get(f"/api/{path}", headers=headers))
-    with engine.connect() as connection:
-        word = "EXPLAIN QUERY PLAN" if engine.name == "sqlite" else "EXPLAIN"
-        found = [connection.exec_driver_sql(f"{word} {sql}", given) for sql, given in [*sent]]
-        plan = "\n".join(row[-1] for rows in found for row in rows)
+    many_lessons(app)
+    headers = log_in(people[ITSELF]).headers
+
+    def read():
+        for path in (f"groups/{OURS}/days", "users?sort=name"):
+            success(school.get(f"/api/{path}", headers=headers))
+
+    plan = plan_of(school.application, read)
     # Postgres knows how many users there are, and may well read a few hundred.
     assert not re.search("(SCAN|Seq Scan on) lessons|SCAN users|CORRELATED|ix_users_role", plan)
     ours = r"ix_lessons_user_id_completed_at.*?user_id ?=.*? AND \(?completed_at ?>"

@@ -178,9 +178,8 @@ def test_errors_of_a_login_set_no_cookie(client, make_app, make_user, auth, cloc
 
 
 def test_only_what_is_wrong_with_the_token_clears_the_cookie(client, access, clock, monkeypatch):
-    answer = client.post(
-        "/api/auth/refresh", data=b"{", headers=KEPT, content_type="application/json"
-    )
+    broken = {"data": b"{", "content_type": "application/json"}
+    answer = client.post("/api/auth/refresh", headers=KEPT, **broken)
     failure(answer, 400, "invalid_request")
     assert "Set-Cookie" not in answer.headers
     for error, status, code in (
@@ -235,9 +234,8 @@ def test_no_cookie_header_is_a_fault(client, user, sent, code):
     environ = {}
     if sent is not None:
         # As gunicorn gives it: bytes as Latin-1.
-        environ["HTTP_COOKIE"] = (
-            sent.replace("{token}", token).encode(errors="surrogateescape").decode("latin-1")
-        )
+        raw = sent.replace("{token}", token).encode(errors="surrogateescape")
+        environ["HTTP_COOKIE"] = raw.decode("latin-1")
     client = client.application.test_client(use_cookies=False)
     answer = client.post("/auth/refresh", json={}, headers=KEPT, environ_overrides=environ)
     if code:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from authenticator import URL, Authenticator, begin, enter, set_up
+from endpoints import UNKNOWN_ID
 from helpers import (
     PASSWORD,
     SECRET,
@@ -65,10 +66,8 @@ def test_second_factor_is_set_up_with_its_first_code(app, client, auth, log_in, 
     assert status(client, auth) == OFF
     made = success(ask(client, auth, method="POST"))
     assert re.fullmatch("[A-Z2-7]{32}", made["secret"])
-    assert made["uri"] == (
-        "otpauth://totp/school.test:student%40example.org"
-        f"?secret={made['secret']}&issuer=school.test"
-    )
+    account = "otpauth://totp/school.test:student%40example.org"
+    assert made["uri"] == f"{account}?secret={made['secret']}&issuer=school.test"
     assert made["qrCode"].startswith("<svg")
     assert status(client, auth) == OFF
     version = stored(app, auth.user).password_version
@@ -146,10 +145,8 @@ def test_new_recovery_codes_replace_the_old_ones(app, client, protected, outbox)
     assert not {*made} & {*protected.app.recovery_codes}
     assert status(client, protected)["recoveryCodesLeft"] == 10
     assert stored(app, protected.user).password_version == version + 1
-    assert subjects(outbox) == [
-        "One of your recovery codes was used",
-        "You have new recovery codes",
-    ]
+    told = ["One of your recovery codes was used", "You have new recovery codes"]
+    assert subjects(outbox) == told
     old = protected.app.recovery_codes[1]
     failure(enter(client, protected.user, old), 400, "wrong_code")
     success(enter(client, protected.user, made[1]))
@@ -191,9 +188,8 @@ def test_admin_resets_the_factor_of_a_user(app, client, protected, make_user, lo
     assert rows(app, SecondFactor) == []
     assert subjects(outbox) == ["The second factor of your account was removed"]
     failure(client.delete(url, headers=admin), 404, "not_found")
-    nobody = protected.user.id[:-1] + ("0" if protected.user.id[-1] != "0" else "1")
-    url = f"/api/users/{nobody}/second-factor"
-    failure(client.delete(url, headers=admin), 404, "user_not_found")
+    unknown = url.replace(protected.user.id, UNKNOWN_ID)
+    failure(client.delete(unknown, headers=admin), 404, "user_not_found")
 
 
 def test_factor_of_an_admin_is_reset_on_the_machine_only(
@@ -204,14 +200,12 @@ def test_factor_of_an_admin_is_reset_on_the_machine_only(
     set_up(client, session, admin, clock)
     url = f"/api/users/{admin.id}/second-factor"
     failure(client.delete(url, headers=session.headers), 403, "forbidden")
-    assert run("users", "reset-second-factor", "admin") == (
-        "admin has no second factor any more.\n",
-        0,
-    )
+    printed = "admin has no second factor any more.\n"
+    assert run("users", "reset-second-factor", "admin") == (printed, 0)
     assert_ended(client, session)
     log_in(admin)
-    output, code = run("users", "reset-second-factor", "admin")
-    assert (output, code) == ("Error: This account has no second factor.\n", 1)
+    printed = "Error: This account has no second factor.\n"
+    assert run("users", "reset-second-factor", "admin") == (printed, 1)
 
 
 def test_admins_and_the_machine_see_who_has_a_factor(client, protected, make_user, log_in, run):
@@ -223,9 +217,8 @@ def test_admins_and_the_machine_see_who_has_a_factor(client, protected, make_use
 
     assert account(protected.user)["secondFactor"] is True
     assert account(admin)["secondFactor"] is False
-    assert (
-        "second factor: yes, 10 recovery codes left\n" in run("users", "show", protected.user.id)[0]
-    )
+    shown, _ = run("users", "show", protected.user.id)
+    assert "second factor: yes, 10 recovery codes left\n" in shown
     assert "second factor: no\n" in run("users", "show", admin.id)[0]
 
 

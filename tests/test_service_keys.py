@@ -47,9 +47,7 @@ def test_created_key_is_printed_alone_and_works(app, client, run, make_user, clo
     success(deliver(client, key, make_user().id), 201)
     (row,) = rows(app, ServiceKey)
     assert (row.name, row.scopes) == ("Courses", "learning:write")
-    assert row.expires_at - row.created_at == pytest.approx(
-        timedelta(days=365), abs=timedelta(seconds=10)
-    )
+    assert abs(row.expires_at - row.created_at - timedelta(days=365)) < timedelta(seconds=10)
 
 
 def test_life_of_a_key_is_what_was_asked_for(app, run):
@@ -128,14 +126,9 @@ def test_admin_lists_and_revokes_keys(app, client, admin, make_key, clock):
     (row,) = rows(app, ServiceKey)
     response = client.get("/api/service-keys", headers=admin.headers)
     assert "message" not in response.get_json()
-    shown = {
-        "id": row.id,
-        "name": "Courses",
-        "scopes": ["learning:write", "users:read"],
-        "createdAt": rfc3339(row.created_at),
-        "expiresAt": rfc3339(moment),
-        "lastUsedAt": None,
-    }
+    shown = {"id": row.id, "name": "Courses", "scopes": ["learning:write", "users:read"]}
+    shown |= {"createdAt": rfc3339(row.created_at), "expiresAt": rfc3339(moment)}
+    shown["lastUsedAt"] = None
     assert success(response) == {"keys": [shown]}
     unknown = client.delete(f"/api/service-keys/{UNKNOWN_ID}", headers=admin.headers)
     failure(unknown, 404, "not_found")

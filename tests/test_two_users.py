@@ -5,6 +5,7 @@ the same times, the same counts; only texts and minutes tell whose they are. A s
 forgets whose rows it means finds theirs too.
 """
 
+import functools
 import itertools
 import json
 import re
@@ -32,14 +33,14 @@ from helpers import (
     success,
 )
 from passkey_device import Device, ask, begin
-from sqlalchemy import delete, event, insert, update
+from sqlalchemy import LargeBinary, String, Text, cast, delete, event, insert, select, update
 from test_copies import contents
 
 import models
 from cli.users import users
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
-from database import transaction
+from database import reading, transaction
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
@@ -51,7 +52,8 @@ HERE = RelyingParty("school.test", ("https://school.test",))
 
 
 class Act(NamedTuple):
-    """What somebody does to user `one`: a call, or a command of `flask users`; `facts` fills it.
+    """What somebody does to user `one`: a call below /api, or a command of `flask users`; `facts`
+    fills it.
 
     The second factor of `one` is confirmed, or waiting for its first code, or there is none. The
     history and the log have the events that it leaves, in the order of the alphabet, and the log
@@ -60,257 +62,170 @@ class Act(NamedTuple):
 
     by: str
     what: str
+    leaves: str = ""
     body: dict[str, Any] = {}
     factor: str = "confirmed"
     refused: bool = False
-    leaves: str = ""
     logs: str = ""
 
 
-SURE = {"password": PASSWORD, "secondFactor": "{digits}"}
+Refused = functools.partial(Act, refused=True)
+KNOWN, NO_PASSWORD = {"password": PASSWORD}, {"password": "wrong"}
+SURE, NO_CODE = {**KNOWN, "secondFactor": "{digits}"}, {**KNOWN, "secondFactor": "{wrong}"}
+SPARE = {**KNOWN, "secondFactor": "{unused}"}
 CURRENT = {"currentPassword": PASSWORD, "secondFactor": "{digits}"}
-WRONG = {"password": PASSWORD, "secondFactor": "{wrong}"}
-SPARE = {"password": PASSWORD, "secondFactor": "{unused}"}
-COURSE = {"courseId": "new", "courseName": "New"}
-NEWCOMER = {"email": "new@example.org", "firstName": "First", "lastName": "Last"}
+COURSE, NEW_COURSE = {"courseId": "new", "courseName": "New"}, {"name": "New", "lessons": 9}
+NEW_EMAIL, NEW_ADDRESS = {"email": "new@example.org"}, {"newEmail": "new@example.org"}
+DELETION = {"confirmation": "DELETE_MY_ACCOUNT"}
+NEWCOMER = {**NEW_EMAIL, "username": "New", "firstName": "First", "lastName": "Last"}
 CHOICE = {"newPassword": NEW_PASSWORD}
+BY_LINK, BY_CODE = {**CHOICE, "token": "{token}"}, {**CHOICE, "account": "one", "code": "{code}"}
+LINK, MAIL, REPLACE = {"deliver": "link"}, {"deliver": "mail"}, {"replacePassword": True}
 SET, OF_ONE = {"ids": ["{userId}"]}, {"userId": "{userId}", "id": "same"}
+LESSON = {**OF_ONE, "courseId": "same", "minutes": 9}
+RENAMED = {"username": "NewName", "firstName": "Other", "language": "de"}
 ACTS = [
-    Act(
-        "nobody",
-        "POST /api/auth/register",
-        {**NEWCOMER, "username": "New", "password": PASSWORD},
-        leaves="registered",
+    Act("nobody", "POST /auth/register", "registered", {**NEWCOMER, **KNOWN}),
+    Act("nobody", "POST /auth/login", "login", {"email": "one", **SURE}),
+    Act("nobody", "POST /auth/login", "login recovery_code_used", {"email": "{email}", **SPARE}),
+    Refused(
+        "nobody", "POST /auth/login", body={"email": "one", **NO_PASSWORD}, logs="login_failed"
     ),
-    Act("nobody", "POST /api/auth/login", {"email": "one", **SURE}, leaves="login"),
+    Refused("nobody", "POST /auth/login", body={"email": "one", **NO_CODE}, logs="wrong_code"),
+    Act("nobody", "POST /auth/providers/school/start", body={"challenge": "x" * 43}),
+    Act("nobody", "POST /auth/login", "login registered", {"provider": "new"}),
     Act(
-        "nobody",
-        "POST /api/auth/login",
-        {"email": "{email}", **SPARE},
-        leaves="login recovery_code_used",
-    ),
-    Act(
-        "nobody",
-        "POST /api/auth/login",
-        {"email": "one", "password": "wrong"},
-        refused=True,
-        logs="login_failed",
-    ),
-    Act(
-        "nobody", "POST /api/auth/login", {"email": "one", **WRONG}, refused=True, logs="wrong_code"
-    ),
-    Act("nobody", "POST /api/auth/providers/school/start", {"challenge": "x" * 43}),
-    Act("nobody", "POST /api/auth/login", {"provider": "new"}, leaves="login registered"),
-    Act(
-        "nobody",
-        "POST /api/auth/login",
-        {"provider": "joins"},
-        factor="none",
-        leaves="identity_joined login",
+        "nobody", "POST /auth/login", "identity_joined login", {"provider": "joins"}, factor="none"
     ),
     Act(
         "nobody",
-        "POST /api/auth/login",
+        "POST /auth/login",
+        "identity_linked login",
         {"provider": "links", "email": "one", **SURE},
-        leaves="identity_linked login",
     ),
-    Act(
-        "nobody",
-        "POST /api/auth/login",
-        {"provider": "linked", "secondFactor": "{digits}"},
-        leaves="login",
-    ),
-    Act("nobody", "POST /api/auth/login", {"passkey": "used"}, leaves="login"),
-    Act("nobody", "POST /api/auth/passkeys/options"),
-    Act("one", "POST /api/auth/passkeys", {**SURE, "credential": "made"}, leaves="passkey_added"),
-    Act("one", "PUT /api/auth/passkeys/{passkeyId}", {"name": "Renamed"}),
-    Act("one", "DELETE /api/auth/passkeys/{passkeyId}", SURE, leaves="passkey_removed"),
-    Act("nobody", "POST /api/auth/refresh", {"refreshToken": "{refresh}"}),
-    Act("one", "POST /api/auth/logout", logs="logout"),
-    Act("one", "DELETE /api/auth/sessions/{sessionId}", logs="session_ended"),
-    Act("one", "DELETE /api/auth/sessions", logs="other_sessions_ended"),
-    Act("nobody", "POST /api/auth/forgot-password", {"email": "{email}"}),
-    Act("nobody", "POST /api/auth/check-link", {"token": "{token}"}),
-    Act(
-        "nobody",
-        "POST /api/auth/reset-password",
-        {"token": "{token}", **CHOICE},
-        leaves="access_link_used",
-    ),
-    Act(
-        "nobody",
-        "POST /api/auth/reset-password",
-        {"token": "{token}", **CHOICE},
-        factor="none",
-        leaves="access_link_used",
-    ),
-    Act(
-        "nobody",
-        "POST /api/auth/reset-password",
-        {"account": "one", "code": "{code}", **CHOICE},
-        leaves="access_link_used",
-    ),
-    Act(
-        "nobody",
-        "POST /api/auth/verify-email",
-        {"token": "{proof}", "password": PASSWORD},
-        leaves="email_verified",
-    ),
-    Act("nobody", "POST /api/auth/resend-verification", {"email": "{email}"}),
-    Act("one", "POST /api/auth/second-factor", {"password": PASSWORD}, factor="waiting"),
-    Act(
+    Act("nobody", "POST /auth/login", "login", {"provider": "linked", "secondFactor": "{digits}"}),
+    Act("nobody", "POST /auth/login", "login", {"passkey": "used"}),
+    Act("nobody", "POST /auth/passkeys/options"),
+    Act("one", "POST /auth/passkeys", "passkey_added", {**SURE, "credential": "made"}),
+    Act("one", "PUT /auth/passkeys/{passkeyId}", body={"name": "Renamed"}),
+    Act("one", "DELETE /auth/passkeys/{passkeyId}", "passkey_removed", SURE),
+    Act("nobody", "POST /auth/refresh", body={"refreshToken": "{refresh}"}),
+    Act("one", "POST /auth/logout", logs="logout"),
+    Act("one", "DELETE /auth/sessions/{sessionId}", logs="session_ended"),
+    Act("one", "DELETE /auth/sessions", logs="other_sessions_ended"),
+    Act("nobody", "POST /auth/forgot-password", body={"email": "{email}"}),
+    Act("nobody", "POST /auth/check-link", body={"token": "{token}"}),
+    Act("nobody", "POST /auth/reset-password", "access_link_used", BY_LINK),
+    Act("nobody", "POST /auth/reset-password", "access_link_used", BY_LINK, factor="none"),
+    Act("nobody", "POST /auth/reset-password", "access_link_used", BY_CODE),
+    Act("nobody", "POST /auth/verify-email", "email_verified", {"token": "{proof}", **KNOWN}),
+    Act("nobody", "POST /auth/resend-verification", body={"email": "{email}"}),
+    Act("one", "POST /auth/second-factor", body=KNOWN, factor="waiting"),
+    Refused(
         "one",
-        "POST /api/auth/second-factor/confirm",
-        {"code": "{wrong}"},
+        "POST /auth/second-factor/confirm",
+        body={"code": "{wrong}"},
         factor="waiting",
-        refused=True,
         logs="wrong_code",
     ),
     Act(
         "one",
-        "POST /api/auth/second-factor/confirm",
+        "POST /auth/second-factor/confirm",
+        "second_factor_added",
         {"code": "{digits}"},
         factor="waiting",
-        leaves="second_factor_added",
     ),
-    Act(
-        "one", "POST /api/auth/second-factor/recovery-codes", SURE, leaves="recovery_codes_replaced"
-    ),
-    Act("one", "DELETE /api/auth/second-factor", SURE, leaves="second_factor_removed"),
-    Act("one", "PUT /api/users/profile", {"firstName": "Other"}, leaves="names_changed"),
-    Act("one", "POST /api/users/avatar"),
-    Act("one", "DELETE /api/users/avatar"),
-    Act("one", "PUT /api/users/settings", {"theme": "dark", "privacy": {"progressVisible": True}}),
-    Act("one", "PUT /api/users/certificates/{certificateId}", {"shared": False}),
-    Act("one", "PUT /api/users/password", {**CHOICE, **CURRENT}, leaves="password_changed"),
-    Act(
+    Act("one", "POST /auth/second-factor/recovery-codes", "recovery_codes_replaced", SURE),
+    Act("one", "DELETE /auth/second-factor", "second_factor_removed", SURE),
+    Act("one", "PUT /users/profile", "names_changed", {"firstName": "Other"}),
+    Act("one", "POST /users/avatar"),
+    Act("one", "DELETE /users/avatar"),
+    Act("one", "PUT /users/settings", body={"theme": "dark", "privacy": {"progressVisible": True}}),
+    Act("one", "PUT /users/certificates/{certificateId}", body={"shared": False}),
+    Act("one", "PUT /users/password", "password_changed", {**CHOICE, **CURRENT}),
+    Refused(
         "one",
-        "PUT /api/users/password",
-        {**CHOICE, "currentPassword": "wrong"},
-        refused=True,
+        "PUT /users/password",
+        body={**CHOICE, "currentPassword": "wrong"},
         logs="wrong_password",
     ),
+    Act("one", "POST /users/email", body={**SURE, **NEW_ADDRESS}, logs="email_change_requested"),
+    Refused("one", "POST /users/email/confirm", body={"code": "wrong"}),
+    Act("one", "POST /users/email/confirm", "email_changed", {"code": "{emailCode}"}),
+    Act("one", "DELETE /users/email"),
+    Act("one", "PUT /users/username", "username_changed", {**SURE, "username": "NewName"}),
+    Act("one", "DELETE /users/account", body={**SURE, **DELETION}, logs="account_deleted"),
+    Act("teacher", "PUT /users/{userId}/courses/{courseId}", body=NEW_COURSE),
+    Act("key", "DELETE /users/{userId}/courses/{courseId}"),
+    Act("key", "PUT /users/{userId}/courses/{courseId}/lessons/{lessonId}", body={"minutes": 9}),
+    Act("teacher", "DELETE /users/{userId}/courses/{courseId}/lessons/{lessonId}"),
+    Act("teacher", "PUT /users/{userId}/achievements/{achievementId}", body={"name": "New"}),
+    Act("key", "DELETE /users/{userId}/achievements/{achievementId}"),
+    Act("key", "PUT /users/{userId}/certificates/{certificateId}", body=COURSE),
+    Act("teacher", "DELETE /users/{userId}/certificates/{certificateId}"),
+    Act("key", "POST /users", "account_created", {**NEWCOMER, **MAIL}),
+    Act("admin", "POST /users", "access_link_made account_created", {**NEWCOMER, **LINK}),
+    Act("admin", "POST /users/{userId}/access-link", "access_link_made", LINK),
     Act(
-        "one",
-        "POST /api/users/email",
-        {**SURE, "newEmail": "new@example.org"},
-        logs="email_change_requested",
-    ),
-    Act("one", "POST /api/users/email/confirm", {"code": "wrong"}, refused=True),
-    Act("one", "POST /api/users/email/confirm", {"code": "{emailCode}"}, leaves="email_changed"),
-    Act("one", "DELETE /api/users/email"),
-    Act(
-        "one", "PUT /api/users/username", {**SURE, "username": "NewName"}, leaves="username_changed"
-    ),
-    Act(
-        "one",
-        "DELETE /api/users/account",
-        {**SURE, "confirmation": "DELETE_MY_ACCOUNT"},
-        logs="account_deleted",
-    ),
-    Act("teacher", "PUT /api/users/{userId}/courses/{courseId}", {"name": "New", "lessons": 9}),
-    Act("key", "DELETE /api/users/{userId}/courses/{courseId}"),
-    Act("key", "PUT /api/users/{userId}/courses/{courseId}/lessons/{lessonId}", {"minutes": 9}),
-    Act("teacher", "DELETE /api/users/{userId}/courses/{courseId}/lessons/{lessonId}"),
-    Act("teacher", "PUT /api/users/{userId}/achievements/{achievementId}", {"name": "New"}),
-    Act("key", "DELETE /api/users/{userId}/achievements/{achievementId}"),
-    Act("key", "PUT /api/users/{userId}/certificates/{certificateId}", COURSE),
-    Act("teacher", "DELETE /api/users/{userId}/certificates/{certificateId}"),
-    Act(
-        "key",
-        "POST /api/users",
-        {**NEWCOMER, "username": "New", "deliver": "mail"},
-        leaves="account_created",
+        "admin",
+        "POST /users/{userId}/access-link",
+        "access_link_made password_removed",
+        {**MAIL, **REPLACE},
     ),
     Act(
         "admin",
-        "POST /api/users",
-        {**NEWCOMER, "username": "New", "deliver": "link"},
-        leaves="access_link_made account_created",
-    ),
-    Act(
-        "admin",
-        "POST /api/users/{userId}/access-link",
-        {"deliver": "link"},
-        leaves="access_link_made",
-    ),
-    Act(
-        "admin",
-        "POST /api/users/{userId}/access-link",
-        {"deliver": "mail", "replacePassword": True},
-        leaves="access_link_made password_removed",
-    ),
-    Act(
-        "admin",
-        "PATCH /api/users/{userId}",
-        {"username": "NewName", "firstName": "Other", "language": "de"},
-        leaves="names_changed username_changed",
+        "PATCH /users/{userId}",
+        "names_changed username_changed",
+        RENAMED,
         logs="profile_changed",
     ),
-    Act("admin", "PATCH /api/users/{userId}", {"email": "new@example.org"}, leaves="email_changed"),
-    Act(
-        "key",
-        "PATCH /api/users/{userId}",
-        {"email": "new@example.org"},
-        refused=True,
-        logs="service_key_refused",
-    ),
+    Act("admin", "PATCH /users/{userId}", "email_changed", NEW_EMAIL),
+    Refused("key", "PATCH /users/{userId}", body=NEW_EMAIL, logs="service_key_refused"),
     Act(
         "admin",
-        "PATCH /api/users/{userId}",
+        "PATCH /users/{userId}",
+        "group_left group_left role_changed",
         {"role": "instructor"},
-        leaves="group_left group_left role_changed",
     ),
-    Act("key", "PATCH /api/users/{userId}", {"isActive": False}, leaves="account_deactivated"),
-    Act("key", "PATCH /api/users/{userId}", {"emailVerified": True}, leaves="email_verified"),
-    Act("admin", "DELETE /api/users/{userId}/failed-logins", leaves="account_unlocked"),
-    Act("admin", "DELETE /api/users/{userId}/second-factor", leaves="second_factor_reset"),
-    Act("admin", "DELETE /api/users/{userId}", logs="account_deleted"),
-    Act("key", "PUT /api/groups/{groupId}", {"name": "New"}, logs="group_saved"),
-    Act("admin", "DELETE /api/groups/{groupId}", logs="group_deleted"),
-    Act("key", "PUT /api/groups/{groupId}/members/{userId}"),
-    Act("key", "DELETE /api/groups/{groupId}/members/{userId}", leaves="group_left"),
-    Act("admin", "DELETE /api/service-keys/{keyId}", logs="service_key_revoked"),
-    Act("key", "POST /api/groups/{groupId}/members", {"remove": ["{userId}"]}, leaves="group_left"),
-    Act("key", "PATCH /api/users", {**SET, "isActive": False}, leaves="account_deactivated"),
-    Act("admin", "POST /api/users/removals", SET, logs="account_deleted"),
-    Act("admin", "POST /api/users/access-links", SET, leaves="access_link_made"),
+    Act("key", "PATCH /users/{userId}", "account_deactivated", {"isActive": False}),
+    Act("key", "PATCH /users/{userId}", "email_verified", {"emailVerified": True}),
+    Act("admin", "DELETE /users/{userId}/failed-logins", "account_unlocked"),
+    Act("admin", "DELETE /users/{userId}/second-factor", "second_factor_reset"),
+    Act("admin", "DELETE /users/{userId}", logs="account_deleted"),
+    Act("key", "PUT /groups/{groupId}", body={"name": "New"}, logs="group_saved"),
+    Act("admin", "DELETE /groups/{groupId}", logs="group_deleted"),
+    Act("key", "PUT /groups/{groupId}/members/{userId}"),
+    Act("key", "DELETE /groups/{groupId}/members/{userId}", "group_left"),
+    Act("admin", "DELETE /service-keys/{keyId}", logs="service_key_revoked"),
+    Act("key", "POST /groups/{groupId}/members", "group_left", {"remove": ["{userId}"]}),
+    Act("key", "PATCH /users", "account_deactivated", {**SET, "isActive": False}),
+    Act("admin", "POST /users/removals", body=SET, logs="account_deleted"),
+    Act("admin", "POST /users/access-links", "access_link_made", SET),
     Act(
-        "admin",
-        "POST /api/users/access-links",
-        {**SET, "replacePassword": True},
-        leaves="access_link_made password_removed",
+        "admin", "POST /users/access-links", "access_link_made password_removed", {**SET, **REPLACE}
     ),
-    Act(
-        "key", "POST /api/learning/courses", {"records": [{**OF_ONE, "name": "New", "lessons": 9}]}
-    ),
-    Act(
-        "teacher",
-        "POST /api/learning/lessons",
-        {"records": [{**OF_ONE, "courseId": "same", "minutes": 9}]},
-    ),
-    Act("key", "POST /api/learning/achievements", {"records": [{**OF_ONE, "name": "New"}]}),
-    Act("teacher", "POST /api/learning/certificates", {"records": [{**OF_ONE, **COURSE}]}),
+    Act("key", "POST /learning/courses", body={"records": [{**OF_ONE, **NEW_COURSE}]}),
+    Act("teacher", "POST /learning/lessons", body={"records": [LESSON]}),
+    Act("key", "POST /learning/achievements", body={"records": [{**OF_ONE, "name": "New"}]}),
+    Act("teacher", "POST /learning/certificates", body={"records": [{**OF_ONE, **COURSE}]}),
     Act(
         "operator",
         "create --username=New --first-name=A --last-name=B --link --email=n@b.org",
-        leaves="access_link_made account_created",
+        "access_link_made account_created",
     ),
-    Act(
-        "operator", "access-link one --replace-password", leaves="access_link_made password_removed"
-    ),
+    Act("operator", "access-link one --replace-password", "access_link_made password_removed"),
     Act(
         "operator",
         "set-email one new@example.org --replace-password",
-        leaves="email_changed password_removed",
+        "email_changed password_removed",
     ),
-    Act("operator", "set-role one instructor", leaves="group_left group_left role_changed"),
+    Act("operator", "set-role one instructor", "group_left group_left role_changed"),
     Act("operator", "activate one"),
-    Act("operator", "deactivate one", leaves="account_deactivated"),
-    Act("operator", "unlock one", leaves="account_unlocked"),
-    Act("operator", "reset-second-factor one", leaves="second_factor_reset"),
+    Act("operator", "deactivate one", "account_deactivated"),
+    Act("operator", "unlock one", "account_unlocked"),
+    Act("operator", "reset-second-factor one", "second_factor_reset"),
     Act("operator", "delete one --yes", logs="account_deleted"),
-    Act("operator", "import - --links={file}", leaves="access_link_made", logs="accounts_imported"),
+    Act("operator", "import - --links={file}", "access_link_made", logs="accounts_imported"),
 ]
 # What no event says: of facts and answers, what opens something; and what somebody has typed.
 SECRETS = ("token", "code", "proof", "emailCode", "unused", "refresh", "access", "link", "secret")
@@ -330,7 +245,7 @@ def as_told(app):
 
 def test_every_call_and_command_that_changes_something_is_an_act():
     calls = {f"{each.method} {each.documented}" for each in API if each.method != "GET"}
-    calls = {call.replace("{name}", "school") for call in calls}
+    calls = {call.replace("{name}", "school").replace("/api", "") for call in calls}
     commands = users.commands.keys() - OTHER_COMMANDS
     assert calls == {act.what for act in ACTS if act.by != "operator"}
     assert commands == {act.what.split()[0] for act in ACTS if act.by == "operator"}
@@ -491,7 +406,7 @@ def filled(value, facts):
 
 
 def call(client, act, facts, headers):
-    method, path = act.what.format(**facts).split()
+    method, path = act.what.format(**facts).replace("/", "/api/", 1).split()
     body = filled(act.body, facts)
     body |= {name: facts[name] for name in ("provider", "passkey", "credential") if name in body}
     sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
@@ -554,6 +469,44 @@ def test_act_on_one_user_leaves_the_rows_of_the_others(
     assert lost == {}
     new = [row for name, found in after.items() for row in {*found} - {*everything[name]}]
     assert [row for row in new if "bystander" in row or "onlooker" in row] == []
+
+
+def cells(app):
+    """Yield every value of every table as text, with its column."""
+    with app.app_context(), reading() as connection:
+        for table in db.metadata.sorted_tables:
+            for column in table.columns:
+                as_it_is = isinstance(column.type, String | Text | LargeBinary)
+                cell = column if as_it_is else cast(column, String)
+                for value in connection.scalars(select(cell)):
+                    if value is not None:
+                        yield f"{table.name}.{column.name}", str(value)
+
+
+def traces(app, user):
+    words = (user.id, user.email, user.username)
+    return {column for column, value in cells(app) if any(word in value.lower() for word in words)}
+
+
+@on_both
+def test_deletion_leaves_nothing_in_any_table(app, client, make_user, make_everything, outbox, now):
+    user, head = make_everything("vanishing"), make_user("head", role="admin")
+    # What is named after the user here, and outlives it there, is nobody's.
+    execute(app, delete(models.Group).where(models.Group.id == user.id))
+    for kind in (models.DeniedSession, models.Deletion, models.ServiceKey):
+        execute(app, delete(kind))
+    mail, links = models.OutboxMail, ("password_reset", "email_verification", "invitation")
+    execute(app, delete(mail).where(mail.address == user.email, mail.kind.not_in(links)))
+    nobodys = {"groups", "denylist", "counters", "service_keys", "last_change", "deletions"}
+    filled = {column.partition(".")[0] for column in traces(app, user)}
+    assert filled == {table.name for table in db.metadata.sorted_tables} - nobodys
+    headers = bearer(signed_in(app, head, now).access_token)
+    success(client.delete(f"/api/users/{user.id}", headers=headers))
+    assert traces(app, user) == {"outbox.address", "deletions.id"}
+    assert outbox.waiting() == [("account_deleted", user.email)]
+    (notice,) = outbox.deliver()
+    assert (notice["Subject"], notice["To"]) == ("Your account was deleted", user.email)
+    assert traces(app, user) == {"deletions.id"}
 
 
 # Each of these commits once. Who comes from a provider gets an account first, and an import clears
@@ -638,42 +591,23 @@ def test_of_what_users_do_to_their_account_twenty_of_a_kind_are_kept_in_a_day(
 
 # Each GET of the API that shows something of user `one`: what `one` sees, what those see who read
 # learning records, copy them, and see accounts; with a query where a list is of everybody.
-READS = {
-    "/api/auth/verify": "own",
-    "/api/auth/sessions": "own",
-    "/api/auth/passkeys": "own",
-    "/api/auth/second-factor": "own",
-    "/api/users/profile": "own",
-    "/api/users/settings": "own",
-    "/api/users/progress": "own",
-    "/api/users/progress/days": "own",
-    "/api/users/courses": "own",
-    "/api/users/courses/{courseId}": "own",
-    "/api/users/certificates": "own",
-    "/api/users/email": "own",
-    "/api/users/{userId}": "own record",
-    "/api/users/{userId}/courses": "record",
-    "/api/users/{userId}/courses/{courseId}": "record",
-    "/api/users/{userId}/progress": "record",
-    "/api/users/{userId}/progress/days": "record",
-    "/api/users/{userId}/certificates": "record",
-    "/api/users?email={email}": "account",
-    "/api/users?username=one": "account",
-    "/api/users?groupId={groupId}": "account",
-    "/api/users/{userId}/account": "account",
-    "/api/users/{userId}/activity": "own admin",
-    "/api/activity?userId={userId}": "admin",
-    "/api/users?anyOf=one,{email}": "account",
-    "/api/users/{userId}/export": "admin",
-    "/api/groups": "own",
-    "/api/groups/{groupId}/days": "account",
-    **{
-        f"/api/learning/{kind}?groupId={{groupId}}": "copy"
-        for kind in ("courses", "lessons", "achievements", "certificates", "memberships")
-    },
-    "/api/certificates/{code}": "public",
-    "/api/users/export": "own",
+SHOWN = {
+    "own": """/auth/verify /auth/sessions /auth/passkeys /auth/second-factor /users/profile
+        /users/settings /users/progress /users/progress/days /users/courses
+        /users/courses/{courseId} /users/certificates /users/email /groups /users/export""",
+    "own record": "/users/{userId}",
+    "record": """/users/{userId}/courses /users/{userId}/courses/{courseId}
+        /users/{userId}/progress /users/{userId}/progress/days /users/{userId}/certificates""",
+    "account": """/users?email={email} /users?username=one /users?groupId={groupId}
+        /users/{userId}/account /users?anyOf=one,{email} /groups/{groupId}/days""",
+    "own admin": "/users/{userId}/activity",
+    "admin": "/activity?userId={userId} /users/{userId}/export",
+    "copy": """/learning/courses?groupId={groupId} /learning/lessons?groupId={groupId}
+        /learning/achievements?groupId={groupId} /learning/certificates?groupId={groupId}
+        /learning/memberships?groupId={groupId}""",
+    "public": "/certificates/{code}",
 }
+READS = {f"/api{path}": kinds for kinds, paths in SHOWN.items() for path in paths.split()}
 # These show nothing of an account, or all of them to whom all may be shown.
 OF_NOBODY = {
     *("/api/auth/options", "/api/auth/providers/{name}/callback"),

@@ -195,7 +195,7 @@ def test_nothing_changes_where_one_setting_is_refused(client, auth, put):
 
 def test_user_without_an_account_any_more_changes_nothing(app, auth, monkeypatch):
     """The account goes between the check of the token and the change."""
-    late = lambda: set_user(app, auth.user, is_active=False) or {"bio": "x"}  # noqa: E731
+    late = lambda _most: set_user(app, auth.user, is_active=False) or {"bio": "x"}  # noqa: E731
     monkeypatch.setattr("web.api.bodies.json_object", late)
     response = app.test_client().put("/api/users/profile", json={}, headers=auth.headers)
     failure(response, 401, "token_revoked")
@@ -214,7 +214,7 @@ def test_body_that_came_late_is_not_acted_on_with_rights_that_are_gone(
     rogue = make_user("rogue", role="admin")
     headers = log_in(rogue).headers
 
-    def arrive_late():
+    def arrive_late(_most):
         set_user(app, rogue, **values)
         return {"role": "admin", "isActive": True}
 

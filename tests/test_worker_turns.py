@@ -108,12 +108,8 @@ def running(monkeypatch):
     @contextmanager
     def run(views=None, listener=None, **settings):
         cfg = Config()
-        for name, value in {
-            "threads": 24,
-            "keepalive": 60,
-            "errorlog": "/dev/null",
-            **settings,
-        }.items():
+        usual = {"threads": 24, "keepalive": 60, "errorlog": "/dev/null"}
+        for name, value in (usual | settings).items():
             cfg.set(name, value)
         views = views or Views()
         listener = listener or socket.create_server(("127.0.0.1", 0), backlog=2048)
@@ -123,13 +119,8 @@ def running(monkeypatch):
         thread.start()
         soon(lambda: made.booted)
         try:
-            yield SimpleNamespace(
-                views=views,
-                worker=made,
-                listener=listener,
-                address=listener.getsockname(),
-                thread=thread,
-            )
+            place = {"listener": listener, "address": listener.getsockname()}
+            yield SimpleNamespace(views=views, worker=made, thread=thread, **place)
         finally:
             if isinstance(views, Views):
                 views.over.set()

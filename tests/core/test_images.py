@@ -9,7 +9,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers import soon
+from helpers import chunk, saved, segment, soon
 from PIL import Image, PngImagePlugin
 from PIL.JpegImagePlugin import JpegImageFile
 
@@ -56,25 +56,11 @@ def quarters(mode="RGB", size=(64, 64), colours=CORNERS):
     return image.resize(size, Image.Resampling.NEAREST)
 
 
-def saved(image, kind="PNG", **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
 def png(width, height, extra=b"", pixels=None):
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"" if pixels is None else zlib.compress(pixels, 1)
     parts = chunk(b"IHDR", header), extra, chunk(b"IDAT", data), chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-def segment(kind, data):
-    return b"\xff" + bytes([kind]) + struct.pack(">H", len(data) + 2) + data
 
 
 def jpeg(width=8, height=8, mode="RGB", frame=0xC2, scans=1, extra=b""):

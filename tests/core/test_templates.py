@@ -18,11 +18,8 @@ MAILS = [Path(name).stem for name in FILES if name.startswith("mail/")]
 NOON = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
 FACTS = {
     "site": "school.example",
-    "link": "https://school.example/page#token=a.b_c",
-    "code": "ABCD-EFGH",
-    "life": timedelta(minutes=30),
-    "happened_at": NOON,
-    "registration_open": True,
+    **{"link": "https://school.example/page#token=a.b_c", "code": "ABCD-EFGH"},
+    **{"life": timedelta(minutes=30), "happened_at": NOON, "registration_open": True},
     "event": "added",
     "left": "9",
     "unlinked": True,
@@ -324,19 +321,18 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
     assert problems(tmp_path) == ["has a file that cannot be read as UTF-8: de/words.txt"]
 
 
+RESET, CHANGED = "de/mail/password_reset.txt", "de/mail/password_changed.txt"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
         ("de/mail/passwort.txt", GOOD, "has a file whose name is none of ours: de/mail/pass"),
         ("DE/mail/password_reset.txt", GOOD, "has a file whose name is none of ours: DE/"),
         ("english/pages.txt", "", "has a file whose name is none of ours: english/"),
-        ("de/mail/password_reset.txt", "A\n{{ link", "has a mistake in line 2 of de/mail/"),
-        ("de/mail/password_reset.txt", "{{ link | nice }}", "No filter named 'nice'"),
-        (
-            "de/mail/password_changed.txt",
-            "{{ link }}",
-            "not, in de/mail/password_changed.txt: link",
-        ),
+        (RESET, "A\n{{ link", "has a mistake in line 2 of de/mail/"),
+        (RESET, "{{ link | nice }}", "No filter named 'nice'"),
+        (CHANGED, "{{ link }}", f"not, in {CHANGED}: link"),
         ("mail.html", "{{ settings.secret_key }}{{ title }}", "not, in mail.html: settings, title"),
         ("links.html", "{{ holder }}", "uses what ours does not, in links.html: holder"),
         ("no_certificate.html", "{% if is_limited %}{{ x }}{% endif %}", "no_certificate.html: x"),
@@ -344,11 +340,7 @@ def test_a_folder_that_cannot_be_read_is_a_mistake(own, tmp_path):
         ("pt/pages.txt", "{{ ''.__class__.__mro__ }}", "in pt/pages.txt: __class__, __mro__"),
         ("mail.html", "{{ subject['__class__'] }}", "mistake in mail.html: no "),
         ("mail.html", "{{ code.lower() }}", "mistake in mail.html: no "),
-        (
-            "de/mail/password_reset.txt",
-            " ",
-            "in de/mail/password_reset.txt: no password_reset in de",
-        ),
+        (RESET, " ", f"in {RESET}: no password_reset in de"),
         ("de/words.txt", NO_HOURS, "mistake in de/words.txt: no "),
         ("de/words.txt", "{% set life = 1 %}", "mistake in de/words.txt: no "),
     ],

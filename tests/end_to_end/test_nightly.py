@@ -268,10 +268,8 @@ def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_pa
     made = convert()
     said, *there = nightly(made)
     assert "new 2, changed 1, group 2, joined 3" in said
-    assert who_is_where((said, *there)) == {
-        group_id("c-1"): {"mia", "kim"},
-        group_id("c-2"): {"ben"},
-    }
+    where = {group_id("c-1"): {"mia", "kim"}, group_id("c-2"): {"ben"}}
+    assert who_is_where((said, *there)) == where
     addresses = {user.external_id: user.email for user in there[0]}
     assert addresses["u-1"] == "mia@school.example"
     assert addresses.keys() == {"u-1", "u-2", "u-3"}

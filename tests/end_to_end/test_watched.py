@@ -50,9 +50,8 @@ def test_reader_who_is_killed_at_random_has_a_whole_copy(busy, app, tmp_path):
     with transaction():
         scopes = ("users:read", "users:write")
         key = service_keys.create("reader and writer", scopes, expires_at=None)
-        slow = accounts.add(
-            username="slow", email="slow@example.org", first_name="A", last_name="B"
-        )
+        names = {"username": "slow", "first_name": "A", "last_name": "B"}
+        slow = accounts.add(**names, email="slow@example.org")
     chance, made, on_sqlite = random.Random(), [], db.engine.dialect.name == "sqlite"
     file = tmp_path / "accounts.jsonl"
     form = {"firstName": "First", "lastName": "Last"}

@@ -67,6 +67,5 @@ def test_everybody_is_let_in_while_strangers_guess_at_others(run, postgres_url, 
         assert [login.result() for login in logins] == [True] * count
     assert set(statuses) <= {401, 429, 503}
     with ThreadPoolExecutor(count) as threads:
-        assert [*threads.map(log_in, pupils)] == [
-            True
-        ] * count  # with our own hashes, which do not wait
+        # With our own hashes, which do not wait.
+        assert [*threads.map(log_in, pupils)] == [True] * count

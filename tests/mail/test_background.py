@@ -202,15 +202,9 @@ def expiring(user_id, owners, now, offset):
     """Yield a row of each table that is pruned, for each of the owners."""
     day, end = timedelta(days=1), now + offset
     for owner in owners:  # of pending changes, each user has one
-        yield UserSession(
-            user_id=user_id,
-            created_at=now - 30 * day,
-            last_used_at=now - 30 * day,
-            expires_at=end,
-            refresh_token_id=owner,
-            user_agent="",
-            ip_address="",
-        )
+        login = {"created_at": now - 30 * day, "last_used_at": now - 30 * day, "expires_at": end}
+        login |= {"refresh_token_id": owner, "user_agent": "", "ip_address": ""}
+        yield UserSession(user_id=user_id, **login)
         yield DeniedSession(session_id=owner, expires_at=end)
         yield Counter(key=owner, hits=1, expires_at=end)
         yield PendingEmail(id=owner, user_id=owner, new_email=STUDENT, expires_at=end, tries=0)

@@ -5,7 +5,7 @@ import re
 import socket
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
@@ -35,6 +35,7 @@ from services.letters import MailKind
 
 STUDENT = "student@example.org"
 NO_MAILBOX = "pupil@class.invalid"
+IDN = "xn--schule-mller-klb.example"
 
 
 @pytest.fixture(autouse=True)
@@ -105,10 +106,7 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
         (MailKind.PASSWORD_CHANGED, {"email": NO_MAILBOX}),
         (MailKind.PASSWORD_RESET, {"email": NO_MAILBOX}),
         (MailKind.EMAIL_CHANGE_CODE, {}),
-        (
-            MailKind.EMAIL_VERIFICATION,
-            {"email_verified_at": datetime.fromisoformat("2026-01-01T00Z")},
-        ),
+        (MailKind.EMAIL_VERIFICATION, {"email_verified_at": datetime(2026, 1, 1, tzinfo=UTC)}),
     ],
 )
 def test_mail_that_nobody_needs_is_dropped_with_no_word_to_the_server(
@@ -262,11 +260,7 @@ def test_recipients_that_are_refused_again_and_again_do_not_keep_others_waiting(
     [
         ("https://school.test", None, "school.test"),
         ("https://school.test.", None, "school.test"),
-        (
-            "https://xn--schule-mller-klb.example:8443/accounts",
-            None,
-            "xn--schule-mller-klb.example",
-        ),
+        (f"https://{IDN}:8443/accounts", None, IDN),
         ("http://192.0.2.7", "accounts@mail.school.test", "mail.school.test"),
         ("http://[2001:db8::7]:5000", "accounts@mail.school.test", "mail.school.test"),
         ("http://127.0.0.1:5000", None, "localhost"),
@@ -340,11 +334,9 @@ def test_new_mails_go_before_retried_ones_and_older_ones_before_newer_ones(serve
     now = core_clock.utcnow()
     for address, attempts, waited in [("a", 0, 1), ("b", 1, 9), ("c", 0, 3), ("d", 0, 2)]:
         with transaction() as session:
-            session.execute(
-                update(OutboxMail)
-                .where(OutboxMail.address == f"{address}@example.org")
-                .values(attempts=attempts, due_at=now - timedelta(seconds=waited))
-            )
+            this = update(OutboxMail).where(OutboxMail.address == f"{address}@example.org")
+            due_at = now - timedelta(seconds=waited)
+            session.execute(this.values(attempts=attempts, due_at=due_at))
     assert deliver() == (4, 0)
     assert [to[0] for _, (to,) in server.box.envelopes] == ["c", "d", "a", "b"]
 
@@ -472,15 +464,13 @@ def test_mail_of_an_admin_is_never_dropped_without_a_word(
 
     for number in range(5):
         success(send())
-        assert [row.kind for row in rows(app, OutboxMail)].count(kind) == number + 1 + (
-            3 * has_password
-        )
+        waiting = [row.kind for row in rows(app, OutboxMail)].count(kind)
+        assert waiting == number + 1 + 3 * has_password
     refusal = send(by=second, replacePassword=True)
     failure(refusal, 429, "too_many_requests")
     assert 3500 < int(refusal.headers["Retry-After"]) <= 3600
-    assert [line["user"] for line in log.events() if line["message"] == "limit_reached"] == [
-        user.id
-    ]
+    reached = [line["user"] for line in log.events() if line["message"] == "limit_reached"]
+    assert reached == [user.id]
     success(send(other))
     clock.move(minutes=61)
     success(send())

@@ -5,6 +5,7 @@ import struct
 import zlib
 
 import pytest
+from helpers import chunk, saved, segment
 from PIL import Image
 
 from core.images import Avatars, PictureInvalid
@@ -13,19 +14,9 @@ from core.images import Avatars, PictureInvalid
 pytestmark = pytest.mark.filterwarnings(r"ignore:::PIL\.")
 AVATARS = Avatars(waiting=0)
 RED, GREEN, BLUE, WHITE = (250, 0, 0), (0, 250, 0), (0, 0, 250), (255, 255, 255)
-CLEAR = (0, 0, 0, 0)
+CLEAR, HALF = (0, 0, 0, 0), (0, 0, 250, 128)
 SIDE = 32
 GREY, COLOUR, PALETTE, COLOUR_AND_ALPHA = 0, 2, 3, 6
-
-
-def saved(image, kind="PNG", **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def packed(pixels, depth):
@@ -45,9 +36,8 @@ def png(kind, depth, left, right, *, extra=b"", after=b""):
 
 def cut(kind, depth, clear, other):
     """A PNG whose left half has the colour that is transparent."""
-    return png(
-        kind, depth, clear, other, extra=chunk(b"tRNS", struct.pack(f">{len(clear)}H", *clear))
-    )
+    transparent = chunk(b"tRNS", struct.pack(f">{len(clear)}H", *clear))
+    return png(kind, depth, clear, other, extra=transparent)
 
 
 def hidden(kind, pixel, size=SIDE, at=0, blend=0, extra=b""):
@@ -83,9 +73,8 @@ def profile(space, curve, columns=("r", "g", "b")):
     for name, data in tags:
         table += name + struct.pack(">II", start + len(body), len(data))
         body += data
-    head = struct.pack(
-        ">I4sI4s4s4s12x4s", start + len(body), b"lcms", 2 << 24, b"mntr", space, b"XYZ ", b"acsp"
-    )
+    kind = 2 << 24, b"mntr", space, b"XYZ ", b"acsp"
+    head = struct.pack(">I4sI4s4s4s12x4s", start + len(body), b"lcms", *kind)
     head = head.ljust(68, b"\0") + white[8:]
     return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + table + body
 
@@ -106,12 +95,12 @@ def jpeg(**options):
     return saved(HALVES, "JPEG", quality=95, subsampling=0, **options)
 
 
-def segment(kind, data):
-    return b"\xff" + bytes([kind]) + struct.pack(">H", len(data) + 2) + data
-
-
 def with_segment(kind, data):
     return jpeg()[:HEAD] + segment(kind, data) + jpeg()[HEAD:]
+
+
+def plain(mode, colour, profile):
+    return saved(Image.new(mode, (SIDE, SIDE), colour), icc_profile=profile)
 
 
 PAINT = chunk(b"PLTE", bytes((*RED, *BLUE)))
@@ -134,11 +123,7 @@ SHOWN = {
     "part of a canvas": (hidden(COLOUR, BLUE, size=16), BLUE, CLEAR),
     "part elsewhere": (hidden(COLOUR, BLUE, size=16, at=16, blend=1), CLEAR, BLUE),
     "part of a palette": (hidden(PALETTE, (1,), size=16, extra=PAINT), BLUE, CLEAR),
-    "half transparent": (
-        hidden(COLOUR_AND_ALPHA, (*BLUE, 128), blend=1),
-        (*BLUE, 128),
-        (*BLUE, 128),
-    ),
+    "half transparent": (hidden(COLOUR_AND_ALPHA, HALF, blend=1), HALF, HALF),
     "cut frame": (hidden(COLOUR, BLUE, size=16, extra=CLEAR_RED), BLUE, CLEAR),
     "part of a GIF": (gif(), RED, CLEAR),
     # Colours of another profile
@@ -146,18 +131,9 @@ SHOWN = {
     "exchanged PNG": (saved(PLAIN, icc_profile=EXCHANGED), GREEN, GREEN),
     "exchanged WebP": (saved(PLAIN, "WEBP", quality=95, icc_profile=EXCHANGED), GREEN, GREEN),
     "exchanged palette": (saved(PLAIN.quantize(2), icc_profile=EXCHANGED), GREEN, GREEN),
-    "exchanged alpha": (
-        *(saved(Image.new("RGBA", (SIDE, SIDE), (*RED, 128)), icc_profile=EXCHANGED),),
-        *((*GREEN, 128), (*GREEN, 128)),
-    ),
-    "linear grey": (
-        *(saved(Image.new("L", (SIDE, SIDE), 100), icc_profile=LINEAR),),
-        *((168, 168, 168), (168, 168, 168)),
-    ),
-    "linear grey with alpha": (
-        *(saved(Image.new("LA", (SIDE, SIDE), (100, 128)), icc_profile=LINEAR),),
-        *((168, 168, 168, 128), (168, 168, 168, 128)),
-    ),
+    "exchanged alpha": (plain("RGBA", (*RED, 128), EXCHANGED), *[(*GREEN, 128)] * 2),
+    "linear grey": (plain("L", 100, LINEAR), *[(168, 168, 168)] * 2),
+    "linear grey with alpha": (plain("LA", (100, 128), LINEAR), *[(168, 168, 168, 128)] * 2),
     "broken profile": (saved(PLAIN, icc_profile=EXCHANGED[:200]), RED, RED),
     "profile of greys": (saved(PLAIN, icc_profile=LINEAR), RED, RED),
     "profile of steps": (saved(PLAIN, icc_profile=EXCHANGED + b"mpet"), RED, RED),
@@ -187,6 +163,10 @@ def test_a_picture_is_stored_as_browsers_show_it(name):
             assert made.getpixel(place)[:3] == pytest.approx(colour[:3], abs=8)
 
 
+def red(extra):
+    return png(COLOUR, 8, RED, RED, extra=extra)
+
+
 UNKNOWN, DAMAGED, UNUSUAL = "not a picture that we support", "damaged", "an unusual way"
 REFUSED = {
     "text": (b"hello", UNKNOWN),
@@ -198,17 +178,11 @@ REFUSED = {
     # Shown by browsers
     "odd Photoshop data": (with_segment(0xED, b"Photoshop 3.0\x008BIM\4\4"), UNUSUAL),
     "short Adobe data": (with_segment(0xEE, b"Adobe\0"), UNUSUAL),
-    "profile of another method": (
-        png(COLOUR, 8, RED, RED, extra=chunk(b"iCCP", b"a\0\1x")),
-        UNUSUAL,
-    ),
-    "text of another method": (png(COLOUR, 8, RED, RED, extra=chunk(b"zTXt", b"a\0\1x")), UNUSUAL),
-    "wrong checksum": (
-        png(COLOUR, 8, RED, RED, extra=chunk(b"zTXt", b"a\0\0")[:-1] + b"x"),
-        UNUSUAL,
-    ),
+    "profile of another method": (red(chunk(b"iCCP", b"a\0\1x")), UNUSUAL),
+    "text of another method": (red(chunk(b"zTXt", b"a\0\1x")), UNUSUAL),
+    "wrong checksum": (red(chunk(b"zTXt", b"a\0\0")[:-1] + b"x"), UNUSUAL),
     **{
-        f"short {name.decode()}": (png(COLOUR, 8, RED, RED, extra=chunk(name, b"")), UNUSUAL)
+        f"short {name.decode()}": (red(chunk(name, b"")), UNUSUAL)
         for name in (b"gAMA", b"cHRM", b"pHYs", b"sRGB", b"tRNS", b"acTL")
     },
 }

@@ -12,6 +12,8 @@ from config import ROOT
 
 NAMELESS = {"given_name": GONE, "family_name": GONE}
 UNSAID = {"email": GONE, "email_verified": GONE, **NAMELESS}
+SAID = {"sub": "subject-1", "email": "pupil@school.example"}
+PROVED = {**SAID, "email_verified": True}
 NEW, LINKED = "makes an account", "gives no address"
 POST = "client_secret_post"
 BASIC = "client_secret_basic"
@@ -43,12 +45,7 @@ FORMS = {
         takes=POST,
         methods=[POST, "private_key_jwt", "client_secret_jwt", "self_signed_tls_client_auth"],
     ),
-    "Apple": Form(
-        NEW,
-        {**NAMELESS, "email_verified": "true", "nonce_supported": True},
-        takes=POST,
-        methods=[POST],
-    ),
+    "Apple": Form(NEW, {**NAMELESS, "email_verified": "true"}, takes=POST, methods=[POST]),
     "Keycloak": Form(NEW, {"azp": CLIENT_ID, "typ": "ID", "acr": "1"}, methods=[BASIC, POST]),
     "Keycloak, signed UserInfo": Form(
         NEW, userinfo={"sub": "subject-1", "email": "other@school.example"}, is_signed=True
@@ -59,23 +56,10 @@ FORMS = {
     "Zitadel, another application": Form(
         "InvalidAudienceError", {"aud": ["270001", CLIENT_ID], "azp": "270002"}
     ),
-    "ProConnect": Form(
-        LINKED,
-        UNSAID,
-        takes=POST,
-        methods=[POST],
-        userinfo={"sub": "subject-1", "email": "pupil@school.example"},
-        is_signed=True,
-    ),
-    "Authelia": Form(
-        NEW,
-        UNSAID,
-        userinfo={"sub": "subject-1", "email": "pupil@school.example", "email_verified": True},
-    ),
+    "ProConnect": Form(LINKED, UNSAID, takes=POST, methods=[POST], userinfo=SAID, is_signed=True),
+    "Authelia": Form(NEW, UNSAID, userinfo=PROVED),
     "a null that hides nothing": Form(
-        NEW,
-        {"email": None, "email_verified": None},
-        userinfo={"sub": "subject-1", "email": "pupil@school.example", "email_verified": True},
+        NEW, {"email": None, "email_verified": None}, userinfo=PROVED
     ),
     "Authelia, post and signed UserInfo": Form(
         LINKED, UNSAID, takes=POST, methods=[POST], userinfo={"sub": "subject-1"}, is_signed=True
