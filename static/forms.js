@@ -162,7 +162,7 @@ async function submit(event) {
   event.preventDefault();
   if (form.ariaBusy === "true") return;
   const [method, path] = form.dataset.call
-    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name]))
+    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name] ?? form.elements[name].value))
     .split(" ");
   const send = (body) => call(method, path, body);
   const detail = { body: read(form), send, submitter: event.submitter };

@@ -75,6 +75,10 @@ export function save(name, text, type) {
   URL.revokeObjectURL(url);
 }
 
+/** Offer the data of an account for saving. */
+export const saveData = (name, data) =>
+  save(`${name}.json`, JSON.stringify(data, null, 2), "application/json");
+
 // Spreadsheets would take these for formulas. So `flask users import --links` writes them too.
 const isFormula = (sign) => /^[=+@-]/.test(sign.normalize("NFKC"));
 // Also behind each separator: a program that splits at another one than ours begins a cell there.

@@ -42,7 +42,7 @@ export function countText(key, users, more) {
 function showChosen() {
   const some = chosen.size > 0;
   fill(acts, { some, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
-  all.checked = some && boxes().every((box) => box.checked);
+  all.checked = boxes().length > 0 && boxes().every((box) => box.checked);
 }
 
 function rowOf(user) {
@@ -150,6 +150,7 @@ function search() {
 async function ask({ target }) {
   if (target.value === "let-go") {
     chosen.clear();
+    all.focus();
     return load(shown);
   }
   if (target.matches("button")) (await loadModule("many")).ask(target);
