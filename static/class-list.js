@@ -7,11 +7,10 @@ import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
 import { callForMany, listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
-import { copy, nameOf, number, say } from "./words.js";
+import { byId, copy, nameOf, number, say } from "./words.js";
 
 const LARGEST_FILE = 1_000_000; // bytes
 const AT_ONCE = 1000; // accounts that one call takes back
-const byId = (id) => document.getElementById(id);
 const [options, paste, make, preview] = ["options", "paste", "make", "lines"].map(byId);
 const { list, file, lastFirst } = paste.elements;
 const heading = preview.querySelector("h3");

@@ -1,7 +1,7 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
 import { Problem, call } from "./api.js";
-import { copy, has, say, when } from "./words.js";
+import { byId, copy, has, say, when } from "./words.js";
 
 // What is typed exactly as it is, and never corrected.
 const EXACT = `:is([type=email], [type=password], [autocomplete^=username], [autocomplete$=code],
@@ -44,7 +44,7 @@ for (const root of [document, ...templates.map(({ content }) => content)]) {
   }
 }
 
-const [contact] = document.getElementById("second-factor").content.querySelectorAll("a");
+const [contact] = byId("second-factor").content.querySelectorAll("a");
 /** Show a text, with the link to whom it says to ask, if that is one. */
 export function showText(place, text) {
   const [first, ...rest] = contact ? text.split(contact.textContent) : [text];
@@ -71,7 +71,7 @@ const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[par
 export function showProblem(form, problem, focus = true) {
   let first = null;
   for (const control of controls(form)) {
-    const place = document.getElementById(`${control.id}-error`);
+    const place = byId(`${control.id}-error`);
     if (!place) continue;
     const isNew = control.autocomplete === "new-password"; // whatever the name of the field
     const name = isNew ? "newPassword" : control.name.replaceAll(".", "_");
@@ -161,8 +161,9 @@ async function submit(event) {
   if (!form.dataset.call) return;
   event.preventDefault();
   if (form.ariaBusy === "true") return;
+  const valueOf = (name) => form.dataset[name] ?? form.elements[name].value;
   const [method, path] = form.dataset.call
-    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name] ?? form.elements[name].value))
+    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(valueOf(name)))
     .split(" ");
   const send = (body) => call(method, path, body);
   const detail = { body: read(form), send, submitter: event.submitter };
@@ -200,15 +201,15 @@ document.addEventListener("input", ({ target }) => {
 });
 document.addEventListener("change", ({ target }) => {
   if (!target.dataset.reveals) return;
-  document.getElementById(target.dataset.reveals).type = target.checked ? "text" : "password";
+  byId(target.dataset.reveals).type = target.checked ? "text" : "password";
 });
 document.addEventListener("click", ({ target }) => {
   const { opens, closes, copies, prints } = target.closest("button")?.dataset ?? {};
-  if (opens) document.getElementById(opens).showModal();
+  if (opens) byId(opens).showModal();
   if (closes !== undefined) target.closest("dialog").close();
   if (prints !== undefined) print();
   if (copies) {
-    const field = document.getElementById(copies);
+    const field = byId(copies);
     field.select(); // where scripts may not copy, the user can
     navigator.clipboard?.writeText(field.value).then(
       () => (target.textContent = say("say_copied")),

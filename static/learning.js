@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { copy, date, fill, moment, number, say, written } from "./words.js";
+import { byId, copy, date, fill, moment, number, say, written } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -24,7 +24,7 @@ export const iso = (time) => new Date(time).toISOString().slice(0, 10);
 export const today = (timeZone) =>
   // The one language that writes a date as the API does.
   new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
-const part = (name) => document.getElementById(`learning-${name}`);
+const part = (name) => byId(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
 const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
@@ -185,7 +185,7 @@ function certificateItem(certificate) {
 }
 
 let stopping = null; // the certificate that the dialog is about
-const stop = document.getElementById("act-stop"); // on /account
+const stop = byId("act-stop"); // on /account
 stop?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");

@@ -7,12 +7,11 @@ import { explain, setBusy, showProblem } from "./forms.js";
 import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
-import { copy, fill, nameOf, say } from "./words.js";
+import { byId, copy, fill, nameOf, say } from "./words.js";
 
 const AT_ONCE = 1000; // people or memberships in one call
 const SLIPS = 100; // in one call
 const NAMES = 30; // of a pasted list, in one call
-const byId = (id) => document.getElementById(id);
 const dialog = byId("many");
 const form = dialog.querySelector("form");
 const filter = byId("people-groupId");
@@ -117,7 +116,9 @@ export function ask(opener) {
   fromId.disabled = true; // until it is listed
   groupId.disabled = !isTo;
   fill(dialog, { text, isSlip: act === "slip", isDeactivation: act === "deactivate", isFrom, isTo });
-  form.querySelector("button").textContent = text;
+  const button = form.querySelector("button");
+  button.textContent = text;
+  button.className = act === "deactivate" ? "danger" : "";
   showProblem(form, null);
   setBusy(form, false);
   showWhom();

@@ -5,11 +5,10 @@ import { call, loadModule, userId } from "./api.js";
 import { attempt } from "./attempt.js";
 import { read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
-import { addressOf, copy, date, fill, nameOf, say } from "./words.js";
+import { addressOf, byId, copy, date, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
-const byId = (id) => document.getElementById(id);
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page

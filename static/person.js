@@ -7,14 +7,14 @@ import * as learning from "./learning.js";
 import { hasWayIn, listGroups, saveData } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, copy, fill, languageName, moment, nameOf, say } from "./words.js";
+import { addressOf, byId, copy, fill, languageName, moment, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
-const part = document.getElementById("person");
-const handout = document.getElementById("person-handout");
+const part = byId("person");
+const handout = byId("person-handout");
 const back = document.querySelector("#people-back a");
-const news = document.getElementById("people-news");
-const joining = document.getElementById("person-join");
+const news = byId("people-news");
+const joining = byId("person-join");
 const [languages, zones] = ["language", "timezone"].map((name) =>
   part.querySelector(`[name=${name}]`),
 );
@@ -25,7 +25,7 @@ let done = null; // what an act has done: {id, text, made}, until the account is
 
 // Says whether the user can sign in, and what hinders that.
 function showState({ hindrances, lockedUntil, provider, hasPassword }) {
-  const place = document.getElementById("person-state");
+  const place = byId("person-state");
   const until = lockedUntil && moment(lockedUntil);
   const isOut = hindrances?.length > 0;
   const words = [isOut ? "cannot" : "can", ...(hindrances ?? [])];
@@ -77,7 +77,7 @@ function render(manages) {
     item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  document.getElementById("person-groups").replaceChildren(...account.groups.map(chip));
+  byId("person-groups").replaceChildren(...account.groups.map(chip));
   const own = new Set(account.groups.map((group) => group.id));
   const others = [...joining.elements.groupId.options];
   for (const option of others.filter(({ value }) => own.has(value))) option.remove();
@@ -88,7 +88,7 @@ function render(manages) {
   showState(account);
   const refused = part.querySelectorAll("[aria-describedby=person-only-there]");
   for (const button of refused) button.disabled = isAdmin;
-  document.getElementById("person-access").disabled = isAdmin || !account.isActive;
+  byId("person-access").disabled = isAdmin || !account.isActive;
 }
 
 function showHandout(made) {
@@ -135,14 +135,14 @@ export async function show(who, id, place, isLate) {
   ]);
   const [provider] = await Promise.all([
     found.provider && providerOf(found.provider),
-    showEvents(document.getElementById("person-happened"), id, events),
+    showEvents(byId("person-happened"), id, events),
   ]);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
   account = { ...found, provider: provider ?? found.provider, picture };
   render(manages);
   part.hidden = false;
-  const learnt = document.getElementById("person-learning");
+  const learnt = byId("person-learning");
   learning.render(learnt, learned);
   handout.replaceChildren();
   const heading = part.querySelector("h1");

@@ -3,9 +3,8 @@
 import { call } from "./api.js";
 import { attempt } from "./attempt.js";
 import { setBusy, showProblem } from "./forms.js";
-import { date, fill, nameOf, say } from "./words.js";
+import { byId, date, fill, nameOf, say } from "./words.js";
 
-const byId = (id) => document.getElementById(id);
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");

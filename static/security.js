@@ -8,10 +8,10 @@ import { save, saveData } from "./lists.js";
 import "./client-passkeys.js"; // or it comes only after passkeys.js, which needs it
 import { show as showPasskeys } from "./passkeys.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
-const part = (id) => document.getElementById(`security-${id}`);
-const section = document.getElementById("security");
+const part = (id) => byId(`security-${id}`);
+const section = byId("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = {

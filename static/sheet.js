@@ -1,13 +1,13 @@
 // The sheet to print: a slip for each link and code that was just made.
 
-import { copy, date, moment, nameOf, pictureOf } from "./words.js";
+import { byId, copy, date, moment, nameOf, pictureOf } from "./words.js";
 
 // The first view needs none of it.
 const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };
 const pages = document.querySelector("link[rel=stylesheet]"); // an operator's own.css is the last
 pages.after(Object.assign(document.createElement("link"), style));
-const sheet = document.getElementById("sheet");
-const slips = document.getElementById("slips");
+const sheet = byId("sheet");
+const slips = byId("slips");
 export const heading = sheet.querySelector("h2");
 
 /** Whether codes are on the screen, which cannot be shown again. */
@@ -47,7 +47,7 @@ function clear() {
   sheet.hidden = true;
 }
 
-const forget = document.getElementById("sheet-forget");
+const forget = byId("sheet-forget");
 forget.addEventListener("submit", (event) => {
   event.preventDefault();
   clear();

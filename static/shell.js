@@ -7,15 +7,15 @@ import {
   Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, fill, language, say } from "./words.js";
+import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL before anything else happens.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
 
 const all = [...document.querySelectorAll("main > section")];
-const busy = document.getElementById("busy");
-const trouble = document.getElementById("trouble");
-const menu = document.getElementById("menu"); // on small screens
+const busy = byId("busy");
+const trouble = byId("trouble");
+const menu = byId("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
@@ -24,7 +24,7 @@ const me = { profile: null, settings: null, reload, go, brought };
 // A page that leads to no provider has nothing to do with the code of one.
 if (brought?.has("provider") && !document.querySelector(".providers")) me.brought = null;
 // The pages that links open have no section for users.
-const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
+const isIn = () => userId() !== null && byId("sign-in") !== null;
 
 function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
@@ -136,7 +136,7 @@ const trying = (work) => (event) => work(event).catch(complain);
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
   const way = location.hash.startsWith("#sign-in/") ? location.hash : "";
-  if (document.getElementById("sign-in") && (await resume(way))) await reload();
+  if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
 });
@@ -147,7 +147,7 @@ onChange(
     if (await leadOn?.()) return;
     if (hasBegun) await reload();
     await route({ keep: true });
-    document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
+    byId("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
     if (!hasBegun) name.value ||= me.profile?.username ?? "";
   }),
@@ -177,7 +177,7 @@ document.addEventListener("visibilitychange", lookAgain);
 const signOut = trying(() =>
   logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
 );
-document.getElementById("sign-out").addEventListener("click", signOut);
+byId("sign-out").addEventListener("click", signOut);
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;
