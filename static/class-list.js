@@ -248,7 +248,7 @@ takeBack.addEventListener("done", (event) => {
   const kept = others.map(({ id, code }) =>
     copy("learning-line", { name: nameOf(made.get(id).user), facts: explain({ code }) }),
   );
-  for (const id of removed) sheet.remove(made.get(id).slip);
+  sheet.remove(removed.map((id) => made.get(id).slip).filter(Boolean));
   for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
   showMade(kept);
   const act = takeBack.querySelector("button").textContent;

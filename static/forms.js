@@ -98,7 +98,6 @@ export function read(form) {
     const name = path.pop();
     const inner = path.reduce((object, part) => (object[part] ??= {}), body);
     if (control.type === "checkbox") inner[name] = control.checked;
-    else if (control.type === "number") inner[name] = control.valueAsNumber;
     else inner[name] = control.value;
   }
   return body;

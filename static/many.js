@@ -198,28 +198,22 @@ addEventListener("beforeunload", (event) => form.ariaBusy === "true" && event.pr
 
 // Chooses by a pasted list: a name, number or address in each line.
 const pick = byId("pick").querySelector("form");
-pick.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const { names } = pick.elements;
-  const texts = names.value.split(/[\n,;\t]/).map((text) => text.trim());
+pick.addEventListener("prepare", ({ detail }) => (detail.send = chooseBy));
+async function chooseBy({ names }) {
+  const texts = names.split(/[\n,;\t]/).map((text) => text.trim());
   const wanted = [...new Set(texts)].filter(Boolean);
   const found = [];
-  setBusy(pick, true);
-  attempt(pick, async () => {
-    for (const anyOf of partsOf(wanted, NAMES)) {
-      found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
-    }
-    const fits = (text) => ({ username, email, externalId }) =>
-      [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
-    const unclear = wanted.filter((text) => {
-      const [user, other] = found.filter(fits(text));
-      if (user && !other && user.id !== userId()) chosen.set(user.id, user);
-      return !user || other || user.id === userId();
-    });
-    names.value = unclear.join("\n");
-    await reload();
-    if (unclear.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
-    byId("pick").close();
-    byId("people-chosen").focus();
-  }).finally(() => setBusy(pick, false));
-});
+  for (const anyOf of partsOf(wanted, NAMES)) {
+    found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
+  }
+  const fits = (text) => ({ username, email, externalId }) =>
+    [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
+  const unclear = wanted.filter((text) => {
+    const [user, other] = found.filter(fits(text));
+    if (user && !other && user.id !== userId()) chosen.set(user.id, user);
+    return !user || other || user.id === userId();
+  });
+  pick.elements.names.value = unclear.join("\n");
+  await reload();
+  if (unclear.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
+}

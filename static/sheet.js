@@ -36,23 +36,18 @@ export function add(made) {
   return slip;
 }
 
-/** Take a slip away, if it is still there. */
-export function remove(slip) {
-  slip?.remove();
+/** Take some slips away, or all. */
+export function remove(some = [...slips.children]) {
+  for (const slip of some) slip.remove();
   sheet.hidden = !hasCodes();
-}
-
-function clear() {
-  slips.replaceChildren();
-  sheet.hidden = true;
 }
 
 const forget = byId("sheet-forget");
 forget.addEventListener("submit", (event) => {
   event.preventDefault();
-  clear();
+  remove();
   forget.closest("dialog").close();
   sheet.closest("section").querySelector("h1").focus();
 });
-forget.addEventListener("reset", clear); // the frame's, before another user's turn
-addEventListener("beforeunload", (event) => slips.childElementCount && event.preventDefault());
+forget.addEventListener("reset", () => remove()); // the frame's, before another user's turn
+addEventListener("beforeunload", (event) => hasCodes() && event.preventDefault());
