@@ -218,7 +218,8 @@ make.addEventListener("submit", async (event) => {
   setBusy(make, false);
   isMaking = list.readOnly = false;
   isOver = !lines.length;
-  showMade();
+  takeBack.hidden = !made.size;
+  byId("kept").replaceChildren();
   const open = lines.filter((line) => line !== sent?.line);
   // With the usernames that were shown: what is made by now must not change them.
   list.value = listOf(open, labels);
@@ -234,10 +235,6 @@ make.addEventListener("submit", async (event) => {
 
 // Taking back who was made
 
-function showMade(kept = []) {
-  takeBack.hidden = !made.size;
-  byId("kept").replaceChildren(...kept);
-}
 takeBack.addEventListener("prepare", ({ detail }) => {
   detail.body = { ids: [...made.keys()].slice(0, AT_ONCE) };
   detail.send = (body) => callForMany("POST", "users/removals", body);
@@ -250,7 +247,8 @@ takeBack.addEventListener("done", (event) => {
   );
   sheet.remove(removed.map((id) => made.get(id).slip).filter(Boolean));
   for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
-  showMade(kept);
+  takeBack.hidden = !made.size;
+  byId("kept").replaceChildren(...kept);
   const act = takeBack.querySelector("button").textContent;
   const counts = { act, done: removed.length, all: removed.length + others.length };
   byId("lines-summary").textContent = say("say_people_done", counts);

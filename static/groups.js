@@ -18,7 +18,6 @@ let asked = 0; // what comes after a newer question is dropped
 let shown; // {name, dates, students}: the week, with the days of each student by their dates
 let order = { by: "name", step: 1 }; // of the table
 
-const WEEK = 7 * DAY;
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 // Returns the active students of a group, by name, and what they did on these days.
@@ -33,7 +32,7 @@ async function load(id, bounds) {
 async function sumUp({ id, name }) {
   const now = Date.parse(today());
   const monday = iso(mondayOf(now));
-  const bounds = { from: iso(mondayOf(now) - WEEK), to: iso(now + DAY) };
+  const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
   const { students, days } = await load(id, bounds);
   const idle = (isMeant) => {
     const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));

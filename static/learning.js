@@ -27,7 +27,6 @@ export const today = (timeZone) =>
 const part = (name) => byId(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
-const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
 export const time = (minutes) =>
   [[Math.floor(minutes / 60), "hour"], [minutes % 60, "minute"]]
     .filter(([value, name]) => value || (minutes < 60 && name === "minute"))
@@ -214,7 +213,8 @@ export function render(root, { at, timezone, days: list, courses, ...progress },
   const now = today(zone);
   days = new Map(list.map((one) => [one.date, one]));
   const { currentStreak, totalLessons, totalCourses } = progress;
-  const totalHours = hoursOf(courses.reduce((sum, { minutes }) => sum + minutes, 0));
+  const totalMinutes = courses.reduce((sum, { minutes }) => sum + minutes, 0);
+  const totalHours = Math.round(totalMinutes / 6) / 10; // one decimal
   fill(root, {
     ...progress,
     totalHours,

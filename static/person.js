@@ -79,8 +79,7 @@ function render(manages) {
   };
   byId("person-groups").replaceChildren(...account.groups.map(chip));
   const own = new Set(account.groups.map((group) => group.id));
-  const others = [...joining.elements.groupId.options];
-  for (const option of others.filter(({ value }) => own.has(value))) option.remove();
+  for (const option of [...joining.elements.groupId]) if (own.has(option.value)) option.remove();
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);

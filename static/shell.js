@@ -26,11 +26,6 @@ if (brought?.has("provider") && !document.querySelector(".providers")) me.brough
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && byId("sign-in") !== null;
 
-function applyTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  stored("theme", theme); // for theme.js
-}
-
 // Reloads the page once in the user's own language; the service may not have it.
 function switchLanguage(wanted) {
   if (me.brought) return; // it would be lost
@@ -49,7 +44,8 @@ async function reload() {
     call("GET", "users/settings"),
   ]);
   Object.assign(me, { profile, settings });
-  applyTheme(settings.theme);
+  document.documentElement.dataset.theme = settings.theme;
+  stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
   fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
@@ -168,16 +164,14 @@ menu.addEventListener("click", () => {
 });
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
 // The address may have been confirmed in the meantime, in another tab or on a phone.
-const lookAgain = trying(async () => {
+document.addEventListener("visibilitychange", trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
   await reload();
   if (me.profile.emailVerified) await route({ focus: false });
-});
-document.addEventListener("visibilitychange", lookAgain);
-const signOut = trying(() =>
+}));
+byId("sign-out").addEventListener("click", trying(() =>
   logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
-);
-byId("sign-out").addEventListener("click", signOut);
+));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;
