@@ -2,8 +2,7 @@
 // #activity/type=…&person=…&by=…, people by what they sign in with.
 
 import { Problem, call } from "./api.js";
-import { attempt } from "./attempt.js";
-import { read, setBusy, showProblem } from "./forms.js";
+import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { saveTable } from "./lists.js";
 import { byId, copy, fill, nameOf } from "./words.js";

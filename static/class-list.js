@@ -2,8 +2,7 @@
 // accounts. The text is what is still to be done: a line leaves it when its account is made.
 
 import { call, Problem } from "./api.js";
-import { attempt } from "./attempt.js";
-import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
+import { attempt, explain, explainReason, read, setBusy, showProblem } from "./forms.js";
 import { callForMany, listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
 import * as sheet from "./sheet.js";

@@ -144,6 +144,17 @@ export function sayDone(form, data) {
   newsOf(form).textContent = done ? say(done, data) : "";
 }
 
+/** Do some work of a form, which says what hinders it; return true if nothing did. */
+export async function attempt(form, work) {
+  try {
+    await work();
+    return true;
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem; // a mistake of ours
+    if (problem.status !== 401) showProblem(form, problem); // else the sign-in is shown
+  }
+}
+
 // Says what the browser would: its bubbles come in its own language, and cover the button.
 function check(event) {
   const wrong = controls(event.target).filter((control) => !control.checkValidity());

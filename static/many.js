@@ -2,8 +2,7 @@
 // call, turned round, takes back.
 
 import { Problem, call, userId } from "./api.js";
-import { attempt } from "./attempt.js";
-import { explain, setBusy, showProblem } from "./forms.js";
+import { attempt, explain, setBusy, showProblem } from "./forms.js";
 import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";

@@ -1,8 +1,7 @@
 // The section "newcomers": makes the account of one person. class-list.js makes those of many.
 
-import { attempt } from "./attempt.js";
 import { holderOf, join } from "./class-list.js";
-import { read, setBusy } from "./forms.js";
+import { attempt, read, setBusy } from "./forms.js";
 import { listGroups } from "./lists.js";
 import { bodyOf, COLUMNS, suggest } from "./pasted-list.js";
 import * as sheet from "./sheet.js";

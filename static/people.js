@@ -2,8 +2,7 @@
 // is at #people/<id>, and at #people/<id>/learning what this person has learned.
 
 import { call, loadModule, userId } from "./api.js";
-import { attempt } from "./attempt.js";
-import { read, setBusy, showProblem } from "./forms.js";
+import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
 import { addressOf, byId, copy, date, fill, nameOf, say } from "./words.js";
 

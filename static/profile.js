@@ -1,8 +1,7 @@
 // The section "profile": what users say about themselves, their picture, and what others see of it.
 
 import { call } from "./api.js";
-import { attempt } from "./attempt.js";
-import { setBusy, showProblem } from "./forms.js";
+import { attempt, setBusy, showProblem } from "./forms.js";
 import { byId, date, fill, nameOf, say } from "./words.js";
 
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);

@@ -1,8 +1,7 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, logOut } from "./api.js";
-import { attempt } from "./attempt.js";
-import { askForCode, sayDone, showProblem } from "./forms.js";
+import { askForCode, attempt, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import { save, saveData } from "./lists.js";
 import "./client-passkeys.js"; // or it comes only after passkeys.js, which needs it

@@ -1,6 +1,6 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
-import { attempt } from "./attempt.js";
+import { attempt } from "./forms.js";
 import { addressOf, byId, fill, languageName } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 
