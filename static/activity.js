@@ -2,19 +2,18 @@
 // #activity/type=…&person=…&by=…, people by what they sign in with.
 
 import { Problem, call } from "./api.js";
-import { attempt } from "./attempt.js";
-import { read, setBusy, showProblem } from "./forms.js";
+import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { saveTable } from "./lists.js";
-import { copy, fill, nameOf } from "./words.js";
+import { byId, copy, fill, nameOf } from "./words.js";
 
 const PAGE = 100;
 const COLUMNS = ["time", "name", "username", "event", "by"]; // of a file
 const MOST_SAVED = 2000; // events in a file
-const section = document.getElementById("activity");
+const section = byId("activity");
 const form = section.querySelector("form");
 const body = section.querySelector("tbody");
-const more = document.getElementById("activity-more");
+const more = byId("activity-more");
 const hashOf = (shown) => {
   const entries = Object.entries(shown).filter(([, value]) => value?.trim());
   return `#activity/${new URLSearchParams(entries)}`;
@@ -98,7 +97,7 @@ form.addEventListener("change", search);
 more.addEventListener("click", () =>
   attempt(form, async () => append(await load(more.value))[0].focus()),
 );
-document.getElementById("activity-save").addEventListener("click", () =>
+byId("activity-save").addEventListener("click", () =>
   attempt(form, async () => {
     setBusy(form, true);
     const lines = [];

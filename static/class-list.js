@@ -2,16 +2,14 @@
 // accounts. The text is what is still to be done: a line leaves it when its account is made.
 
 import { call, Problem } from "./api.js";
-import { attempt } from "./attempt.js";
-import { explain, explainReason, read, setBusy, showProblem } from "./forms.js";
+import { attempt, explain, explainReason, read, setBusy, showProblem } from "./forms.js";
 import { callForMany, listGroups, newId } from "./lists.js";
 import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
-import { copy, nameOf, number, say } from "./words.js";
+import { byId, copy, nameOf, number, say } from "./words.js";
 
 const LARGEST_FILE = 1_000_000; // bytes
 const AT_ONCE = 1000; // accounts that one call takes back
-const byId = (id) => document.getElementById(id);
 const [options, paste, make, preview] = ["options", "paste", "make", "lines"].map(byId);
 const { list, file, lastFirst } = paste.elements;
 const heading = preview.querySelector("h3");
@@ -219,7 +217,8 @@ make.addEventListener("submit", async (event) => {
   setBusy(make, false);
   isMaking = list.readOnly = false;
   isOver = !lines.length;
-  showMade();
+  takeBack.hidden = !made.size;
+  byId("kept").replaceChildren();
   const open = lines.filter((line) => line !== sent?.line);
   // With the usernames that were shown: what is made by now must not change them.
   list.value = listOf(open, labels);
@@ -235,10 +234,6 @@ make.addEventListener("submit", async (event) => {
 
 // Taking back who was made
 
-function showMade(kept = []) {
-  takeBack.hidden = !made.size;
-  byId("kept").replaceChildren(...kept);
-}
 takeBack.addEventListener("prepare", ({ detail }) => {
   detail.body = { ids: [...made.keys()].slice(0, AT_ONCE) };
   detail.send = (body) => callForMany("POST", "users/removals", body);
@@ -249,9 +244,10 @@ takeBack.addEventListener("done", (event) => {
   const kept = others.map(({ id, code }) =>
     copy("learning-line", { name: nameOf(made.get(id).user), facts: explain({ code }) }),
   );
-  for (const id of removed) sheet.remove(made.get(id).slip);
+  sheet.remove(removed.map((id) => made.get(id).slip).filter(Boolean));
   for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
-  showMade(kept);
+  takeBack.hidden = !made.size;
+  byId("kept").replaceChildren(...kept);
   const act = takeBack.querySelector("button").textContent;
   const counts = { act, done: removed.length, all: removed.length + others.length };
   byId("lines-summary").textContent = say("say_people_done", counts);

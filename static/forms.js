@@ -1,7 +1,7 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
 import { Problem, call } from "./api.js";
-import { copy, has, say, when } from "./words.js";
+import { byId, copy, has, say, when } from "./words.js";
 
 // What is typed exactly as it is, and never corrected.
 const EXACT = `:is([type=email], [type=password], [autocomplete^=username], [autocomplete$=code],
@@ -44,7 +44,7 @@ for (const root of [document, ...templates.map(({ content }) => content)]) {
   }
 }
 
-const [contact] = document.getElementById("second-factor").content.querySelectorAll("a");
+const [contact] = byId("second-factor").content.querySelectorAll("a");
 /** Show a text, with the link to whom it says to ask, if that is one. */
 export function showText(place, text) {
   const [first, ...rest] = contact ? text.split(contact.textContent) : [text];
@@ -71,7 +71,7 @@ const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[par
 export function showProblem(form, problem, focus = true) {
   let first = null;
   for (const control of controls(form)) {
-    const place = document.getElementById(`${control.id}-error`);
+    const place = byId(`${control.id}-error`);
     if (!place) continue;
     const isNew = control.autocomplete === "new-password"; // whatever the name of the field
     const name = isNew ? "newPassword" : control.name.replaceAll(".", "_");
@@ -98,7 +98,6 @@ export function read(form) {
     const name = path.pop();
     const inner = path.reduce((object, part) => (object[part] ??= {}), body);
     if (control.type === "checkbox") inner[name] = control.checked;
-    else if (control.type === "number") inner[name] = control.valueAsNumber;
     else inner[name] = control.value;
   }
   return body;
@@ -145,6 +144,17 @@ export function sayDone(form, data) {
   newsOf(form).textContent = done ? say(done, data) : "";
 }
 
+/** Do some work of a form, which says what hinders it; return true if nothing did. */
+export async function attempt(form, work) {
+  try {
+    await work();
+    return true;
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem; // a mistake of ours
+    if (problem.status !== 401) showProblem(form, problem); // else the sign-in is shown
+  }
+}
+
 // Says what the browser would: its bubbles come in its own language, and cover the button.
 function check(event) {
   const wrong = controls(event.target).filter((control) => !control.checkValidity());
@@ -161,8 +171,9 @@ async function submit(event) {
   if (!form.dataset.call) return;
   event.preventDefault();
   if (form.ariaBusy === "true") return;
+  const valueOf = (name) => form.dataset[name] ?? form.elements[name].value;
   const [method, path] = form.dataset.call
-    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.dataset[name]))
+    .replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(valueOf(name)))
     .split(" ");
   const send = (body) => call(method, path, body);
   const detail = { body: read(form), send, submitter: event.submitter };
@@ -200,15 +211,15 @@ document.addEventListener("input", ({ target }) => {
 });
 document.addEventListener("change", ({ target }) => {
   if (!target.dataset.reveals) return;
-  document.getElementById(target.dataset.reveals).type = target.checked ? "text" : "password";
+  byId(target.dataset.reveals).type = target.checked ? "text" : "password";
 });
 document.addEventListener("click", ({ target }) => {
   const { opens, closes, copies, prints } = target.closest("button")?.dataset ?? {};
-  if (opens) document.getElementById(opens).showModal();
+  if (opens) byId(opens).showModal();
   if (closes !== undefined) target.closest("dialog").close();
   if (prints !== undefined) print();
   if (copies) {
-    const field = document.getElementById(copies);
+    const field = byId(copies);
     field.select(); // where scripts may not copy, the user can
     navigator.clipboard?.writeText(field.value).then(
       () => (target.textContent = say("say_copied")),

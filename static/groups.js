@@ -5,12 +5,12 @@ import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf, today } from "./learning.js";
 import { labelOf, listed, loadAll, newId, saveTable } from "./lists.js";
-import { copy, fill, nameOf, say } from "./words.js";
+import { byId, copy, fill, nameOf, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const STEP = 22; // from one day of a picture to the next
-const section = document.getElementById("groups");
-const [list, week] = ["list", "week"].map((name) => document.getElementById(`groups-${name}`));
+const section = byId("groups");
+const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
 const make = list.querySelector("form");
 const table = week.querySelector("table");
 let me;
@@ -18,20 +18,22 @@ let asked = 0; // what comes after a newer question is dropped
 let shown; // {name, dates, students}: the week, with the days of each student by their dates
 let order = { by: "name", step: 1 }; // of the table
 
-const WEEK = 7 * DAY;
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
-const studentsOf = (id) => ({ groupId: id, role: "student", isActive: true });
+// Returns the active students of a group, by name, and what they did on these days.
+async function load(id, bounds) {
+  const query = { groupId: id, role: "student", isActive: true, sort: "name" };
+  const asked = [loadAll(query, MOST), call("GET", `groups/${id}/days`, bounds)];
+  const [students, { days }] = await Promise.all(asked);
+  return { students, days };
+}
 
 // Returns how many students a group has, and who learned nothing last week and in this one.
 async function sumUp({ id, name }) {
   const now = Date.parse(today());
   const monday = iso(mondayOf(now));
-  const bounds = { from: iso(mondayOf(now) - WEEK), to: iso(now + DAY) };
-  const [students, { days }] = await Promise.all([
-    loadAll({ ...studentsOf(id), sort: "name" }, MOST),
-    call("GET", `groups/${id}/days`, bounds),
-  ]);
+  const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
+  const { students, days } = await load(id, bounds);
   const idle = (isMeant) => {
     const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));
     return students.filter((student) => !learned.has(student.id));
@@ -59,13 +61,9 @@ async function showList(groups) {
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(today()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const [found, { days }] = await Promise.all([
-    loadAll({ ...studentsOf(id), sort: "name" }, MOST),
-    call("GET", `groups/${id}/days`, { from: dates[0], to: dates[6] }),
-  ]);
+  const { students: found, days } = await load(id, { from: dates[0], to: dates[6] });
   const students = found.map((student) => {
-    const isOwn = ({ userId }) => userId === student.id;
-    const own = days.filter(isOwn);
+    const own = days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
     return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };
@@ -129,12 +127,12 @@ function sortRows(by = order.by, isClick = false) {
   }
 }
 table.tHead.addEventListener("click", ({ target }) => target.value && sortRows(target.value, true));
-document.getElementById("groups-idle").addEventListener("click", async () => {
+byId("groups-idle").addEventListener("click", async () => {
   const { chosen } = await loadModule("people");
   for (const student of shown.students) if (!student.lessons) chosen.set(student.id, student);
   me.go(`people/groupId=${shown.id}&sort=name`);
 });
-document.getElementById("groups-save").addEventListener("click", () => {
+byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
   const names = ["lastName", "firstName", "username"];
   const [, , ...sums] = [...table.querySelectorAll("th")].map((head) => head.textContent);

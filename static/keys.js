@@ -1,10 +1,10 @@
 // The section "keys": which services have a key, and the end of one.
 
 import { call } from "./api.js";
-import { copy, date, fill, say, when } from "./words.js";
+import { byId, copy, date, fill, say, when } from "./words.js";
 
-const list = document.getElementById("keys-list");
-const dialog = document.getElementById("act-revoke");
+const list = byId("keys-list");
+const dialog = byId("act-revoke");
 
 const since = (time) => (time ? when((new Date(time) - Date.now()) / 1000) : say("say_keys_never"));
 

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { copy, date, fill, moment, number, say, written } from "./words.js";
+import { byId, copy, date, fill, moment, number, say, written } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -24,10 +24,9 @@ export const iso = (time) => new Date(time).toISOString().slice(0, 10);
 export const today = (timeZone) =>
   // The one language that writes a date as the API does.
   new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
-const part = (name) => document.getElementById(`learning-${name}`);
+const part = (name) => byId(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
-const hoursOf = (minutes) => Math.round(minutes / 6) / 10; // one decimal, wherever hours stand
 export const time = (minutes) =>
   [[Math.floor(minutes / 60), "hour"], [minutes % 60, "minute"]]
     .filter(([value, name]) => value || (minutes < 60 && name === "minute"))
@@ -185,7 +184,7 @@ function certificateItem(certificate) {
 }
 
 let stopping = null; // the certificate that the dialog is about
-const stop = document.getElementById("act-stop"); // on /account
+const stop = byId("act-stop"); // on /account
 stop?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
@@ -214,7 +213,8 @@ export function render(root, { at, timezone, days: list, courses, ...progress },
   const now = today(zone);
   days = new Map(list.map((one) => [one.date, one]));
   const { currentStreak, totalLessons, totalCourses } = progress;
-  const totalHours = hoursOf(courses.reduce((sum, { minutes }) => sum + minutes, 0));
+  const totalMinutes = courses.reduce((sum, { minutes }) => sum + minutes, 0);
+  const totalHours = Math.round(totalMinutes / 6) / 10; // one decimal
   fill(root, {
     ...progress,
     totalHours,

@@ -1,13 +1,13 @@
 // The pages that links open: a password is chosen, with a code too, or an address is confirmed.
 
 import { call, loadModule, onChange, resume } from "./api.js";
-import { fill, say } from "./words.js";
+import { byId, fill, say } from "./words.js";
 
 const act = document.querySelector("[data-module=links]");
 const form = act.querySelector("form");
 const isReset = act.id === "choose-password";
 const asked = form.querySelector("fieldset"); // account and code without a link, or its password
-const way = document.getElementById("way-on"); // to /account
+const way = byId("way-on"); // to /account
 const signIn = document.querySelector("#done form"); // there too
 let me;
 let isOwn = false; // whether the device is
@@ -84,7 +84,7 @@ signIn?.addEventListener("prepare", ({ detail: { body } }) => (body.ownDevice = 
 // The second factor is asked for in that form.
 onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
 // Who stays signed in does nothing here.
-document.getElementById("other")?.addEventListener("close", () => location.assign(way.href));
+byId("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {
   const { detail: problem } = event;
   if (problem.code === "wrong_password") ask(true); // the session has ended meanwhile

@@ -1,7 +1,7 @@
 // Whole lists of people, and files that are made in the page.
 
 import { Problem, call } from "./api.js";
-import { language, nameOf } from "./words.js";
+import { byId, language, nameOf } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
 export const hasWayIn = ({ hasPassword, provider }) => hasPassword || provider !== "";
@@ -25,7 +25,7 @@ export const partsOf = (items, size) =>
 export const listed = (people) => new Intl.ListFormat(language).format(people.map(nameOf));
 
 /** Return what a field of an account is called. */
-export const labelOf = (name) => document.getElementById(`person-${name}`).labels[0].textContent;
+export const labelOf = (name) => byId(`person-${name}`).labels[0].textContent;
 
 /** Return a new id, also on plain http, where browsers have no randomUUID. */
 export function newId() {
@@ -74,6 +74,10 @@ export function save(name, text, type) {
   Object.assign(document.createElement("a"), { href: url, download: name }).click();
   URL.revokeObjectURL(url);
 }
+
+/** Offer the data of an account for saving. */
+export const saveData = (name, data) =>
+  save(`${name}.json`, JSON.stringify(data, null, 2), "application/json");
 
 // Spreadsheets would take these for formulas. So `flask users import --links` writes them too.
 const isFormula = (sign) => /^[=+@-]/.test(sign.normalize("NFKC"));

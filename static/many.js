@@ -2,17 +2,15 @@
 // call, turned round, takes back.
 
 import { Problem, call, userId } from "./api.js";
-import { attempt } from "./attempt.js";
-import { explain, setBusy, showProblem } from "./forms.js";
+import { attempt, explain, setBusy, showProblem } from "./forms.js";
 import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
-import { copy, fill, nameOf, say } from "./words.js";
+import { byId, copy, fill, nameOf, say } from "./words.js";
 
 const AT_ONCE = 1000; // people or memberships in one call
 const SLIPS = 100; // in one call
 const NAMES = 30; // of a pasted list, in one call
-const byId = (id) => document.getElementById(id);
 const dialog = byId("many");
 const form = dialog.querySelector("form");
 const filter = byId("people-groupId");
@@ -117,7 +115,9 @@ export function ask(opener) {
   fromId.disabled = true; // until it is listed
   groupId.disabled = !isTo;
   fill(dialog, { text, isSlip: act === "slip", isDeactivation: act === "deactivate", isFrom, isTo });
-  form.querySelector("button").textContent = text;
+  const button = form.querySelector("button");
+  button.textContent = text;
+  button.className = act === "deactivate" ? "danger" : "";
   showProblem(form, null);
   setBusy(form, false);
   showWhom();
@@ -197,28 +197,22 @@ addEventListener("beforeunload", (event) => form.ariaBusy === "true" && event.pr
 
 // Chooses by a pasted list: a name, number or address in each line.
 const pick = byId("pick").querySelector("form");
-pick.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const { names } = pick.elements;
-  const texts = names.value.split(/[\n,;\t]/).map((text) => text.trim());
+pick.addEventListener("prepare", ({ detail }) => (detail.send = chooseBy));
+async function chooseBy({ names }) {
+  const texts = names.split(/[\n,;\t]/).map((text) => text.trim());
   const wanted = [...new Set(texts)].filter(Boolean);
   const found = [];
-  setBusy(pick, true);
-  attempt(pick, async () => {
-    for (const anyOf of partsOf(wanted, NAMES)) {
-      found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
-    }
-    const fits = (text) => ({ username, email, externalId }) =>
-      [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
-    const unclear = wanted.filter((text) => {
-      const [user, other] = found.filter(fits(text));
-      if (user && !other && user.id !== userId()) chosen.set(user.id, user);
-      return !user || other || user.id === userId();
-    });
-    names.value = unclear.join("\n");
-    await reload();
-    if (unclear.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
-    byId("pick").close();
-    byId("people-chosen").focus();
-  }).finally(() => setBusy(pick, false));
-});
+  for (const anyOf of partsOf(wanted, NAMES)) {
+    found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
+  }
+  const fits = (text) => ({ username, email, externalId }) =>
+    [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
+  const unclear = wanted.filter((text) => {
+    const [user, other] = found.filter(fits(text));
+    if (user && !other && user.id !== userId()) chosen.set(user.id, user);
+    return !user || other || user.id === userId();
+  });
+  pick.elements.names.value = unclear.join("\n");
+  await reload();
+  if (unclear.length) throw new Problem("fits_nobody", { reasons: { names: ["nobody"] } });
+}

@@ -1,15 +1,14 @@
 // The section "newcomers": makes the account of one person. class-list.js makes those of many.
 
-import { attempt } from "./attempt.js";
 import { holderOf, join } from "./class-list.js";
-import { read, setBusy } from "./forms.js";
+import { attempt, read, setBusy } from "./forms.js";
 import { listGroups } from "./lists.js";
 import { bodyOf, COLUMNS, suggest } from "./pasted-list.js";
 import * as sheet from "./sheet.js";
-import { fill, languageName, say } from "./words.js";
+import { byId, fill, languageName, say } from "./words.js";
 
-const one = document.getElementById("newcomer");
-const options = document.getElementById("options"); // of both
+const one = byId("newcomer");
+const options = byId("options"); // of both
 const { role, deliver, language, groupId } = options.elements;
 const [, ...languages] = language.options; // the first is the service's own
 for (const option of languages) option.text = languageName(option.value);
@@ -17,7 +16,7 @@ for (const option of languages) option.text = languageName(option.value);
 // Links for admins are made only on the machine.
 options.addEventListener("change", () => {
   const isAdmin = role.value === "admin";
-  document.getElementById("options-deliver-link").disabled = isAdmin;
+  byId("options-deliver-link").disabled = isAdmin;
   if (isAdmin && deliver.value === "link") deliver.value = "mail";
 });
 one.elements.withoutEmail.addEventListener("change", ({ target }) => {

@@ -3,12 +3,12 @@
 import { Problem, call, client } from "./api.js";
 import { FRESH, decode, isAgain, toJson } from "./client-passkeys.js";
 import { emit, setBusy, showProblem } from "./forms.js";
-import { copy, fill, say, when } from "./words.js";
+import { byId, copy, fill, say, when } from "./words.js";
 
 const signIn = document.querySelector("#sign-in form");
-const button = document.getElementById("passkey-go");
-const card = document.getElementById("security-passkeys"); // on /account
-const add = document.getElementById("passkey-add");
+const button = byId("passkey-go");
+const card = byId("security-passkeys"); // on /account
+const add = byId("passkey-add");
 let asked = null; // {publicKey, at}: for a login
 let waiting = null; // ends the call of the browser's that waits
 let isOpen = false; // whether its dialog is
@@ -85,7 +85,7 @@ function rowOf(passkey) {
   const used = ago ? say("say_passkey_used", { when: ago }) : say("say_passkey_new");
   const row = copy("passkey", { title, used });
   for (const way of row.querySelectorAll("button")) {
-    const dialog = document.getElementById(way.dataset.opens);
+    const dialog = byId(way.dataset.opens);
     way.addEventListener("click", () => {
       fill(dialog, { who: title, name: passkey.name });
       dialog.querySelector("form").dataset.id = passkey.id;
@@ -99,7 +99,7 @@ export function show({ publicKey, passkeys }) {
   const mayAdd = Boolean(publicKey && window.PublicKeyCredential);
   card.hidden = !mayAdd && !passkeys.length;
   fill(card, { mayAdd });
-  document.getElementById("passkeys").replaceChildren(...passkeys.map(rowOf));
+  byId("passkeys").replaceChildren(...passkeys.map(rowOf));
   if (!mayAdd) return;
   // All of them: browsers drop what is not in this list.
   const allAcceptedCredentialIds = passkeys.map(({ credentialId }) => credentialId);

@@ -2,14 +2,12 @@
 // is at #people/<id>, and at #people/<id>/learning what this person has learned.
 
 import { call, loadModule, userId } from "./api.js";
-import { attempt } from "./attempt.js";
-import { read, setBusy, showProblem } from "./forms.js";
+import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
-import { addressOf, copy, date, fill, nameOf, say } from "./words.js";
+import { addressOf, byId, copy, date, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
-const byId = (id) => document.getElementById(id);
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page
@@ -42,7 +40,7 @@ export function countText(key, users, more) {
 function showChosen() {
   const some = chosen.size > 0;
   fill(acts, { some, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
-  all.checked = some && boxes().every((box) => box.checked);
+  all.checked = boxes().length > 0 && boxes().every((box) => box.checked);
 }
 
 function rowOf(user) {
@@ -150,6 +148,7 @@ function search() {
 async function ask({ target }) {
   if (target.value === "let-go") {
     chosen.clear();
+    all.focus();
     return load(shown);
   }
   if (target.matches("button")) (await loadModule("many")).ask(target);

@@ -1,21 +1,20 @@
 // One account: what is known about it, why its user cannot log in, and what can be done about it.
 
 import { Problem, call } from "./api.js";
-import { attempt } from "./attempt.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { hasWayIn, listGroups, save } from "./lists.js";
+import { hasWayIn, listGroups, saveData } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, copy, fill, languageName, moment, nameOf, say } from "./words.js";
+import { addressOf, byId, copy, fill, languageName, moment, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
-const part = document.getElementById("person");
-const handout = document.getElementById("person-handout");
+const part = byId("person");
+const handout = byId("person-handout");
 const back = document.querySelector("#people-back a");
-const news = document.getElementById("people-news");
-const joining = document.getElementById("person-join");
+const news = byId("people-news");
+const joining = byId("person-join");
 const [languages, zones] = ["language", "timezone"].map((name) =>
   part.querySelector(`[name=${name}]`),
 );
@@ -26,7 +25,7 @@ let done = null; // what an act has done: {id, text, made}, until the account is
 
 // Says whether the user can sign in, and what hinders that.
 function showState({ hindrances, lockedUntil, provider, hasPassword }) {
-  const place = document.getElementById("person-state");
+  const place = byId("person-state");
   const until = lockedUntil && moment(lockedUntil);
   const isOut = hindrances?.length > 0;
   const words = [isOut ? "cannot" : "can", ...(hindrances ?? [])];
@@ -72,18 +71,15 @@ function render(manages) {
     initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
     groupNames: account.groups.map((group) => group.name).join(", "),
   });
-  const tone = parseInt(id.slice(-2), 16) % 5; // the same for a person each time
-  document.getElementById("person-initials").className = `face tone-${tone}`;
   const chip = (group) => {
-    const item = copy("person-group", { ...group, manages, href: `#groups/${group.id}` });
-    const button = item.querySelector("button");
-    Object.assign(button, { value: group.id, ariaLabel: say("say_people_leave", group) });
+    const { id: groupId, name } = group;
+    const item = copy("person-group", { groupId, name, manages, href: `#groups/${groupId}` });
+    item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  document.getElementById("person-groups").replaceChildren(...account.groups.map(chip));
+  byId("person-groups").replaceChildren(...account.groups.map(chip));
   const own = new Set(account.groups.map((group) => group.id));
-  const others = [...joining.elements.groupId.options];
-  for (const option of others.filter(({ value }) => own.has(value))) option.remove();
+  for (const option of [...joining.elements.groupId]) if (own.has(option.value)) option.remove();
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);
@@ -91,7 +87,7 @@ function render(manages) {
   showState(account);
   const refused = part.querySelectorAll("[aria-describedby=person-only-there]");
   for (const button of refused) button.disabled = isAdmin;
-  document.getElementById("person-access").disabled = isAdmin || !account.isActive;
+  byId("person-access").disabled = isAdmin || !account.isActive;
 }
 
 function showHandout(made) {
@@ -138,14 +134,14 @@ export async function show(who, id, place, isLate) {
   ]);
   const [provider] = await Promise.all([
     found.provider && providerOf(found.provider),
-    showEvents(document.getElementById("person-happened"), id, events),
+    showEvents(byId("person-happened"), id, events),
   ]);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
   account = { ...found, provider: provider ?? found.provider, picture };
   render(manages);
   part.hidden = false;
-  const learnt = document.getElementById("person-learning");
+  const learnt = byId("person-learning");
   learning.render(learnt, learned);
   handout.replaceChildren();
   const heading = part.querySelector("h1");
@@ -159,27 +155,6 @@ export async function show(who, id, place, isLate) {
   return isNews ? news : place ? learnt.querySelector("h2") : heading;
 }
 
-async function change(method, group, text) {
-  const isDone = await attempt(joining, () => call(method, `groups/${group}/members/${account.id}`));
-  if (!isDone) return;
-  done = { id: account.id, text: say(text) };
-  me.go(`people/${account.id}`);
-}
-joining.addEventListener("submit", (event) => {
-  event.preventDefault();
-  change("PUT", joining.elements.groupId.value, "say_people_joined");
-});
-document.getElementById("person-groups").addEventListener("click", ({ target }) => {
-  if (target.value) change("DELETE", target.value, "say_people_left");
-});
-const exporting = document.getElementById("person-export");
-exporting.addEventListener("submit", (event) => {
-  event.preventDefault();
-  attempt(exporting, async () => {
-    const data = await call("GET", `users/${account.id}/export`);
-    save(`${account.username}.json`, JSON.stringify(data, null, 2), "application/json");
-  });
-});
 part.addEventListener("prepare", (event) => {
   const { target: form, detail: { body } } = event;
   news.textContent = "";
@@ -188,6 +163,7 @@ part.addEventListener("prepare", (event) => {
     showProblem(form, new Problem("invalid_request", { reasons: { confirmation: ["differs"] } }));
   }
   delete body.confirmation;
+  delete body.groupId; // it is in the path
   Object.assign(body, JSON.parse(form.dataset.body ?? "{}"));
   // Only what was changed here: somebody else may have changed the rest.
   for (const name in body) {
@@ -198,6 +174,7 @@ part.addEventListener("prepare", (event) => {
 part.addEventListener("done", (event) => {
   const { target: form, detail: { data } } = event;
   event.preventDefault(); // it is said above the account, which is loaded first
+  if (form.id === "person-export") return saveData(account.username, data);
   const isGone = form.dataset.done === "say_people_deleted";
   const key = data?.link ? "say_people_handed" : form.dataset.done;
   done = { id: isGone ? undefined : account.id, text: say(key, account), made: data };

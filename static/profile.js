@@ -1,11 +1,9 @@
 // The section "profile": what users say about themselves, their picture, and what others see of it.
 
 import { call } from "./api.js";
-import { attempt } from "./attempt.js";
-import { setBusy, showProblem } from "./forms.js";
-import { date, fill, nameOf, say } from "./words.js";
+import { attempt, setBusy, showProblem } from "./forms.js";
+import { byId, date, fill, nameOf, say } from "./words.js";
 
-const byId = (id) => document.getElementById(id);
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");

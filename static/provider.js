@@ -3,15 +3,15 @@
 import { NAME, client, userId } from "./api.js";
 import { askForCode, setBusy, showProblem, showText } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
-import { fill, say } from "./words.js";
+import { byId, fill, say } from "./words.js";
 
 const MOST = 120_000; // milliseconds for which a password may still link
 const ASKED = `${NAME} asked`; // who has left for a provider, and whether the device is their own
 
 const signIn = document.querySelector("#sign-in form");
-const link = document.getElementById("security-link"); // on /account
-const note = document.getElementById("ended");
-const both = document.getElementById("sign-in-link"); // the button that links, too
+const link = byId("security-link"); // on /account
+const note = byId("ended");
+const both = byId("sign-in-link"); // the button that links, too
 
 // A walk is in one of three states. "none": nobody has come back, or the code is forgotten. "alone":
 // the sign-in sends the code, and a second factor where one is asked for. "password": the code waits

@@ -1,17 +1,16 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
 import { call, logOut } from "./api.js";
-import { attempt } from "./attempt.js";
-import { askForCode, sayDone, showProblem } from "./forms.js";
+import { askForCode, attempt, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
-import { save } from "./lists.js";
+import { save, saveData } from "./lists.js";
 import "./client-passkeys.js"; // or it comes only after passkeys.js, which needs it
 import { show as showPasskeys } from "./passkeys.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 
-const part = (id) => document.getElementById(`security-${id}`);
-const section = document.getElementById("security");
+const part = (id) => byId(`security-${id}`);
+const section = byId("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = {
@@ -143,8 +142,7 @@ const AFTER = {
   "security-first-code": showCodes,
   "security-new-codes": showCodes,
   "security-export": (data) => {
-    const name = `account-${me.profile.username}-${data.exportedAt.slice(0, 10)}.json`;
-    save(name, JSON.stringify(data, null, 2), "application/json");
+    saveData(`account-${me.profile.username}-${data.exportedAt.slice(0, 10)}`, data);
   },
   "security-delete-form": () => logOut("#goodbye", true),
   // The one before; if it stays, the list shows it.

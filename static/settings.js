@@ -1,13 +1,13 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
-import { attempt } from "./attempt.js";
-import { addressOf, fill, languageName } from "./words.js";
+import { attempt } from "./forms.js";
+import { addressOf, byId, fill, languageName } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 
-const section = document.getElementById("settings");
-const theme = document.getElementById("settings-theme");
+const section = byId("settings");
+const theme = byId("settings-theme");
 const [languages, zones] = ["language", "timezone"].map((name) =>
-  document.getElementById(`settings-${name}`),
+  byId(`settings-${name}`),
 );
 let me;
 
@@ -36,7 +36,7 @@ theme.addEventListener("change", () => {
   document.documentElement.dataset.theme = theme.elements.theme.value;
   theme.requestSubmit(); // once more by "done" if it is at work
 });
-document.getElementById("settings-here").addEventListener("click", () => {
+byId("settings-here").addEventListener("click", () => {
   chooseHere(zones);
   zones.focus();
 });

@@ -1,12 +1,12 @@
 // A computer that many use: the next user is not taken for the one before.
 
 import { USED, call, client, isUnused, logOut, stored, userId } from "./api.js";
-import { decoded, fill, nameOf, say } from "./words.js";
+import { byId, decoded, fill, nameOf, say } from "./words.js";
 
 // Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
 const NAMED = /^[a-z0-9][\w.+-]{2,63}(@[a-z0-9.-]+)?$/i;
 const { body } = document;
-const dialog = document.getElementById("other");
+const dialog = byId("other");
 
 /** Sign out before anybody sees more; the page goes on at `hash`. */
 export async function leave(hash = "") {

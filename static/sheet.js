@@ -1,13 +1,13 @@
 // The sheet to print: a slip for each link and code that was just made.
 
-import { copy, date, moment, nameOf, pictureOf } from "./words.js";
+import { byId, copy, date, moment, nameOf, pictureOf } from "./words.js";
 
 // The first view needs none of it.
 const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };
 const pages = document.querySelector("link[rel=stylesheet]"); // an operator's own.css is the last
 pages.after(Object.assign(document.createElement("link"), style));
-const sheet = document.getElementById("sheet");
-const slips = document.getElementById("slips");
+const sheet = byId("sheet");
+const slips = byId("slips");
 export const heading = sheet.querySelector("h2");
 
 /** Whether codes are on the screen, which cannot be shown again. */
@@ -36,23 +36,18 @@ export function add(made) {
   return slip;
 }
 
-/** Take a slip away, if it is still there. */
-export function remove(slip) {
-  slip?.remove();
+/** Take some slips away, or all. */
+export function remove(some = [...slips.children]) {
+  for (const slip of some) slip.remove();
   sheet.hidden = !hasCodes();
 }
 
-function clear() {
-  slips.replaceChildren();
-  sheet.hidden = true;
-}
-
-const forget = document.getElementById("sheet-forget");
+const forget = byId("sheet-forget");
 forget.addEventListener("submit", (event) => {
   event.preventDefault();
-  clear();
+  remove();
   forget.closest("dialog").close();
   sheet.closest("section").querySelector("h1").focus();
 });
-forget.addEventListener("reset", clear); // the frame's, before another user's turn
-addEventListener("beforeunload", (event) => slips.childElementCount && event.preventDefault());
+forget.addEventListener("reset", () => remove()); // the frame's, before another user's turn
+addEventListener("beforeunload", (event) => hasCodes() && event.preventDefault());

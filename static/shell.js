@@ -7,15 +7,15 @@ import {
   Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, fill, language, say } from "./words.js";
+import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL before anything else happens.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
 
 const all = [...document.querySelectorAll("main > section")];
-const busy = document.getElementById("busy");
-const trouble = document.getElementById("trouble");
-const menu = document.getElementById("menu"); // on small screens
+const busy = byId("busy");
+const trouble = byId("trouble");
+const menu = byId("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
@@ -24,12 +24,7 @@ const me = { profile: null, settings: null, reload, go, brought };
 // A page that leads to no provider has nothing to do with the code of one.
 if (brought?.has("provider") && !document.querySelector(".providers")) me.brought = null;
 // The pages that links open have no section for users.
-const isIn = () => userId() !== null && document.getElementById("sign-in") !== null;
-
-function applyTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  stored("theme", theme); // for theme.js
-}
+const isIn = () => userId() !== null && byId("sign-in") !== null;
 
 // Reloads the page once in the user's own language; the service may not have it.
 function switchLanguage(wanted) {
@@ -49,7 +44,8 @@ async function reload() {
     call("GET", "users/settings"),
   ]);
   Object.assign(me, { profile, settings });
-  applyTheme(settings.theme);
+  document.documentElement.dataset.theme = settings.theme;
+  stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
   fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
@@ -136,7 +132,7 @@ const trying = (work) => (event) => work(event).catch(complain);
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
   const way = location.hash.startsWith("#sign-in/") ? location.hash : "";
-  if (document.getElementById("sign-in") && (await resume(way))) await reload();
+  if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
 });
@@ -147,7 +143,7 @@ onChange(
     if (await leadOn?.()) return;
     if (hasBegun) await reload();
     await route({ keep: true });
-    document.getElementById("ended").textContent = hasBegun ? "" : say("say_session_ended");
+    byId("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
     if (!hasBegun) name.value ||= me.profile?.username ?? "";
   }),
@@ -168,16 +164,14 @@ menu.addEventListener("click", () => {
 });
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
 // The address may have been confirmed in the meantime, in another tab or on a phone.
-const lookAgain = trying(async () => {
+document.addEventListener("visibilitychange", trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
   await reload();
   if (me.profile.emailVerified) await route({ focus: false });
-});
-document.addEventListener("visibilitychange", lookAgain);
-const signOut = trying(() =>
+}));
+byId("sign-out").addEventListener("click", trying(() =>
   logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
-);
-document.getElementById("sign-out").addEventListener("click", signOut);
+));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

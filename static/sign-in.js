@@ -1,9 +1,8 @@
 // What visitors see: sign in, and the ways back in.
 
 import { loadModule } from "./api.js";
-import { decoded } from "./words.js";
+import { byId, decoded } from "./words.js";
 
-const byId = (id) => document.getElementById(id);
 const signIn = byId("sign-in");
 
 // `name` is who has just chosen a password. Returns the field to begin with.

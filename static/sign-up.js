@@ -1,9 +1,8 @@
 // What needs the service's options: sign up, addresses that may, and the names of providers.
 
 import { call } from "./api.js";
-import { decoded, fill, language } from "./words.js";
+import { byId, decoded, fill, language } from "./words.js";
 
-const byId = (id) => document.getElementById(id);
 let options = null;
 let { timeZone } = Intl.DateTimeFormat().resolvedOptions();
 

@@ -1,6 +1,7 @@
 // The words of the page in its language. The document brings them in <template id="texts">, a line
 // each: all words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
 
+export const byId = (id) => document.getElementById(id);
 export const language = document.documentElement.lang;
 const lines = document.getElementById("texts").content.textContent.trim().split("\n");
 const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
