@@ -74,7 +74,7 @@ def hand_over(
     outbox.queue_notices(MailKind.ACCESS_LINK_MADE, *told)
     rows = {user.id: user for user in people}
     if replace_password:
-        rows = accounts.remove_passwords(*people)
+        rows |= accounts.remove_passwords(*people)  # in the order of the people
     rows |= _renew(*(user for user in rows.values() if not users.has_way_in(user)))
     events.tell_each("access_link_made", rows, deliver="link")
     counting.unlock(*rows.values())
