@@ -16,7 +16,7 @@ SHAPES = {
     if shape
 }
 BODIES = sorted({endpoint.operation.body for endpoint in WITH_BODY}, key=str)
-TAKES = {ma.Boolean: bool, ma.Integer: int, ma.Nested: dict, ma.Dict: dict}
+TAKES = {ma.Boolean: bool, ma.Integer: int, ma.Nested: dict, ma.Dict: dict, ma.List: list}
 VALUES = [
     *(None, True, False, 0, -1, 1.5, 10**18, [], ["a"], {}, {"a": "b"}, {"profileVisible": 1}),
     *("", " ", "a", "a b", "-1", "0", "9" * 20, "x" * 5000, "\x00", "\u202ea", "\u3164"),
