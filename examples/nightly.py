@@ -31,11 +31,11 @@ while done is None:
 acts = [(each["status"], each, "line username changes code reasons") for each in done["lines"]]
 acts += [("differs", each, "line differs") for each in done["lines"] if each["differs"]]
 acts += [("deactivated", each, "externalId username") for each in done["missing"]]
-said = [what for what, _, _ in acts if what != "same"]
 for what, who, facts in acts:
-    if what in said:
+    if what != "same":
         text = ", ".join(f"{fact} {who[fact]}" for fact in facts.split() if who[fact])
         stream = sys.stderr if what == "refused" else sys.stdout
         print(f"{what}: {who['firstName']} {who['lastName']}, {text}", file=stream)
-print(", ".join(f"{what} {said.count(what)}" for what in dict.fromkeys(said)) or "nothing to do")
-sys.exit("refused" in said)
+did = [what for what, _, _ in acts if what not in ("same", "differs")]
+print(", ".join(f"{what} {did.count(what)}" for what in dict.fromkeys(did)) or "nothing to do")
+sys.exit("refused" in did)
