@@ -21,12 +21,9 @@ def read(name, *, optional=False):
     """Return by id the active rows of a file; what it does not have is empty."""
     path = Path(sys.argv[1], f"{name}.csv")
     raw = b"" if optional and not path.exists() else path.read_bytes()
-    try:
-        text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError:
-        text = raw.decode("cp1252", "replace")
+    text = raw.decode("utf-16" if raw[:1] in (b"\xff", b"\xfe") else "utf-8-sig", "surrogateescape")
     rows = [defaultdict(str, row) for row in csv.DictReader(io.StringIO(text, None), restval="")]
-    active = (row for row in rows if row["status"] in ("", "active"))
+    active = (row for row in rows if row["status"].lower() in ("", "active"))
     return {row["sourcedId"] or number: row for number, row in enumerate(active)}
 
 
@@ -57,10 +54,11 @@ for row in filter(holds, enrollments.values()):
 
 table = [["externalId", "username", "email", "firstName", "lastName", "role", "groupId", "group"]]
 for key, user in users.items():
-    if user["role"] in ("student", "teacher") and user["enabledUser"].lower() != "false":
+    if user["role"].lower() in ("student", "teacher") and user["enabledUser"].lower() != "false":
         first = user["preferredGivenName"] or user["givenName"]
         last = user["preferredFamilyName"] or user["familyName"]
         person = user["sourcedId"], user["username"], user["email"], first, last, user["role"]
         table += [(*person, *group) for group in sorted(groups[key]) or [("", "")]]
-sys.stdout.reconfigure(encoding="utf-8", newline="")
+# What is not UTF-8 stays as it is: the service knows how to read it.
+sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")
 csv.writer(sys.stdout).writerows(table)
