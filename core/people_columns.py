@@ -24,8 +24,8 @@ _WORDS = {
     LAST: """lastname surname familyname nachname familienname zuname nomdefamille apellido
         apellidos primerapellido""",
     _EITHER: "name schulername nom nombre",
-    _FULL: """fullname displayname studentname anzeigename vornamename vornamenachname
-        vorundnachname nomcomplet prenomnom prenometnom nombrecompleto nombreapellidos nombreyapellidos""",
+    _FULL: """fullname displayname studentname anzeigename vornamename vornamenachname nomcomplet
+        vorundnachname prenomnom prenometnom nombrecompleto nombreapellidos nombreyapellidos""",
     _LAST_FIRST: """lastnamefirstname surnamefirstname surnameforename nachnamevorname namevorname
         familiennamevorname nomprenom nometprenom apellidosnombre apellidosynombre""",
     "preferredFirst": "preferredgivenname",

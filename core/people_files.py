@@ -75,8 +75,9 @@ def _text(raw: bytes) -> str:
     text = _decoded(raw)
     if _OTHER_FORMATS.match(text) or ("\0" in text and _NUL_WITHIN.search(text)):
         raise BadList(_NO_TEXT)
-    # U+FEFF is where files were put together, 0x1A at the end of those of DOS.
-    return re.sub("[\0\x1a\ufeff]", "", text)
+    # U+FEFF is where files were put together, 0x1A at the end of those of DOS. Spreadsheets save
+    # hundreds of thousands of empty rows.
+    return re.sub("[\0\x1a\ufeff]", "", text).rstrip("\t\r\n ,;")
 
 
 def _decoded(raw: bytes) -> str:
