@@ -878,7 +878,9 @@ class PersonInList(Shape):
 
 
 class PeopleList(Shape):
-    people = fields.Lines(PersonInList, MOST_PEOPLE)
+    people = fields.Lines(
+        PersonInList, MOST_PEOPLE, metadata=example([{"firstName": "First", "lastName": "Last"}])
+    )
 
 
 class ListQuery(Shape):
