@@ -219,9 +219,13 @@ def export(folder, version="1.1", encoding="utf-8"):
     files = {name: lines_of(name) for name in ROSTER}
     if version == "1.2":
         files["roles"] = [
-            {"userSourcedId": user["sourcedId"], "roleType": kind, "role": role}
+            {"userSourcedId": user["sourcedId"], "roleType": kind, "role": role, "endDate": end}
             for user in files["users"]
-            for kind, role in (("primary", user.pop("role")), ("secondary", "student"))
+            for kind, role, end in (
+                ("primary", user.pop("role"), ""),
+                ("secondary", "student", ""),
+                ("primary", "guardian", "2001-07-31"),
+            )
         ]
     for name, lines in files.items():
         text = io.StringIO()
