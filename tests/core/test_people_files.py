@@ -107,7 +107,7 @@ FILES = {
         f"Klassenliste 2026/27;;\nKlasse:;6b;\n\n{CLASS}",
         "5 Jörg/Müller, group 6b | 6 Élif/Öz, group 7a", LEFT),
     "two tables": (
-        "Name;Vorname\nLee;Ann\n\nKlasse 6;\nVorname;Name;Geb.\nJo;Oh;1.2.14",
+        "Name;Geb.;Vorname\nLee;1.2.14;Ann\n\nKlasse 6;\nVorname;Name;Geb.\nJo;Oh;1.2.14",
         "2 Ann/Lee | 6 Jo/Oh", "Geb."),
     "headings on each page": (
         "Name,Vorname\nLee,Ann\nSeite 1,\nName,Vorname\nOh,Jo\nSeite 2 von 2,",
@@ -275,9 +275,9 @@ def test_what_cannot_be_read_is_told_with_what_to_do(content, says):
 
 
 def test_the_longest_list_is_read():
-    """Headings on each page, and what a spreadsheet saves below a list, are no lines."""
-    page = "Vorname;Name\n" + "Ann;Lee\n" * 50
-    people = read((page * (MOST_LINES // 50) + ";\n" * 100_000).encode())
+    """Headings on each page, and what a spreadsheet saves below it, are no lines."""
+    page = "Vorname;Name\n" + "Ann;Lee\n" * 50 + ";\n" * 1000
+    people = read((page * (MOST_LINES // 50)).encode())
     assert len(people.lines) == MOST_LINES
 
 
