@@ -47,6 +47,7 @@ _WORDS = {
     "enabledUser": "enableduser",
 }
 _HEADINGS = {word.encode(): name for name, words in _WORDS.items() for word in words.split()}
+_WHO = {word for word, name in _HEADINGS.items() if name not in _BESIDE}
 _BRACKETS = re.compile(r"[(\[][^\t]*")
 _SIGNS = bytes({*range(128)} - {*b"abcdefghijklmnopqrstuvwxyz\t"})
 # Rows that tell what columns without headings are.
@@ -78,11 +79,10 @@ def named(cells: list[str], *, is_first: bool) -> Columns | None:
     In the first row one is enough: a person of that name would lack the other name.
     """
     keys = _keys(cells)
-    found = [_HEADINGS.get(key) for key in keys]
-    known = [*filter(None, found)]
-    if not known or _BESIDE.issuperset(known):
+    if _WHO.isdisjoint(keys):
         return None
-    if len(known) == 1 and not is_first and len([*filter(None, cells)]) > 1:
+    found = [_HEADINGS.get(key) for key in keys]
+    if not is_first and len([*filter(None, found)]) == 1 < len([*filter(None, cells)]):
         return None
     is_roster = b"sourcedid" in keys
     return Columns(_once(found, is_roster), cells, is_roster)
