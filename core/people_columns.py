@@ -53,7 +53,7 @@ _SIGNS = bytes({*range(128)} - {*b"abcdefghijklmnopqrstuvwxyz\t"})
 # Rows that tell what columns without headings are.
 _SAMPLE = 500
 _CLASS = re.compile(r"\d{1,2}\W*[^\W\d_]{0,4}\W*\w{0,2}|[ejkq] ?\d", re.IGNORECASE)
-_USERNAME = re.compile(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
+_USERNAME = re.compile(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]{2,}", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\d@]")
 _NOTE = re.compile(r"[\d:]")
 # Unlike a person of that name, it has at most numbers beside it.
@@ -119,7 +119,7 @@ def guessed(rows: Sequence[list[str]], *, last_first: bool) -> Columns:
         names.append(None if kind in names else kind)
         left = ["username"] if kind == _FULL else [name for name in left if name != kind]
     if not any(names):
-        names = [*order, "username", "email"]
+        names = [*order, "username", "email"][: len(names)]
     if len({FIRST, LAST}.intersection(names)) == 1:  # it is all there is, so it is both
         names = [_FULL if name in order and _FULL not in names else name for name in names]
     return Columns(names, [])
