@@ -47,12 +47,13 @@ _WORDS = {
     "enabledUser": "enableduser",
 }
 _HEADINGS = {word.encode(): name for name, words in _WORDS.items() for word in words.split()}
+_WHO = {word for word, name in _HEADINGS.items() if name not in _BESIDE}
 _BRACKETS = re.compile(r"[(\[][^\t]*")
 _SIGNS = bytes({*range(128)} - {*b"abcdefghijklmnopqrstuvwxyz\t"})
 # Rows that tell what columns without headings are.
 _SAMPLE = 500
 _CLASS = re.compile(r"\d{1,2}\W*[^\W\d_]{0,4}\W*\w{0,2}|[ejkq] ?\d", re.IGNORECASE)
-_USERNAME = re.compile(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
+_USERNAME = re.compile(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]{2,}", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\d@]")
 _NOTE = re.compile(r"[\d:]")
 # Unlike a person of that name, it has at most numbers beside it.
@@ -78,11 +79,10 @@ def named(cells: list[str], *, is_first: bool) -> Columns | None:
     In the first row one is enough: a person of that name would lack the other name.
     """
     keys = _keys(cells)
-    found = [_HEADINGS.get(key) for key in keys]
-    known = [*filter(None, found)]
-    if not known or _BESIDE.issuperset(known):
+    if _WHO.isdisjoint(keys):
         return None
-    if len(known) == 1 and not is_first and len([*filter(None, cells)]) > 1:
+    found = [_HEADINGS.get(key) for key in keys]
+    if not is_first and len([*filter(None, found)]) == 1 < len([*filter(None, cells)]):
         return None
     is_roster = b"sourcedid" in keys
     return Columns(_once(found, is_roster), cells, is_roster)
@@ -119,7 +119,7 @@ def guessed(rows: Sequence[list[str]], *, last_first: bool) -> Columns:
         names.append(None if kind in names else kind)
         left = ["username"] if kind == _FULL else [name for name in left if name != kind]
     if not any(names):
-        names = [*order, "username", "email"]
+        names = [*order, "username", "email"][: len(names)]
     if len({FIRST, LAST}.intersection(names)) == 1:  # it is all there is, so it is both
         names = [_FULL if name in order and _FULL not in names else name for name in names]
     return Columns(names, [])

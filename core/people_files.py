@@ -85,8 +85,8 @@ def _decoded(raw: bytes) -> str:
     try:
         return raw.decode("utf-16" if is_wide else "utf-8")
     except UnicodeDecodeError as error:
-        # Where other letters are UTF-8, all of them would become wrong ones.
-        if is_wide or not raw[: error.start].isascii():
+        # Where other letters could be read, all of them would become wrong ones.
+        if not raw[: error.start].isascii():
             raise BadList(_DAMAGED) from None
     try:
         return raw.decode("windows-1252")
