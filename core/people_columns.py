@@ -119,9 +119,11 @@ def guessed(rows: Sequence[list[str]], *, last_first: bool) -> Columns:
         names.append(None if kind in names else kind)
         left = ["username"] if kind == _FULL else [name for name in left if name != kind]
     if not any(names):
-        names = [*order, "username", "email"][: len(names)]
-    if len({FIRST, LAST}.intersection(names)) == 1:  # it is all there is, so it is both
-        names = [_FULL if name in order and _FULL not in names else name for name in names]
+        names = [*order, "username", "email", *names][: len(names)]
+    if _FULL in names:
+        names = [None if name in order else name for name in names]
+    elif len({FIRST, LAST}.intersection(names)) == 1:  # it is all there is, so it is both
+        names = [_FULL if name in order else name for name in names]
     return Columns(names, [])
 
 
@@ -187,8 +189,8 @@ def _two_names(text: str, last_first: bool) -> dict[str, str]:
         parts, order = text.split(","), (LAST, FIRST)
     elif len(words) == 2:
         parts = words
-    elif not (last_first or text.islower()):  # Ludwig van Beethoven
-        at = next((at for at, word in enumerate(words) if at and word.islower()), len(words))
+    elif not (last_first or words[0].islower()):  # Ludwig van Beethoven
+        at = next((at for at, word in enumerate(words) if word.islower()), len(words))
         parts = [" ".join(words[:at]), " ".join(words[at:])]
     names = zip(order, map(str.strip, parts), strict=False)
     return {name: part for name, part in names if part}

@@ -82,8 +82,8 @@ FILES = {
         "Klasse 6b, Stand: 1.9., Frau Oh\nName;Vorname\nLee;Ann\nOh;Jo", "3 Ann/Lee | 4 Jo/Oh", "",
     ),
     "typed below what was pasted": (
-        "Ann\tLee\nJo\tOh;jon;jo@b.example", "1 Ann/Lee | 2 Jo/Oh, username jon, email jo@b.example",
-        ""),
+        "Ann\tLee\nJo\tOh;jon;jo@b.example",
+        "1 Ann/Lee | 2 Jo/Oh, username jon, email jo@b.example", ""),
     "semicolons in a copied cell": (
         "Name\tEltern\tVorname\nLee\ta@b; c@d\tAnn", "2 Ann/Lee", "Eltern"),
     "trailing commas": (
@@ -138,14 +138,16 @@ FILES = {
         "External ID\tFirst name\tLast name\nS-1\tAnn\tLee", "2 Ann/Lee, externalId S-1", ""),
     "as the API names them": (
         "externalId;username;email;firstName;lastName;role;language;groupId;group\n"
-        "S-1;al;a@b.example;Ann;Lee;student;de;g1;6b",
-        "2 Ann/Lee, username al, email a@b.example, externalId S-1, role student, language de,"
+        "S-1;al;a@b.example;Ann;Lee;Lehrkraft;de;g1;6b",
+        "2 Ann/Lee, username al, email a@b.example, externalId S-1, role Lehrkraft, language de,"
         " groupId g1, group 6b", ""),
     "a username like a heading": (
         "Login;First name;Last name\nname;Ann;Lee", "2 Ann/Lee, username name", ""),
     "one heading": (
         "E-mail\nann@b.example\njo@b.example",
         "2 ?/?, email ann@b.example | 3 ?/?, email jo@b.example", ""),
+    "one heading among others": ("Hobby;E-mail\nx;a@b.example", "2 ?/?, email a@b.example", "Hobby",
+    ),
     "an address as the username": (
         "Username;First name;Last name\nann@b.example;Ann;Lee\njo;Jo;Oh",
         "2 Ann/Lee, email ann@b.example | 3 Jo/Oh, username jo", ""),
@@ -197,9 +199,10 @@ FILES = {
     "words, no headings": (
         "Jule Ahrens\t5e\nTim Becker\t5e", "1 Jule/Ahrens | 2 Tim/Becker", "5e…"),
     "words": (
-        "Name;E-Mail\nAnna Maria van der Oh;\nAnn B. Lee;\nMadonna;m@b.example\nLee, Ann, Dr.;",
+        "Name;E-Mail\nAnna Maria van der Oh;\nAnn B. Lee;\nMadonna;m@b.example\nLee, Ann, Dr.;\n"
+        "de la Oh Ann;",
         "2 Anna Maria/van der Oh | 3 Ann B. Lee/? | 4 Madonna/?, email m@b.example | 5 Lee, Ann,"
-        " Dr./?", ""),
+        " Dr./? | 6 de la Oh Ann/?", ""),
     # Who is nobody
     "sums": (
         "Nr;Name;Vorname\n1;Lee;Ann\n2;Oh;Jo\n;Summe: 2;\n;Total;2\nGesamt 2;;\n;Anzahl;",
@@ -231,6 +234,12 @@ FILES = {
     "only first names": ("Ann\nJo", "1 Ann/? | 2 Jo/?", ""),
     "a gap": ("\n\tOh\nAnn\tLee\n", "2 ?/Oh | 3 Ann/Lee", ""),
     "a title": ("Klasse 6b\nAnn;Lee\nJo;Oh", "2 Ann/Lee | 3 Jo/Oh", ""),
+    "other names": ("Frau Oh;Lee, Ann\nFrau Oh;Oh, Jo", "1 Ann/Lee | 2 Jo/Oh", "Frau Oh…"),
+    "classes": ("Ann;Lee;10a\nJo;Oh;10b", "1 Ann/Lee | 2 Jo/Oh", "10a…"),
+    "an empty column": (";Ann;Lee\n;Jo;Oh", "1 Ann/Lee | 2 Jo/Oh", ""),
+    "two addresses": (
+        "Ann;Lee;;\nJo;Oh;jo@b.example;pa@b.example\nEva;Li;;\n",
+        "1 Ann/Lee | 2 Jo/Oh, email jo@b.example | 3 Eva/Li", "pa@b.example…"),
     "numbered lines": ("1. Ann Lee\n2. Jo Oh", "1 1. Ann Lee/? | 2 2. Jo Oh/?", ""),
     "one letter": ("A;B\nC;D", "1 A/B | 2 C/D", ""),
     "Hebrew and Persian": (
