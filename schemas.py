@@ -870,7 +870,7 @@ class PersonInList(Shape):
     last_name = fields.Name(metadata=example("Last"))
     role = fields.Choice(Role.STUDENT, Role.INSTRUCTOR, metadata=example("student"))
     language = fields.Language()
-    group_id = fields.Text(validate=fields.Length(1, 64), metadata=example("7b"))
+    group_id = fields.Name(metadata=example("7b"))
     group = fields.Name(metadata=example("7b"))
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 # The number of the line in which a row begins, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
 
+_MOST_BAD = 20
 # The signs = + - and @, in every width that a spreadsheet may read as them.
 _WIDE = "\u207a\u207c\u208a\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 # Also behind each separator: a program that splits at another one than ours begins a cell there.
@@ -61,8 +62,10 @@ def rows(lines: Iterable[str], separator: str, *, above: int = 0) -> Iterator[Ro
 
 
 def lenient_rows(lines: Sequence[str], separator: str, *, above: int = 0) -> Iterator[Row]:
-    """Yield the rows of lines. In one that is not CSV, quotation marks stand for themselves."""
-    while above < len(lines):
+    """Yield the rows of lines. In one that is not CSV, quotation marks stand for themselves; after
+    several of them, in all, since each is read to the end of the text.
+    """
+    for _ in range(_MOST_BAD):
         try:
             rest = (lines[number] for number in range(above, len(lines)))
             yield from rows(rest, separator, above=above)
@@ -70,3 +73,5 @@ def lenient_rows(lines: Sequence[str], separator: str, *, above: int = 0) -> Ite
         except BadRow as bad:
             above = bad.number
         yield above, lines[above - 1].rstrip("\r\n").split(separator)
+    for number in range(above, len(lines)):
+        yield number + 1, lines[number].rstrip("\r\n").split(separator)

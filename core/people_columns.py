@@ -67,10 +67,15 @@ class Columns(NamedTuple):
     headings: list[str]
     is_roster: bool = False  # OneRoster's users.csv
 
+    @property
+    def say_names(self) -> bool:
+        """Whether both names have a column; of a person, no cells would read like that."""
+        return {FIRST, LAST} <= {*self.names} or not {_FULL, _LAST_FIRST}.isdisjoint(self.names)
+
 
 def is_class(text: str) -> bool:
     """Return whether a text is what schools call a class (5e, 10 B, 5/2, Q1), or a number."""
-    return bool(_CLASS.fullmatch(text))
+    return len(text) < 20 and bool(_CLASS.fullmatch(text))
 
 
 def named(cells: list[str], *, is_first: bool) -> Columns | None:

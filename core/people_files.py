@@ -22,6 +22,7 @@ _COPY = "Copy the cells of the list and paste them, or save it as CSV (UTF-8)."
 _NO_TEXT = f"This is no text that we can read. {_COPY}"
 _DAMAGED = f"This file is damaged, or its end is missing. {_COPY}"
 _NOBODY = "There is nobody in this list."
+_NO_ROLES = "These users of OneRoster 1.2 have no roles: join the files of the export first."
 _TOO_LONG = f"A list has at most {MOST_LINES} lines. Send it in parts."
 # Archives, PDF, RTF, and tables of the web, which some programs call Excel files.
 _OTHER_FORMATS = re.compile(r"\s*(?:PK[\3\5]|%PDF|\{\\rtf|<[!?]|<(?:html|table|meta)\b)", re.I)
@@ -97,6 +98,8 @@ def _decoded(raw: bytes) -> str:
 def _rows(text: str) -> list[csv_files.Row]:
     """Return the rows that have something."""
     lines = io.StringIO(text, newline="").readlines()
+    if len(lines) > 20 * MOST_LINES:  # most of them empty
+        raise BadList(_TOO_LONG)
     separator, above = csv_files.opening(lines[:1000], "\t;,")
     found: list[csv_files.Row] = []
     for number, cells in csv_files.lenient_rows(lines, separator, above=above):
@@ -125,7 +128,10 @@ def _below_headings(
     begin = next(heads, 0)
     columns = guessed([cells for _, cells in rows], last_first=last_first)
     for at, (number, cells) in enumerate(rows[begin:]):
-        if found := named(cells, is_first=not at):
+        found = named(cells, is_first=not at)
+        if found and (not at or found.say_names or found.names == columns.names):
+            if found.is_roster and "role" not in found.names and "enabledUser" in found.names:
+                raise BadList(_NO_ROLES)
             columns = found
         else:
             yield number, columns, cells

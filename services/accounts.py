@@ -1,6 +1,7 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import and_, case, or_, select, update
@@ -80,7 +81,7 @@ def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
         {**usual, **person, "username_key": person["username"].lower()}
         | {"email_verified_at": None if has_mailbox(person["email"]) else now}
         | {"password_hash": passwords.unusable()}
-        for person in people
+        for person in sorted(people, key=itemgetter("email"))  # one order for parallel calls
     ]
     if not rows:
         return {}

@@ -203,8 +203,11 @@ def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]
     """Change columns of accounts, by their ids, as `alter` does one; their rows are locked, and an
     address changes only where nobody could sign in. Raises Unavailable as `users.update_all` does.
     """
-    users.update_all(rows, {each: _with_marks(new) for each, new in values.items() if new})
     moved = [rows[each] for each, new in values.items() if "email" in new]
+    marks = {row.id: _marks(row, values[row.id]["email"]) for row in moved}
+    new_values = {each: new | marks.get(each, {}) for each, new in values.items() if new}
+    users.update_all(rows, new_values)
+    accounts.drop_pending_email(*marks)
     outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
     verified = [row for row in moved if row.email_verified_at]
     outbox.queue_notices(MailKind.EMAIL_CHANGED, *verified)
@@ -212,12 +215,10 @@ def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]
         events.tell_each(event, [each for each, new in values.items() if told & new.keys()])
 
 
-def _with_marks(values: dict[str, Any]) -> dict[str, Any]:
-    """Return new values of an account with those that follow from a new address."""
-    if "email" not in values:
-        return values
-    verified_at = None if has_mailbox(values["email"]) else clock.utcnow()
-    return {**values, "email_verified_at": verified_at}
+def _marks(before: UserRow, email: str) -> dict[str, Any]:
+    """Return the columns that change with an address."""
+    verified_at = None if has_mailbox(email) else clock.utcnow()
+    return {"email_verified_at": verified_at, "password_version": before.password_version + 1}
 
 
 def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dict[str, object]:

@@ -4,7 +4,7 @@ The log says the same and more. This is what users and admins see, and it holds 
 name, address, code or token.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -41,17 +41,24 @@ def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
     afterwards(partial(audit.log, event, user_id, **given))
 
 
-def tell_each(event: str, user_ids: Collection[str], **details: str) -> None:
+def tell_each(event: str, user_ids: Iterable[str], **details: str) -> None:
     """Say of many accounts what `tell` says of one."""
-    who = components().actor()
-    others = [each for each in user_ids if each != who.id]
-    if len(others) < len(user_ids):
-        tell(event, who.id, **details)
+    tell_all(event, [(user_id, details) for user_id in user_ids])
+
+
+def tell_all(event: str, facts: Iterable[tuple[str, dict[str, str]]]) -> None:
+    """Say of accounts, by their ids, what `tell` says of one, each with its own details."""
+    who, others = components().actor(), []
+    for user_id, details in facts:
+        if user_id == who.id:
+            tell(event, user_id, **details)
+        else:
+            others.append((user_id, details))
     if audit.EVENTS[event].kept is not None:
-        add(event, others, by=who.id, **details)
-    given = details if who.id == MACHINE else {**details, "by": who.id}
-    for each in others:
-        afterwards(partial(audit.log, event, each, **given))
+        _add(event, others, by=who.id)
+    more = {} if who.id == MACHINE else {"by": who.id}
+    for user_id, details in others:
+        afterwards(partial(audit.log, event, user_id, **details, **more))
 
 
 def _is_news(event: str, user_id: str, network: str) -> bool:
@@ -73,9 +80,18 @@ def add(
     event: str, user_ids: Iterable[str], *, by: str = MACHINE, ip_address: str = "", **details: str
 ) -> None:
     """Add an event to the history of these accounts, in the open transaction."""
-    same: dict[str, Any] = {"type": event, "by": by, "ip_address": ip_address, "details": details}
-    same["created_at"] = clock.utcnow()
-    if rows := [{"id": ids.new_row_id(), "user_id": each, **same} for each in user_ids]:
+    _add(event, [(user_id, details) for user_id in user_ids], by=by, ip_address=ip_address)
+
+
+def _add(
+    event: str, facts: Iterable[tuple[str, dict[str, str]]], *, by: str, ip_address: str = ""
+) -> None:
+    same = {"type": event, "by": by, "ip_address": ip_address, "created_at": clock.utcnow()}
+    rows = [
+        {"id": ids.new_row_id(), "user_id": user_id, "details": details, **same}
+        for user_id, details in facts
+    ]
+    if rows:
         db.session.execute(insert(_EVENTS), rows)
 
 

@@ -85,6 +85,17 @@ def save(group_id: str, name: str) -> tuple[GroupRow, bool]:
     return db.session.execute(_counted(Group.id == group_id)).one(), is_new
 
 
+def save_all(names: Mapping[str, str]) -> None:
+    """Add or rename groups, by their ids, as `save` does one."""
+    if names:
+        rows = [{"id": group_id, "name": name} for group_id, name in sorted(names.items())]
+        insert = insert_rows(Group.__table__, rows)
+        new = {"name": insert.excluded.name}
+        db.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=new))
+    for group_id in names:
+        events.tell("group_saved", group=group_id)
+
+
 def remove(group_id: str) -> None:
     """Remove a group; the accounts stay. Raises NotFound."""
     if not change(delete(Group).where(Group.id == group_id)):
@@ -134,8 +145,7 @@ def _tell(event: str, pairs: Iterable[Any]) -> dict[str, list[str]]:
     found = defaultdict(list)
     for group_id, user_id in sorted(pairs):
         found[group_id].append(user_id)
-    for group_id, user_ids in found.items():
-        events.tell_each(event, user_ids, group=group_id)
+    events.tell_all(event, [(user, {"group": each}) for each in found for user in found[each]])
     return found
 
 

@@ -12,18 +12,14 @@ from sqlalchemy import Connection, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 import errors
-from core.addresses import NO_MAILBOX, fold, login_name, suggested
-from core.reasons import REQUIRED, Reason
+from core.addresses import MAX_USERNAME, NO_MAILBOX, fold, login_name, suggested
 from core.roles import Role
 from extensions import settings
 from models import User, UserRow
 from services import users
-from services.list_lines import Line, Options, refuse_twice
+from services.list_lines import MARKS, Line, Options, refuse_twice
 
-_OTHER_ROLE = Reason("invalid", "The account has another role.")
 _NAMES = {"first_name": "firstName", "last_name": "lastName"}
-# What says who somebody is, besides the names.
-_MARKS = {"external_id", "email", "username"}
 # How many values one statement compares: SQLite takes 32,766.
 _AT_ONCE = 10_000
 
@@ -49,25 +45,46 @@ def _address_of(username: str) -> str:
     return f"{local}@no-mail{NO_MAILBOX}"
 
 
+def _numbered(base: str, number: int) -> str:
+    digits = str(number) if number > 1 else ""
+    return base[: MAX_USERNAME - len(digits)] + digits
+
+
+def _folded(person: Line | UserRow) -> tuple[str, str]:
+    return fold(person.first_name), fold(person.last_name)
+
+
+def _may_be_named(line: Line, user: UserRow) -> bool:
+    """Return whether a line does not give an account other names."""
+    return all(
+        fold(line.person.get(name, getattr(user, name))) == fold(getattr(user, name))
+        for name in _NAMES
+    )
+
+
 class Judge:
     """Finds the account of each line of a list, or a name for a new one; or refuses the line."""
 
     def __init__(self, lines: Sequence[Line], options: Options, connection: Connection) -> None:
         self._options, self._connection = options, connection
         self._lines = [line for line in lines if not line.is_refused]
-        people = [line.person for line in self._lines]
-        numbers = (person.get("external_id") for person in people)
-        usernames = (person.get("username", "").lower() for person in people)
-        self._by_number = self._look_up(User.external_id, numbers)
-        self._by_email = self._look_up(User.email, (person.get("email") for person in people))
+        said: dict[str, set[str]] = {name: set() for name in MARKS}
+        for line in self._lines:
+            for name, text in line.marks():
+                said[name].add(text)
+        emails, usernames = said["email"], said["username"]
+        self._by_number = self._look_up(User.external_id, said["external_id"])
+        self._by_email = self._look_up(User.email, {*emails, *map(_address_of, usernames)})
         self._by_username = self._look_up(User.username_key, usernames)
-        self._claimed: set[str] = set()  # usernames of new people
+        # Of new people.
+        self._claimed: set[str] = set()
+        self._addresses = emails
 
     def _look_up(
-        self, column: InstrumentedAttribute[Any], values: Iterable[str | None]
+        self, column: InstrumentedAttribute[Any], values: Iterable[str]
     ) -> dict[str, UserRow]:
         """Return the accounts that have one of these values, by it."""
-        wanted = [*{*values} - {None, ""}]
+        wanted = [*values]
         found: dict[str, Any] = {}
         query = select(User.id, User.role, *users.COMPARED)
         for start in range(0, len(wanted), _AT_ONCE):
@@ -113,12 +130,15 @@ class Judge:
         if user.role not in self._options.reach.roles:
             line.refuse(errors.Forbidden)
             return
+        role = line.person.get("role", user.role)
+        if user.external_id != line.person.get("external_id") and not _may_be_named(line, user):
+            role = line.role(self._options)  # of a pupil who has the address of a teacher
         line.user, line.username, line.email = user, user.username, user.email
         other = meant.setdefault(user.id, line)
         if other is not line:
             refuse_twice(other, line)
-        elif line.person.get("role", user.role) != user.role:
-            line.refuse_field("role", _OTHER_ROLE)
+        elif role != user.role:
+            line.refuse_fields("invalid", "role")
 
     def _share_addresses(self) -> None:
         """Leave out, or refuse, addresses that somebody else has: siblings share their parents'."""
@@ -151,10 +171,12 @@ class Judge:
                 nameless[self._suggested(line)].append(line)
             elif key in self._claimed or key in self._by_username:
                 self._refuse(line, errors.UsernameTaken, self._by_username.get(key))
+            elif "email" not in line.person and not self._may_make_address(key):
+                self._refuse(line, errors.EmailTaken, self._by_email.get(_address_of(key)))
             else:
                 self._claim(line, username)
         for line in nameless.pop("", ()):
-            line.refuse_field("username", REQUIRED)
+            line.refuse_fields("required", "username")
         self._make_up(nameless)
 
     def _complete(self, line: Line, has_both: bool) -> None:
@@ -165,8 +187,7 @@ class Judge:
         if len(missing) == 1 and has_both:
             line.person[missing[0]] = "-"
         elif missing:
-            fields = {_NAMES[name]: [REQUIRED] for name in missing}
-            line.refuse(errors.InvalidRequest(fields=fields))
+            line.refuse_fields("required", *(_NAMES[name] for name in missing))
         if line.role(self._options) not in self._options.gives:
             line.refuse(errors.Forbidden)
 
@@ -182,50 +203,44 @@ class Judge:
             or (number and suggested("user", number))
         )
 
+    def _may_make_address(self, username: str) -> bool:
+        made = _address_of(username)
+        return made not in self._by_email and made not in self._addresses
+
     def _claim(self, line: Line, username: str) -> None:
         line.username, line.email = username, line.person.get("email") or _address_of(username)
         self._claimed.add(username.lower())
+        self._addresses.add(line.email)
 
     def _make_up(self, nameless: dict[str, list[Line]]) -> None:
         """Give people usernames that are free, made of these texts; later ones get a number."""
         start, end = 1, 2
         while nameless:
             names = {
-                base: [f"{base}{number if number > 1 else ''}" for number in range(start, end)]
-                for base in nameless
+                base: [_numbered(base, number) for number in range(start, end)] for base in nameless
             }
-            holders = self._holders([*chain.from_iterable(names.values())])
-            left = {
-                base: self._take(lines, names[base], holders) for base, lines in nameless.items()
-            }
+            every = [*chain.from_iterable(names.values())]
+            self._by_email |= self._look_up(User.email, map(_address_of, every))
+            holders = self._look_up(User.username_key, every)
+            left = {base: self._take(nameless[base], names[base], holders) for base in nameless}
             nameless = {base: lines for base, lines in left.items() if lines}
             start, end = end, end * 10
 
-    def _holders(self, names: Sequence[str]) -> dict[str, UserRow]:
-        """Return who has these usernames, or the addresses that are made of them."""
-        by_email = self._look_up(User.email, map(_address_of, names))
-        found = {name: by_email.get(_address_of(name)) for name in names}
-        return {n: user for n, user in found.items() if user} | self._look_up(
-            User.username_key, names
-        )
-
     def _take(
-        self, lines: Sequence[Line], names: Iterable[str], holders: dict[str, UserRow]
+        self, lines: Sequence[Line], names: Sequence[str], holders: dict[str, UserRow]
     ) -> list[Line]:
         """Give free names to lines; return the lines for which there were not enough."""
-        left = [*lines]
-        for name in names:
-            holder = holders.get(name)
-            if holder:
-                # Or a list of names that is sent again would make everybody twice.
-                for line in [each for each in left if self._may_be_again(each, holder)]:
-                    self._refuse(line, errors.UsernameTaken, holder)
-                    left.remove(line)
-            elif left and name not in self._claimed:
-                self._claim(left.pop(0), name)
-        return left
-
-    def _may_be_again(self, line: Line, holder: UserRow) -> bool:
-        """Return whether a line has nothing but the names of somebody."""
-        same = (fold(getattr(holder, name)) == fold(line.person[name]) for name in _NAMES)
-        return not line.person.keys() & _MARKS and all(same)
+        bare = defaultdict(list)
+        for line in lines:
+            if not line.person.keys() & {"external_id", "email"}:
+                bare[_folded(line)].append(line)
+        for holder in filter(None, map(holders.get, names)):
+            # Or a list of names that is sent again would make everybody twice.
+            for line in bare.pop(_folded(holder), ()):
+                self._refuse(line, errors.UsernameTaken, holder)
+        left = [line for line in lines if not line.is_refused]
+        taken = holders.keys() | self._claimed
+        free = [name for name in names if name not in taken and self._may_make_address(name)]
+        for line, name in zip(left, free, strict=False):
+            self._claim(line, name)
+        return left[len(free) :]

@@ -1,20 +1,23 @@
 """The lines of a list of people: their texts are checked here, and those of one person joined."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from marshmallow import ValidationError
 
 import errors
 import schemas
 from core.people_columns import is_class
-from core.reasons import Reason
+from core.reasons import Word
 from core.roles import Reach, Role
 
 _FORM = schemas.PersonInList()
-_IS_CLASS = Reason("invalid", "This is a class and no name.")
-_TWICE = Reason("taken", "Another line means the same person.")
+# What says who somebody is, besides the names.
+MARKS = ("external_id", "email", "username")
+# How spreadsheets write a long number that they have rounded.
+_ROUNDED = re.compile(r"\d[.,]?\d*E\+\d+", re.IGNORECASE)
 # What lists call the roles that they may give, besides our own words.
 _ROLES = {"teacher": Role.INSTRUCTOR.value, "pupil": Role.STUDENT.value}
 
@@ -47,6 +50,7 @@ class Line:
     username: str = ""
     email: str = ""
     groups: list[str] = field(default_factory=list)  # their ids
+    stays: bool = False  # in the other groups, whatever the options say
     changes: list[str] = field(default_factory=list)
     differs: list[str] = field(default_factory=list)
     code: str | None = None
@@ -69,15 +73,21 @@ class Line:
     def last_name(self) -> str:
         return str(self.person.get("last_name") or getattr(self.user, "last_name", ""))
 
+    def marks(self) -> list[tuple[str, str]]:
+        """Return what says who this is, besides the names."""
+        person = {**self.person, "username": self.person.get("username", "").lower()}
+        return [(name, person[name]) for name in MARKS if person.get(name)]
+
     def role(self, options: Options) -> str:
         return str(self.user.role if self.user else self.person.get("role", options.role))
 
-    def refuse(self, error: errors.ApiError | type[errors.ApiError]) -> None:
+    def refuse(self, error: type[errors.ApiError] | errors.ApiError) -> None:
         self.status, self.code = "refused", error.code
         self.reasons = error.reasons if isinstance(error, errors.ApiError) else None
 
-    def refuse_field(self, name: str, reason: Reason) -> None:
-        self.refuse(errors.InvalidRequest(fields={name: [reason]}))
+    def refuse_fields(self, word: Word, *names: str) -> None:
+        self.refuse(errors.InvalidRequest)
+        self.reasons = {name: [word] for name in names}
 
 
 def read(found: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Line]:
@@ -92,26 +102,32 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
     try:
         person = _FORM.load(given)
     except ValidationError as error:
-        names = {"first_name": given.get("firstName", ""), "last_name": given.get("lastName", "")}
-        line = Line(number, names)
+        # The rest still says who is meant.
+        line = Line(number, _filled(cast("dict[str, Any]", error.valid_data)))
         line.refuse(errors.InvalidRequest(fields=error.messages_dict))
         return line
     group = person.pop("group_id", ""), person.pop("group", "")
-    line = Line(number, person, [group] if any(group) else [])
+    line = Line(number, _filled(person), [group] if any(group) else [])
     if is_class(line.last_name):
-        line.refuse_field("lastName", _IS_CLASS)
+        line.refuse_fields("invalid", "lastName")
+    if _ROUNDED.fullmatch(line.person.get("external_id", "")):
+        line.refuse_fields("invalid", "externalId")
     return line
+
+
+def _filled(person: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in person.items() if value}
 
 
 def _joined(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without those that say only in which other groups somebody is."""
     first: dict[tuple[str, str], Line] = {}
+    unclear = {mark for line in lines if line.is_refused for mark in line.marks()}
     found = []
     for line in lines:
-        name = next((n for n in ("external_id", "email", "username") if n in line.person), "")
-        text = line.person[name] if name else ""
-        key = name, text.lower() if name == "username" else text
-        same = first.setdefault(key, line) if name and not line.is_refused else line
+        line.stays = not unclear.isdisjoint(line.marks())
+        key = next(iter(line.marks()), None)
+        same = first.setdefault(key, line) if key and not line.is_refused else line
         if same is line or same.person != line.person:
             found.append(line)
             if same is not line:
@@ -124,4 +140,4 @@ def _joined(lines: Sequence[Line]) -> list[Line]:
 def refuse_twice(*lines: Line) -> None:
     """Refuse lines that mean the same person."""
     for line in lines:
-        line.refuse_field("line", _TWICE)
+        line.refuse_fields("taken", "line")

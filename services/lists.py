@@ -4,10 +4,11 @@ What a list would do is found out by reads alone. To do it, some hundred account
 locked and compared once more, each time in a transaction of its own: others write in between.
 """
 
+import re
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -19,15 +20,15 @@ from core import turns
 from core.addresses import fold, has_mailbox
 from core.ids import parse_uuid
 from core.people_files import People
-from core.reasons import REQUIRED, Reason
+from core.reasons import REQUIRED
 from core.roles import Role
 from database import reading, transaction
 from extensions import db
-from models import Membership, User, UserRow
+from models import Group, Membership, User, UserRow
 from schemas import camel_case
 from services import accounts, administration, groups, outbox, users
 from services.list_judge import Judge, is_untouched, may_readdress
-from services.list_lines import Line, Options, read
+from services.list_lines import MARKS, Line, Options, read
 
 T = TypeVar("T")
 BATCH = 250
@@ -35,7 +36,6 @@ BATCH = 250
 PAUSE = 0.1
 # Ids of groups that lists make are made with this one, of version 5; others are of version 7.
 _OURS = uuid.UUID("6f1c2c5e-5d0a-4b57-9d3e-0f6a1b7c8d90")
-_TWO = Reason("invalid", "Two groups have this name.")
 _MEMBERS = Membership.__table__.c
 
 
@@ -68,7 +68,7 @@ def check(found: People, options: Options) -> Done:
     lines = read(found.lines)
     with reading() as connection:
         Judge(lines, options, connection).judge(found.columns)
-        named = _resolve(lines, options)
+        named = _resolve(lines, options, connection)
         _compare(lines, options, connection)
         missing = _missing(lines, found, options, connection) if options.missing != "keep" else ()
     return Done(lines, named.values(), missing, found.left_out)
@@ -80,10 +80,9 @@ def apply(found: People, options: Options) -> Done:
     Commits by itself, some lines at a time. After an error, the same list does the rest.
     """
     done = check(found, options)
+    to_save = {each.id: each.name for each in done.groups if each.is_new or each.is_renamed}
     with transaction():
-        for group in done.groups:
-            if group.is_new or group.is_renamed:
-                groups.save(group.id, group.name)
+        groups.save_all(to_save)
     to_do = [line for line in done.lines if line.status in ("new", "changed")]
     _in_batches(to_do, lambda some: _write(some, options))
     if options.missing == "deactivate":
@@ -107,31 +106,40 @@ def _has(found: People, *columns: str) -> bool:
     return any(cells.get(name) for _, cells in found.lines for name in columns)
 
 
-def _resolve(lines: Sequence[Line], options: Options) -> dict[str, ListedGroup]:
+def _resolve(
+    lines: Sequence[Line], options: Options, connection: Connection
+) -> dict[str, ListedGroup]:
     """Find the groups of lines that are not refused; return them by id. Raises NotFound."""
-    there = {group.id: group.name for group in groups.list_groups()}
+    rows: Any = connection.execute(select(Group.id, Group.name))
+    there = {group.id: group.name for group in rows}
     if options.group_id and options.group_id not in there:
         raise errors.NotFound("There is no such group.")
     named = defaultdict(list)
     for group_id, name in there.items():
         named[_key(name)].append(group_id)
     found: dict[str, ListedGroup] = {}
+    given: dict[str, str] = {}
     for line in lines:
         wanted = [*line.named, *([(options.group_id, "")] if options.group_id else [])]
         if any(not by and len(named[_key(name)]) > 1 for by, name in wanted):
-            line.refuse_field("group", _TWO)
+            line.refuse_fields("invalid", "group")
         elif wanted and line.role(options) not in options.recruits.roles:
             line.refuse(errors.Forbidden)
         for by, name in () if line.is_refused else wanted:
             group_id = _by_id(by) if by else _by_name(name, named, there)
             if group_id not in line.groups:
                 line.groups.append(group_id)
-                found.setdefault(group_id, _listed(group_id, name, by, there)).people += 1
+                found.setdefault(group_id, _listed(group_id, there, by)).people += 1
+            if name and (by or found[group_id].is_new) and group_id not in given:
+                given[group_id] = name
+    for group_id, name in given.items():
+        found[group_id].is_renamed = there.get(group_id, name) != name
+        found[group_id].name = name
     return found
 
 
 def _key(name: str) -> str:
-    return fold(name).replace(" ", "")  # 5 d is 5d
+    return re.sub(r"(?<=\d) (?=[a-z]\b)", "", fold(name))  # 5 d is 5d
 
 
 def _by_id(text: str) -> str:
@@ -146,10 +154,8 @@ def _by_name(name: str, named: dict[str, list[str]], there: Collection[str]) -> 
     return named[_key(name)][0]
 
 
-def _listed(group_id: str, name: str, by: str, there: Mapping[str, str]) -> ListedGroup:
-    old = there.get(group_id)
-    new = name if name and (by or old is None) else old or by
-    return ListedGroup(group_id, new, old is None, old not in (None, new))
+def _listed(group_id: str, there: Mapping[str, str], by: str) -> ListedGroup:
+    return ListedGroup(group_id, there.get(group_id, by), group_id not in there, False)
 
 
 def _compare(lines: Sequence[Line], options: Options, connection: Connection) -> None:
@@ -181,9 +187,10 @@ def _memberships(lines: Sequence[Line], connection: Any) -> dict[str, set[str]]:
 
 def _moves(line: Line, options: Options, there: set[str]) -> tuple[set[str], set[str]]:
     """Return the groups that somebody joins and leaves: of these those of lists, not those that
-    people have made.
+    people have made. Who is in no group by the list stays.
     """
-    leaves = there - {*line.groups} if options.groups == "only" else set()
+    is_only = options.groups == "only" and line.groups and not line.stays
+    leaves = there - {*line.groups} if is_only else set()
     return {*line.groups} - there, {each for each in leaves if uuid.UUID(each).version == 5}
 
 
@@ -208,9 +215,9 @@ def _missing(
     wanted = User.is_active, User.external_id.is_not(None), User.role.in_(roles)
     query = select(User.id, User.role, *users.COMPARED).where(*wanted)
     there: Any = connection.execute(query).all()
-    said = {str(cell).lower() for _, cells in found.lines for cell in cells.values()}
+    said = {mark for line in lines for mark in line.marks()}
     meant = {id_ for line in lines for id_ in (line.user_id, line.holder_id)}
-    missing = [row for row in there if row.id not in meant and not _names(row) & said]
+    missing = [row for row in there if row.id not in meant and said.isdisjoint(_marks(row))]
     all_of, gone = Counter(row.role for row in there), Counter(row.role for row in missing)
     # For each role, or a file without its teachers would not be noticed among the pupils.
     is_cut = any(gone[role] * 4 > all_of[role] for role in gone)
@@ -219,8 +226,8 @@ def _missing(
     return missing
 
 
-def _names(row: UserRow) -> set[str]:
-    return {str(row.external_id).lower(), row.username_key, row.email}
+def _marks(user: UserRow) -> Iterable[tuple[str, str | None]]:
+    return zip(MARKS, (user.external_id, user.email, user.username_key), strict=True)
 
 
 def _write(lines: Sequence[Line], options: Options) -> None:
@@ -255,7 +262,7 @@ def _lock(lines: Sequence[Line], options: Options) -> None:
 
 def _identity(user: UserRow) -> tuple[object, ...]:
     """Return what says whom a line means."""
-    return user.role, user.external_id, user.email, user.username_key, is_untouched(user)
+    return *_marks(user), user.role, is_untouched(user)
 
 
 def _add(lines: Sequence[Line], options: Options) -> None:

@@ -25,7 +25,7 @@ _OWN, _OTHER = aliased(Membership), aliased(Membership)
 COMPARED = (
     *(User.username, User.username_key, User.email, User.email_verified_at, User.external_id),
     *(User.first_name, User.last_name, User.language, User.is_active),
-    *(User.last_login_at, User.password_hash, User.identity),
+    *(User.last_login_at, User.password_hash, User.password_version, User.identity),
 )
 # The parts of what searches look in.
 _SEARCHED = ("username", "email", "first_name", "last_name")

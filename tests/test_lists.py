@@ -125,9 +125,13 @@ MEANT = [
     (SEEN, NAMED, "username_taken", []),
     (LINKED, NAMED, "username_taken", []),
     (TEACHER, NAMED, "username_taken", []),
-    ({"role": "admin", **PROVED}, MINE, "hers", []),
+    ({"role": "admin", "external_id": "S-1"}, S1, "hers", []),
     (UNUSED, {**MINE, "role": "instructor"}, "invalid_request", []),
     ({"first_name": "Mia", "last_name": "Läng"}, {}, "new", []),  # mia.lang is free
+    # A pupil with the address of a teacher; and the teacher of the class.
+    ({"role": "instructor", **PROVED}, {**MINE, **S1}, "invalid_request", []),
+    ({"role": "instructor", "first_name": "MÍA", "last_name": "Lang", **PROVED}, MINE, "hers", []),
+    ({}, {"externalId": "7,1E+05"}, "invalid_request", []),
     ({}, {"firstName": "Mia", "lastName": "5e"}, "invalid_request", []),
 ]
 
@@ -172,7 +176,7 @@ def test_the_same_list_of_names_makes_nobody_twice(app, make_user, do):
     data = do(people)
     assert statuses(data) == ["new"] * 3
     assert [line["username"] for line in data["lines"]] == ["mia.lang2", "noa.lang", "noa.lang2"]
-    again = do([person("MIA", "Láng"), *people[1:]])
+    again = do([person("MIA", "Láng", username="ab"), *people[1:]])
     assert [line["code"] for line in again["lines"]] == ["username_taken"] * 3
     assert [line["holderId"] for line in again["lines"]][:2] == [
         line["userId"] for line in data["lines"]
@@ -247,6 +251,19 @@ def test_what_is_missing_or_cannot_be_is_made_up(app, do, line, username, email)
     assert made.last_name == (line.get("lastName", "Lang") or "-")
 
 
+def test_made_up_addresses_are_those_of_nobody_else_in_the_list(make_user, do):
+    make_user("tom2", email="tom@no-mail.invalid")
+    people = [
+        person("Noa", "Lang", username="noa.x", email="mia.lang@no-mail.invalid", group="5a"),
+        person(group="5b"),
+        person("Tom", "Lang", username="tom"),
+    ]
+    data = do(people)
+    assert [line["username"] for line in data["lines"][:2]] == ["noa.x", "mia.lang2"]
+    assert data["lines"][0]["userId"] != data["lines"][1]["userId"]
+    assert data["lines"][2]["code"] == "email_taken"
+
+
 def test_a_name_that_is_taken_gets_a_number(app, make_user, do):
     make_user("mia.lang")
     make_user("other", email="mia.lang2@no-mail.invalid")
@@ -267,6 +284,7 @@ def test_a_name_that_is_taken_gets_a_number(app, make_user, do):
         (person("x" * 65), {"firstName": ["too_long"]}),
         (person(5), {"firstName": ["type"]}),
         (person(nickname="Mimi"), {"nickname": ["unknown"]}),
+        (person([[[[]]]]), {"firstName": ["type"]}),
     ],
 )
 def test_a_wrong_line_is_refused_and_the_others_are_done(do, line, reasons):
@@ -285,7 +303,7 @@ def test_the_line_changes_what_it_says_otherwise_and_an_empty_cell_says_nothing(
     assert line["changes"] == ["lastName", "language", "email"]
     row = stored(app, user)
     assert (row.last_name, row.language, row.email) == ("Lang-Becker", "de", "new@example.org")
-    assert row.email_verified_at is None
+    assert (row.email_verified_at, row.password_version) == (None, 2)
     assert "lang-becker" in row.search_key
     assert row.changed == max(row.changed for row in rows(app, User))
     assert {event.type for event in rows(app, Event, user_id=user.id)} == {
@@ -337,6 +355,11 @@ def test_a_group_is_not_guessed_of_two(make_group, do):
     assert line["reasons"] == {"group": ["invalid"]}
 
 
+def test_a_name_of_a_group_may_come_in_a_later_line(app, do):
+    data = do([person(groupId="k1", **S1), person("Noa", groupId="k1", group="5a", **S2)])
+    assert [each["name"] for each in data["groups"]] == ["5a"]
+
+
 def test_groups_with_an_id_are_renamed(app, make_group, do):
     make_group("Chess")
     own = {"groupId": CHESS.upper(), "group": "Chess and Go"}
@@ -361,6 +384,12 @@ def test_only_takes_people_out_of_the_groups_of_lists(app, make_user, make_group
     data = do([person(group="6a", **S1)], groups="only")
     assert data["lines"][0]["changes"] == ["groups"]
     assert groups_of(app, mia) == ["6a", "Chess"]
+    assert groups_of(app, noa) == ["5a"]
+    # An empty cell says nothing; and who stands in a wrong line too stays.
+    data = do([person(group="7a", **S1), person("Noa", **S2)], groups="only")
+    assert [line["changes"] for line in data["lines"]] == [["groups"], []]
+    data = do([person(group="8a", **S1), person(group="x" * 65, **S1)], groups="only")
+    assert groups_of(app, mia) == ["7a", "8a", "Chess"]
     assert groups_of(app, noa) == ["5a"]
 
 
@@ -396,8 +425,9 @@ def test_who_is_missing_is_told_or_deactivated_and_comes_back(app, school, do):
     data = do(people, missing="tell")
     assert sorted(each["externalId"] for each in data["missing"]) == ["P-6", "P-7"]
     assert all(row.is_active for row in rows(app, User))
-    people[0] = {"externalId": "P-0", "email": "no"}  # a refused line names somebody too
-    people[1] = {"email": pupils[1].email.upper(), "firstName": "?" * 80}
+    people[0] = {"externalId": " P-0 ", "email": "no"}  # a refused line names somebody too
+    people[1] = {"email": pupils[1].email.upper(), "firstName": "pupil6" * 20}
+    people[2]["firstName"] = "pupil7"
     assert do(people, missing="deactivate")["missing"] == data["missing"]
     gone = [row.username for row in rows(app, User) if not row.is_active]
     assert sorted(gone) == ["pupil6", "pupil7"]

@@ -182,10 +182,19 @@ FILES = {
         "2 Ann/Lee, username al, email a@b.example, externalId s1, role student"
         " | 5 ?/Oh, username 山田.太郎, externalId t1, role teacher", "orgSourcedIds | grades"),
     "OneRoster 1.2": (
-        f"{ROSTER_2}s1,active,,true,al,,Annabel,Lee,,,,,,,,,,,Ann,,,o,\n"
-        "s2,active,,false,x,,B,B,,,,,,,,,,,,,,,\ns3,active,,true,jo,,Jo,Oh,,,,,,,,,,,,,Ox,,",
-        "2 Ann/Lee, username al, externalId s1 | 4 Jo/Ox, username jo, externalId s3",
+        f"{ROSTER_2.replace('pronouns', 'role')}"
+        "s1,active,,true,al,,Annabel,Lee,,,,,,,,,,,Ann,,,o,student\n"
+        "s2,active,,false,x,,B,B,,,,,,,,,,,,,,,student\n"
+        "s3,active,,true,jo,,Jo,Oh,,,,,,,,,,,,,Ox,,teacher\n"
+        "s4,active,,true,ev,,Eve,Oh,,,,,,,,,,,,,Ox,,parent\n",
+        "2 Ann/Lee, username al, externalId s1, role student"
+        " | 4 Jo/Ox, username jo, externalId s3, role teacher",
         "primaryOrgSourcedId"),
+    "a row like headings": (
+        "Name;Vorname;Login;Klasse\nGast;PC;login1;Klasse 5\nLee;Ann;al;5",
+        "2 PC/Gast, username login1, group Klasse 5 | 3 Ann/Lee, username al, group 5", ""),
+    "quotes in many rows": ('First name;Last name\n' + 'A"n";L"e\n' * 30, " | ".join(
+        f'{number} A"n"/L"e' for number in range(2, 32)), ""),
     "a status of others": ("Name,First name,Status\nLee,Ann,Suspended", "2 Ann/Lee", "Status"),
     # Both names in one cell
     "Nachname, Vorname": ("Nachname, Vorname;Kl.\nAhrens, Jule;5e\nBecker, Tim;5e", TWO, ""),
@@ -279,7 +288,11 @@ def test_lists_are_read_as_people_have_them(content, lines, left_out):
         ("Name,Vorname\nLee,Zoë\nOh,Chloë".encode()[:-1], "its end is missing"),
         ("Name,Vorname\nLee,Zoë\n".encode() + "Oh,Chloë".encode("cp1252"), "damaged"),
         ("Lee,Zoë".encode("utf-16")[:-1], "its end is missing"),
+        (f"{ROSTER_2}s1,active,,true,al,,Ann,Lee,,,,,,,,,,,,,,,", "have no roles"),
         ("Ann;Lee\n" * (MOST_LINES + 1), "at most 5000 lines"),
+        # Long before there are no minutes left.
+        ('a";"x\n' * 300_000, "at most 5000 lines"),
+        ("\n" * 200_000 + "Ann;Lee", "at most 5000 lines"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_what_to_do(content, says):
@@ -289,7 +302,7 @@ def test_what_cannot_be_read_is_told_with_what_to_do(content, says):
 
 def test_the_longest_list_is_read():
     """Headings on each page, and what a spreadsheet saves below it, are no lines."""
-    page = "Vorname;Name\n" + "Ann;Lee\n" * 50 + ";\n" * 1000
+    page = "Vorname;Name\n" + "Ann;Lee\n" * 50 + ";\n" * 800
     people = read((page * (MOST_LINES // 50)).encode())
     assert len(people.lines) == MOST_LINES
 
