@@ -21,6 +21,7 @@ from blueprints import (
     health,
     jwks,
     learning,
+    lists,
     metrics,
     passkeys,
     providers,
@@ -96,9 +97,9 @@ def create_app(
     client.init_app(app, settings)
 
     # 4. Blueprints
-    accounts = (auth, second_factor, passkeys, providers, users, records, admin, activity, groups)
-    others = (learning, service_keys, avatars, certificates, health, jwks, metrics, site)
-    for module in (*accounts, *others):
+    accounts = (auth, second_factor, passkeys, providers, users, records, admin, lists)
+    others = (activity, groups, learning, service_keys, avatars, certificates, site)
+    for module in (*accounts, *others, health, jwks, metrics):
         app.register_blueprint(module.bp)
     api.init_app(app)
     openapi.init_app(app)

@@ -49,6 +49,15 @@ class Caller:
         return of_key if self.is_key else EVERYBODY
 
     @property
+    def appoints(self) -> Collection[str]:
+        """The roles that the caller may give and take, where it may do so at all."""
+        if not self.is_key:
+            return EVERYBODY.roles
+        # Where instructors make links for students, who becomes one is not a key's to choose.
+        trusted = settings.instructor_rights != "records"
+        return STUDENTS.roles if trusted else BUT_ADMINS.roles
+
+    @property
     def member(self) -> str | None:
         """The id of the user in whose groups the caller sees; None sees all, and external ids."""
         return None if self.is_key or self.user.role == Role.ADMIN else self.id

@@ -342,6 +342,15 @@ class SecondFactorExists(ApiError, status=409, code="second_factor_exists"):
     message = "Your account has a second factor already. Remove it first."
 
 
+class TooManyMissing(ApiError, status=409, code="too_many_missing"):
+    """A list of people lacks more than a quarter of the accounts of a role; nothing is done.
+
+    Look at the list: perhaps it was cut off. If it is right, send it again with `all=true`.
+    """
+
+    message = "More than a quarter are not in the list. Is it whole? If so, add all=true."
+
+
 class TooManyPasskeys(ApiError, status=409, code="too_many_passkeys"):
     """The account has ten passkeys.
 

@@ -479,6 +479,15 @@ class Each(ma.List[Any]):
             return ValidationError({"records": found["_schema"]}) if "_schema" in found else error
 
 
+class Lines(Each):
+    """Objects that are not validated here."""
+
+    def _one(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValidationError(Reason("type", "Not a JSON object."))
+        return value
+
+
 class HasPassword(ma.Boolean):
     """Whether an account has a password, of its stored hash, on its way out."""
 

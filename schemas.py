@@ -25,6 +25,8 @@ MOST_LINES = 10_000
 # What one call about many may name, and of which it makes links.
 MOST_AT_ONCE = 1000
 MOST_LINKS = 100
+# How many lines a list of people may have.
+MOST_PEOPLE = 5000
 SORTS = ("-joinDate", "name", "-lastLogin")  # of accounts
 ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
 
@@ -855,6 +857,100 @@ class Accounts(ResponseBody):
     page = ma.Integer()
     per_page = ma.Integer()
     total = ma.Integer(metadata=about("Accounts on all pages."))
+
+
+# Lists of people.
+
+
+class PersonInList(Shape):
+    external_id = fields.ExternalId()
+    username = fields.Text(validate=fields.Length(max=254), metadata=example("newcomer"))
+    email = fields.Email()
+    first_name = fields.Name(metadata=example("First"))
+    last_name = fields.Name(metadata=example("Last"))
+    role = fields.Choice(Role.STUDENT, Role.INSTRUCTOR, metadata=example("student"))
+    language = fields.Language()
+    group_id = fields.Text(
+        validate=fields.Length(1, 64),
+        metadata=about("A UUID, or a text of which one is made.", **example("7b")),
+    )
+    group = fields.Name(metadata=about("Its name.", **example("7b")))
+
+
+class PeopleList(Shape):
+    people = fields.Lines(PersonInList, MOST_PEOPLE)
+
+
+class ListQuery(Shape):
+    apply = fields.FlagInQuery(load_default=False, metadata=about("Else nothing is changed."))
+    group_id = fields.Uuid(metadata=about("A group into which all of them go."))
+    groups = fields.Choice(
+        "add",
+        "only",
+        load_default="add",
+        metadata=about("With `only`, people leave other groups that lists have made."),
+    )
+    role = fields.Choice(
+        Role.STUDENT,
+        Role.INSTRUCTOR,
+        load_default=Role.STUDENT.value,
+        metadata=about("Of new accounts, where the line says none."),
+    )
+    language = fields.Language()
+    deliver = fields.Choice(
+        "none", "mail", load_default="none", metadata=about("`mail`: new people are invited.")
+    )
+    last_first = fields.FlagInQuery(
+        load_default=False,
+        metadata=about("Whether last names come first, in a list without headings."),
+    )
+    missing = fields.Choice(
+        "keep",
+        "tell",
+        "deactivate",
+        load_default="keep",
+        metadata=about("What becomes of accounts with an `externalId` that no line names."),
+    )
+    all = fields.FlagInQuery(
+        load_default=False, metadata=about("Deactivate more than a quarter of a role, too.")
+    )
+
+
+class LineOfList(ResponseBody):
+    line = ma.Integer(metadata=about("Its number in the list, from 1."))
+    status = ma.String(metadata={"enum": ["new", "changed", "same", "refused"]})
+    user_id = ma.UUID(allow_none=True)
+    first_name = ma.String()
+    last_name = ma.String()
+    username = ma.String()
+    email = ma.String()
+    groups = ma.List(ma.UUID())
+    changes = ma.List(ma.String(), metadata=about("The fields that get another value."))
+    differs = ma.List(ma.String(), metadata=about("What the line says otherwise, and stays."))
+    code = ma.String(allow_none=True, metadata=about("Why it is refused."))
+    reasons = ma.Dict(allow_none=True, metadata=about("For `invalid_request` and the like."))
+    holder_id = ma.UUID(allow_none=True, metadata=about("Whose the address or username is."))
+
+
+class GroupOfList(GroupName):
+    is_new = ma.Boolean()
+    is_renamed = ma.Boolean()
+    people = ma.Integer(metadata=about("Of the list."))
+
+
+class MissingPerson(ResponseBody):
+    user_id = ma.UUID(attribute="id")
+    external_id = fields.ExternalId()
+    username = ma.String()
+    first_name = ma.String()
+    last_name = ma.String()
+
+
+class ListDone(ResponseBody):
+    lines = ma.List(ma.Nested(LineOfList))
+    groups = ma.List(ma.Nested(GroupOfList))
+    missing = ma.List(ma.Nested(MissingPerson))
+    left_out = ma.List(ma.String(), metadata=about("Columns that are not used."))
 
 
 # Groups.

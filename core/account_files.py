@@ -1,13 +1,14 @@
 """Files of accounts: JSON Lines, or CSV with a header line."""
 
-import csv
 import io
 import re
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 import orjson
 
+from core import csv_files
 from core.addresses import WHITE_SPACE
 
 # Bytes of a line of JSON. A longer one is cut, so that it cannot be read, and not the memory's end.
@@ -48,27 +49,23 @@ def _read_json(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
 
 def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-    number = 1
     try:
-        head = text.readline()
-        if head.startswith("sep="):  # said to Excel
-            number, head = 2, text.readline()
-        delimiter = ";" if head.count(";") > head.count(",") else ","
-        cells = next(csv.reader([head], delimiter=delimiter))
+        head, above = text.readline(), 0
+        if told := csv_files.said_to_excel(head):
+            head, above = text.readline(), 1
+        separator = told or csv_files.separator_of([head], ",;")
+        rows = csv_files.rows(chain([head], text), separator, above=above)
+        number, cells = next(rows, (1, []))
         names = [name.strip(WHITE_SPACE) for name in cells]
         _check(number, names, columns)
         named = [*filter(None, names)]
         if len({*named}) < len(named):
             raise BadFile("A column stands twice in the header.")
-        rows = csv.reader(text, delimiter=delimiter, strict=True)
-        above = number + 1
-        number = above
-        for row in rows:
+        for number, row in rows:
             if any(cell.strip() for cell in row):
                 yield number, _fields(number, names, row, columns)
-            number = rows.line_num + above  # a cell may have had several lines
-    except csv.Error as error:
-        raise BadFile(f"Line {number} is not CSV: {error}.") from None
+    except csv_files.BadRow as error:
+        raise BadFile(str(error)) from None
     finally:
         text.detach()  # or its end would close the file, which is read twice
 

@@ -31,7 +31,9 @@ _BY_NAME = {
     **{"DOTLESS I": "i", "DOTLESS J": "j", "ETH": "d", "THORN": "th", "ENG": "n", "KRA": "q"},
     **{"SCHWA": "e", "TURNED E": "e", "OPEN E": "e", "OPEN O": "o", "EZH": "z", "GAMMA": "g"},
 }
-_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+_GERMAN = {"ä": "ae", "ö": "oe", "ü": "ue"}
+_GERMAN_UMLAUTS = str.maketrans(_GERMAN)
+_UMLAUTS = str.maketrans(_GERMAN | {"å": "aa", "ø": "oe"})
 _APOSTROPHE = re.compile("['`\u02b9\u02bb-\u02bf\u02c8\u055a\u05f3\u2018-\u201b\u2032\u2035\ua78c]")
 # Drawn as nothing, and not of the category for that: joiners, fillers and selectors.
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -89,6 +91,24 @@ def username_from(email: str, number: int = 1) -> str:
     name = name if len(name) > 2 else f"{name}-user".lstrip("-")
     digits = str(number) if number > 1 else ""
     return name[: MAX_USERNAME - len(digits)] + digits
+
+
+def suggested(*names: str, language: str = "") -> str:
+    """Return a username made of names, with room for four digits behind it; "" if fewer than three
+    characters of ASCII remain. Of several, the first are given names, of which the first counts.
+    """
+    parts = [_in_username(name, language) for name in names]
+    if len(names) > 1:
+        words = (_in_username(word, language) for word in names[0].split())
+        parts[0] = next(filter(None, words), "")
+    name = ".".join(filter(None, parts))[: MAX_USERNAME - 4].rstrip(".-")
+    return name if len(name) > 2 else ""
+
+
+def _in_username(name: str, language: str) -> str:
+    text = unicodedata.normalize("NFC", name).lower()
+    text = fold(text.translate(_GERMAN_UMLAUTS) if language.startswith("de") else text)
+    return re.sub(r"[\s._-]+", "-", re.sub(r"[^a-z0-9\s._-]", "", text)).strip("-")
 
 
 def parse_domain(raw: str) -> str:

@@ -1,9 +1,13 @@
-"""CSV that programs can read and spreadsheets do not calculate with."""
+"""CSV: as spreadsheets and other programs write it, and so that spreadsheets do not calculate."""
 
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+# The number of the line in which a row begins, from 1, and its cells.
+Row: TypeAlias = tuple[int, list[str]]
 
 # The signs = + - and @, in every width that a spreadsheet may read as them.
 _WIDE = "\u207a\u207c\u208a\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
@@ -25,3 +29,46 @@ def lines(rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
     return text.getvalue()
+
+
+class BadRow(ValueError):
+    """A row is not CSV. The text has nothing of what it says."""
+
+    def __init__(self, number: int, error: csv.Error) -> None:
+        super().__init__(f"Line {number} is not CSV: {error}.")
+        self.number = number
+
+
+def said_to_excel(line: str) -> str:
+    """Return the separator of Excel's own first line, `sep=;`; "" if this is another line."""
+    found = re.fullmatch(r"sep=(.)\1*[\r\n]*", line)
+    return found[1] if found else ""
+
+
+def separator_of(lines: Sequence[str], separators: str) -> str:
+    """Return the separator that most of the lines have, of equal ones the first."""
+    return max(separators, key=lambda each: sum(each in line for line in lines))
+
+
+def rows(lines: Iterable[str], separator: str, *, above: int = 0) -> Iterator[Row]:
+    """Yield the rows of lines, which keep their ends, below others. Raises BadRow."""
+    number = above + 1
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    try:
+        for cells in reader:
+            yield number, cells
+            number = above + reader.line_num + 1  # a cell may have had several lines
+    except csv.Error as error:
+        raise BadRow(number, error) from None
+
+
+def lenient_rows(lines: Sequence[str], separator: str, *, above: int = 0) -> Iterator[Row]:
+    """Yield the rows of lines. In one that is not CSV, quotation marks stand for themselves."""
+    while above < len(lines):
+        try:
+            rest = (lines[number] for number in range(above, len(lines)))
+            yield from rows(rest, separator, above=above)
+            return
+        except BadRow as bad:
+            above = bad.number
+        yield above, lines[above - 1].rstrip("\r\n").split(separator)

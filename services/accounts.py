@@ -1,6 +1,6 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import and_, case, or_, select, update
@@ -9,11 +9,11 @@ from sqlalchemy import delete as delete_from
 import counting
 import errors
 from callers import Caller
-from core import audit, guessable, passwords
+from core import audit, clock, guessable, passwords
 from core.addresses import has_domain, has_mailbox
 from core.reasons import Reason
 from core.roles import Role
-from database import change, unique
+from database import change, insert_into, unique
 from extensions import db, hasher, settings
 from fields import Email
 from models import Passkey, PendingEmail, User, UserRow
@@ -68,6 +68,28 @@ def add(
     if mail:
         outbox.queue(mail, email)
     return user
+
+
+def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
+    """Add accounts without a password, which have the same columns; return by address those that
+    are new: the others have a name or number that somebody has. Nobody can prove an address that cannot
+    exist, so it counts as verified.
+    """
+    now, usual = clock.utcnow(), usual_settings()
+    rows = [
+        {**usual, **person, "username_key": person["username"].lower()}
+        | {"email_verified_at": None if has_mailbox(person["email"]) else now}
+        | {"password_hash": passwords.unusable()}
+        for person in people
+    ]
+    if not rows:
+        return {}
+    insert = insert_into(User.__table__).on_conflict_do_nothing()
+    made: Any = db.session.execute(insert.returning(User.__table__), rows).all()
+    ids = [row.id for row in made]
+    changes.note(ids)
+    events.tell_each("account_created", ids)
+    return {row.email: row for row in made}
 
 
 def usual_settings() -> dict[str, Any]:

@@ -4,19 +4,29 @@
 reach students only.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import exists, func, literal, or_, select, tuple_, update
 
 import errors
 from core import clock
-from core.addresses import fold, login_name
+from core.addresses import fold, has_mailbox, login_name
 from core.roles import EVERYBODY, Reach, Role
 from database import change, reading, unique
 from extensions import db
 from models import Achievement, Certificate, Course, User, UserRow, UTCDateTime
-from services import accounts, email_change, events, groups, login, profiles, sessions, users
+from services import (
+    accounts,
+    email_change,
+    events,
+    groups,
+    login,
+    outbox,
+    profiles,
+    sessions,
+    users,
+)
 from services.changes import note
 from services.letters import MailKind
 from services.recovery import Handout, hand_over
@@ -30,6 +40,13 @@ _UNUSED = (
     User.last_login_at.is_(None),
     *(~exists().where(kind.user_id == User.id) for kind in (Course, Achievement, Certificate)),
 )
+# What is told of new values of an account, where `update_all` sets them.
+_TOLD = {
+    "names_changed": {"first_name", "last_name"},
+    "profile_changed": {"language", "external_id"},
+    "email_changed": {"email"},
+    "account_activated": {"is_active"},
+}
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
     "name": (User.search_key,),  # unique, because it has the username
@@ -180,6 +197,27 @@ def _tell(before: UserRow, after: UserRow) -> None:
         events.tell("profile_changed", after.id)
     if "is_active" in changed:
         events.tell("account_activated" if after.is_active else "account_deactivated", after.id)
+
+
+def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:
+    """Change columns of accounts, by their ids, as `alter` does one; their rows are locked, and an
+    address changes only where nobody could sign in. Raises Unavailable as `users.update_all` does.
+    """
+    users.update_all(rows, {each: _with_marks(new) for each, new in values.items() if new})
+    moved = [rows[each] for each, new in values.items() if "email" in new]
+    outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
+    verified = [row for row in moved if row.email_verified_at]
+    outbox.queue_notices(MailKind.EMAIL_CHANGED, *verified)
+    for event, told in _TOLD.items():
+        events.tell_each(event, [each for each, new in values.items() if told & new.keys()])
+
+
+def _with_marks(values: dict[str, Any]) -> dict[str, Any]:
+    """Return new values of an account with those that follow from a new address."""
+    if "email" not in values:
+        return values
+    verified_at = None if has_mailbox(values["email"]) else clock.utcnow()
+    return {**values, "email_verified_at": verified_at}
 
 
 def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dict[str, object]:

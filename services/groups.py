@@ -1,17 +1,18 @@
 """Groups: who is in them, and what their students have learned."""
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from sqlalchemy import Row, Select, delete, func, literal, select, update
+from sqlalchemy import Row, Select, delete, func, select, tuple_, update
 from sqlalchemy.orm import aliased
 
 import errors
 from core import locales, streaks
 from core.addresses import fold
 from core.roles import Reach, Role
-from database import change, change_all, insert_into, read_all
+from database import change, change_all, insert_into, insert_rows, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
 from services import events, learning, users
@@ -27,6 +28,9 @@ _TOO_MANY = f"This group has more than {MOST_STUDENTS} active students."
 _OWN = aliased(Membership)
 # Id, name and number of members.
 GroupRow: TypeAlias = Row[str, str, int]
+# The ids of a group and of a user.
+Pair: TypeAlias = tuple[str, str]
+_PAIR = Membership.group_id, Membership.user_id
 
 
 def members(group_id: str) -> Select[str]:
@@ -100,17 +104,39 @@ def join(group_id: str, user_id: str, reach: Reach) -> bool:
 
 def _add(group_id: str, user_ids: Collection[str]) -> list[str]:
     """Put users, whose rows are locked, into a group; return those who were not in it."""
-    # Locked, so that the group stays until the commit.
-    present = (
-        select(Group.id).where(Group.id == group_id).with_for_update(read=True, key_share=True)
-    )
-    if db.session.scalar(present) is None:
+    if not lock([group_id]):
         raise errors.NotFound(_NONE)
-    rows = select(literal(group_id), User.id).where(User.id.in_(user_ids))
-    insert = insert_into(Membership.__table__).from_select(["group_id", "user_id"], rows)
-    added = db.session.scalars(insert.on_conflict_do_nothing().returning(Membership.user_id)).all()
-    events.tell_each("group_joined", added, group=group_id)
-    return sorted(added)
+    return put_in({(group_id, user_id) for user_id in user_ids}).get(group_id, [])
+
+
+def lock(group_ids: Collection[str]) -> set[str]:
+    """Lock groups, so that they stay until the commit; return the ids of those that exist."""
+    these = select(Group.id).where(Group.id.in_(group_ids)).order_by(Group.id)
+    return {*db.session.scalars(these.with_for_update(read=True, key_share=True))}
+
+
+def put_in(pairs: Collection[Pair]) -> dict[str, list[str]]:
+    """Put users into groups, all of which are locked; return who was not in one, by group."""
+    rows = [{"group_id": group_id, "user_id": user_id} for group_id, user_id in sorted(pairs)]
+    if not rows:
+        return {}
+    insert = insert_rows(Membership.__table__, rows).on_conflict_do_nothing()
+    return _tell("group_joined", db.session.execute(insert.returning(*_PAIR)))
+
+
+def take_out(pairs: Collection[Pair]) -> dict[str, list[str]]:
+    """Take users, whose rows are locked, out of groups; return who was in one, by group."""
+    these = delete(Membership).where(tuple_(*_PAIR).in_(sorted(pairs)))
+    return _tell("group_left", db.session.execute(these.returning(*_PAIR)) if pairs else ())
+
+
+def _tell(event: str, pairs: Iterable[Any]) -> dict[str, list[str]]:
+    found = defaultdict(list)
+    for group_id, user_id in sorted(pairs):
+        found[group_id].append(user_id)
+    for group_id, user_ids in found.items():
+        events.tell_each(event, user_ids, group=group_id)
+    return found
 
 
 def leave(group_id: str, user_id: str, reach: Reach) -> bool:
@@ -124,10 +150,7 @@ def leave(group_id: str, user_id: str, reach: Reach) -> bool:
 
 def _take_out(group_id: str, user_ids: Collection[str]) -> list[str]:
     """Take users, whose rows are locked, out of a group; return those who were in it."""
-    these = Membership.group_id == group_id, Membership.user_id.in_(user_ids)
-    left = change_all(delete(Membership).where(*these).returning(Membership.user_id))
-    events.tell_each("group_left", left, group=group_id)
-    return sorted(left)
+    return take_out({(group_id, user_id) for user_id in user_ids}).get(group_id, [])
 
 
 def change_members(

@@ -1,9 +1,9 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, bindparam, or_, select
 from sqlalchemy import update as update_table
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
@@ -12,7 +12,7 @@ import errors
 from core import passwords
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Reach, Role
-from database import change_one, read_one, read_value
+from database import change_one, read_one, read_value, unique
 from extensions import components, db, settings
 from models import Membership, User, UserRow
 from services import changes, events
@@ -21,6 +21,14 @@ Condition: TypeAlias = ColumnExpressionArgument[bool]
 # Why nothing is done for some of many accounts, by their ids.
 Refused: TypeAlias = dict[str, type[errors.ApiError]]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
+# What is compared for many accounts at once, besides id and role: to read all takes longest of all.
+COMPARED = (
+    *(User.username, User.username_key, User.email, User.email_verified_at, User.external_id),
+    *(User.first_name, User.last_name, User.language, User.is_active),
+    *(User.last_login_at, User.password_hash, User.identity),
+)
+# The parts of what searches look in.
+_SEARCHED = ("username", "email", "first_name", "last_name")
 # How often users change their own names in a day.
 MAX_RENAMES, RENAMES = 20, "changes of first and last name by the user"
 # Conditions for an account to which nobody can sign in; `has_way_in` asks the same of a row.
@@ -166,8 +174,28 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
             events.tell("names_changed", user_id)
             if components().actor().id == user_id:
                 counting.require(RENAMES, MAX_RENAMES, "day", account=user_id)
-    key = search_key(row.username, row.email, row.first_name, row.last_name)
+    key = search_key(*(getattr(row, name) for name in _SEARCHED))
     return row if row.search_key == key else change_one(this.values(search_key=key))
+
+
+def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:
+    """Change columns of accounts, by their ids, as `update` does one; their rows are locked.
+
+    Raises Unavailable where another account has got an address or number of them just now.
+    """
+    names = {name for each in values.values() for name in each}
+    changed: list[dict[str, Any]] = []
+    for user_id, new in values.items():
+        row = rows[user_id]._asdict() | new
+        key = search_key(*(str(row[name]) for name in _SEARCHED))
+        changed.append({name: row[name] for name in names} | {"search_key": key, "_id": user_id})
+    if not changed:
+        return
+    this = update_table(User.__table__).where(User.__table__.c.id == bindparam("_id"))
+    this = this.values({name: bindparam(name) for name in (*names, "search_key")})
+    with unique(errors.Unavailable, User.email, User.external_id):
+        db.session.connection().execute(this, changed)
+    changes.note([user_id for user_id, new in values.items() if changes.WATCHED & new.keys()])
 
 
 def update_active(user_id: str, **values: object) -> UserRow:

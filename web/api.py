@@ -50,6 +50,8 @@ class Operation:
     body: type[Schema] | None = None
     # Whether the body is about many, and may be large.
     of_many: bool = False
+    # Whether it may also be a text of any type, which the view gets in bytes: `body["text"]`.
+    or_text: bool = False
     # The form field of the file in a multipart/form-data body.
     upload: str | None = None
     response: type[Schema] | None = None
@@ -108,8 +110,7 @@ class Operation:
             start = time.monotonic()
             with bodies.uploaded_file(self.upload) if self.upload else nullcontext() as file:
                 if self.body:
-                    most = bodies.MAX_BODY_OF_MANY if self.of_many else bodies.MAX_BODY
-                    arguments["body"] = _load(self.body, bodies.json_object(most))
+                    arguments["body"] = self._read(self.body)
                 elif self.upload:
                     arguments["file"] = file
                 else:
@@ -122,6 +123,12 @@ class Operation:
         handle.operation = self  # type: ignore[attr-defined]
         self.blueprint.add_url_rule(self.url, view_func=handle, methods=[self.method])
         return handle
+
+    def _read(self, shape: type[Schema]) -> Any:
+        most = bodies.MAX_BODY_OF_MANY if self.of_many else bodies.MAX_BODY
+        if self.or_text and request.mimetype != JSON:
+            return {"text": bodies.text(most)}
+        return _load(shape, bodies.json_object(most))
 
 
 endpoint = Operation  # above a view: `@endpoint(bp, "GET", "/profile", role=…, response=…)`

@@ -35,8 +35,7 @@ def json_object(most: int = MAX_BODY) -> dict[str, object]:
     raw = _raw(most)
     if request.mimetype != "application/json" and (raw or request.mimetype):
         raise errors.UnsupportedMediaType
-    if request.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
-        raise errors.UnsupportedMediaType("Send the body as it is, without Content-Encoding.")
+    _refuse_encoded()
     try:
         # Refuses NaN, Infinity, broken UTF-8, lone surrogates and deep nesting.
         value = orjson.loads(raw)
@@ -45,6 +44,18 @@ def json_object(most: int = MAX_BODY) -> dict[str, object]:
     if not isinstance(value, dict):
         raise errors.InvalidRequest("The body must be a JSON object.")
     return value
+
+
+def text(most: int) -> bytes:
+    """Return a body of any type. Raises UnsupportedMediaType, TooLarge, InvalidRequest."""
+    raw = _raw(most)
+    _refuse_encoded()
+    return raw
+
+
+def _refuse_encoded() -> None:
+    if request.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
+        raise errors.UnsupportedMediaType("Send the body as it is, without Content-Encoding.")
 
 
 def discard() -> None:

@@ -51,6 +51,7 @@ TAGS = {
     "learning": "Learning records of all users, in bulk",
     "certificates": "Certificates that their holders share, for everybody who has the code",
     "admin": "The accounts, for admins and service keys; some calls also for teachers",
+    "lists": "Lists of people, read and done in one call",
     "activity": "What was done to all accounts, for admins",
     "groups": "Classes and teams: who teaches whom, and what a group has learned",
     "keys": "The service keys, for admins",
@@ -146,7 +147,8 @@ def _describe(spec: APISpec, operation: Operation, text: str) -> Json:
         if operation.scopes:
             described["security"].append({"serviceKey": [*operation.scopes]})
     if operation.body:
-        described["requestBody"] = {"required": True, "content": _json(operation.body)}
+        or_text = {CSV: {"schema": {"type": "string"}}} if operation.or_text else {}
+        described["requestBody"] = {"required": True, "content": _json(operation.body) | or_text}
     if operation.upload:
         file = {operation.upload: {"type": "string", "format": "binary"}}
         form = {"schema": _object(file) | {"additionalProperties": False}}
