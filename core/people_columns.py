@@ -78,7 +78,7 @@ def named(cells: list[str], *, is_first: bool = False) -> Columns | None:
     found = [_HEADINGS.get(key) for key in keys]
     known = [*filter(None, found)]
     enough = 1 if is_first else min(2, len([*filter(None, cells)]))
-    if len(known) < enough or _NOT_WHO >= {*known}:
+    if len(known) < enough or {*known} <= _NOT_WHO:
         return None
     is_roster = b"sourcedid" in keys
     return Columns(_once(found, is_roster), cells, is_roster)

@@ -72,8 +72,8 @@ def add(
 
 def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
     """Add accounts without a password, which have the same columns; return by address those that
-    are new: the others have a name or number that somebody has. Nobody can prove an address that cannot
-    exist, so it counts as verified.
+    are new: the others have a name or number that somebody has. Nobody can prove an address that
+    cannot exist, so it counts as verified.
     """
     now, usual = clock.utcnow(), usual_settings()
     rows = [

@@ -8,7 +8,7 @@ from marshmallow import ValidationError
 
 import errors
 import schemas
-from core.people_files import is_class
+from core.people_columns import is_class
 from core.reasons import Reason
 from core.roles import Reach, Role
 
