@@ -27,17 +27,18 @@ withoutEmail.addEventListener("change", ({ target: { checked } }) => {
   }
 });
 
-// A username to begin with. NFKD leaves these letters alone, or German writes them in two.
+// A username as lists get it. NFKD leaves these letters alone, or German writes them in two.
 const LETTERS = { ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ı: "i" };
 if (pageLanguage === "de") Object.assign(LETTERS, { ä: "ae", ö: "oe", ü: "ue" });
-const plain = ({ value }) =>
-  value.normalize("NFC").toLowerCase().replace(/./gu, (letter) => LETTERS[letter] ?? letter)
-    .normalize("NFKD").replace(/[^a-z0-9 .-]/g, "").match(/\w+/g)?.join("-") ?? "";
+const plain = (name) =>
+  name.normalize("NFC").toLowerCase().replace(/./gu, (letter) => LETTERS[letter] ?? letter)
+    .normalize("NFKD").replace(/[^a-z0-9\s.-]/g, "").match(/\w+/g)?.join("-") ?? "";
 let isNamed = false; // by hand: the username is not made of the names any more
 one.addEventListener("input", ({ target }) => {
   if (target === username) isNamed = username.value !== "";
   if (isNamed || (target !== firstName && target !== lastName)) return;
-  username.value = [firstName, lastName].map(plain).filter(Boolean).join(".").slice(0, 32);
+  const names = [firstName.value.trim().split(/\s/)[0], lastName.value];
+  username.value = names.map(plain).filter(Boolean).join(".").slice(0, 28).replace(/\W+$/, "");
 });
 
 one.addEventListener("prepare", ({ detail }) => {
