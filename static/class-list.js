@@ -21,7 +21,8 @@ const made = new Map(); // by the ids of whom this page has made: their slips, i
 const word = (key, values) => say(`say_list_${key}`, values);
 const fact = (name, value) => word("fact", { name, value });
 const group = options.elements.groupId;
-const nameOfField = (name) => (name.startsWith("group") ? group.labels[0].textContent : labelOf(name));
+const OURS = { line: list, group, groups: group };
+const nameOfField = (name) => OURS[name]?.labels[0].textContent ?? labelOf(name);
 const named = (fields) => fields.map(nameOfField).join(", ");
 const is = (...kinds) => ({ status }) => kinds.includes(status);
 const isRefused = is("refused");
@@ -33,15 +34,12 @@ const KINDS = {
 };
 
 function resultOf({ status, code, reasons, changes, differs }) {
-  if (status !== "refused") {
-    const text = changes.length ? fact(word(status), named(changes)) : word(status);
-    return differs.length ? `${text} · ${fact(word("differs"), named(differs))}` : text;
-  }
-  const mistakes = Object.entries(reasons ?? {}).map(([name, [why]]) => {
-    const text = explainReason(name, why);
-    return name === "line" ? text : fact(nameOfField(name), text);
-  });
-  return mistakes.join(" ") || explain({ code });
+  const mistakes = Object.entries(reasons ?? {}).map(([name, words]) =>
+    fact(nameOfField(name), explainReason(name, [words].flat()[0])),
+  );
+  if (status === "refused") return mistakes.join(" ") || explain({ code });
+  const text = changes.length ? fact(word(status), named(changes)) : word(status);
+  return differs.length ? `${text} · ${fact(word("differs"), named(differs))}` : text;
 }
 
 function groupText({ name, isNew, isRenamed, people }) {
@@ -86,7 +84,7 @@ function show({ lines, groups, leftOut }, news = "") {
   if (groups.length) facts.push(fact(word("groups"), groups.map(groupText).join(", ")));
   if (leftOut.length) facts.push(fact(word("left_out"), leftOut.join(", ")));
   byId("lines-summary").textContent = `${news} ${facts.join(" · ")}`.trim();
-  const ordered = [...shown.filter(isRefused), ...shown.filter((line) => !isRefused(line))];
+  const ordered = [...shown].sort((a, b) => isRefused(b) - isRefused(a));
   table.tBodies[0].replaceChildren(...ordered.map(rowOf));
   takeBack.hidden = !madeHere().length;
   preview.hidden = false;
@@ -110,11 +108,11 @@ async function check() {
   const { deliver, ...others } = read(options);
   const asked = { ...others, deliver: deliver === "mail" && deliver, lastFirst: lastFirst.checked };
   const query = Object.entries(asked).filter(([, value]) => value);
-  const mine = (checked = { deliver, query });
   // A browser gives up a file that has changed since it was chosen.
   const lost = new Problem("invalid_request", { reasons: { file: ["required"] } });
   const bytes = await chosen?.arrayBuffer().catch(() => Promise.reject(lost));
-  mine.body = new Blob([bytes ?? list.value], { type: "text/csv" });
+  const body = new Blob([bytes ?? list.value], { type: "text/csv" });
+  const mine = (checked = { body, query, deliver });
   const answer = await send(mine, false);
   show(answer);
   mine.fresh = new Map(shown.filter(is("new")).map(({ line, username }) => [line, username]));
@@ -135,7 +133,6 @@ for (const form of [options, paste]) {
     make.hidden = true;
   });
 }
-lastFirst.addEventListener("change", () => preview.hidden || paste.requestSubmit());
 
 // Either the text or the file.
 list.addEventListener("input", () => (file.value = ""));
@@ -160,32 +157,30 @@ paste.addEventListener("drop", (event) => {
 async function recognise(lines, fresh) {
   const lost = lines.filter(({ code, line }) => code === "username_taken" && fresh.has(line));
   const users = await findAll(lost.map(({ line }) => fresh.get(line)));
-  const unused = users.filter((user) => isBare(user) && !hasWayIn(user) && !user.lastLogin);
-  const ids = new Map(unused.map(({ username, id }) => [username, id]));
-  return lines.map((line) => {
-    const username = fresh.get(line.line);
-    const userId = isRefused(line) && ids.get(username);
-    return userId ? { ...line, status: "same", username, userId, holderId: null } : line;
-  });
+  for (const line of lost) {
+    const user = users.find(({ username }) => username === fresh.get(line.line));
+    const isUnused = user && isBare(user) && !hasWayIn(user) && !user.lastLogin;
+    if (isUnused) Object.assign(line, { ...user, status: "same", userId: user.id, holderId: null });
+  }
 }
 
 async function makeAll() {
   const { deliver, fresh } = checked;
   const answer = await send(checked, true);
-  const lines = await recognise(answer.lines, fresh);
+  const { lines } = answer;
+  await recognise(lines, fresh);
   if (!lines.some(isRefused)) list.value = file.value = "";
   const isOurs = ({ status, line }) => status === "new" || (status !== "refused" && fresh.has(line));
   for (const { userId } of lines.filter(isOurs)) made.set(userId, made.get(userId));
-  show({ ...answer, lines }, word("done"));
+  show(answer, word("done"));
   listGroups(group).catch(() => {}); // some may be new
   const isFor = { link: () => true, mail: isBare, none: () => false }[deliver];
   const open = shown.filter((line) => isOurs(line) && isFor(line) && !made.get(line.userId));
   for (const part of partsOf(open, SLIPS)) {
-    const users = new Map(part.map((line) => [line.userId, line]));
-    const body = { ids: [...users.keys()] };
-    const { links } = await callForMany("POST", "users/access-links", body);
+    const ids = part.map(({ userId }) => userId);
+    const { links } = await callForMany("POST", "users/access-links", { ids });
     for (const { userId, ...link } of links) {
-      const user = users.get(userId);
+      const user = part.find((line) => line.userId === userId);
       made.set(userId, sheet.add({ ...link, user, group: user.group }));
     }
   }

@@ -7,9 +7,8 @@ import { findAll, listGroups } from "./lists.js";
 import * as sheet from "./sheet.js";
 import { byId, fill, language as pageLanguage, languageName, nameOf, say } from "./words.js";
 
-const one = byId("newcomer");
+const [one, options] = ["newcomer", "options"].map(byId); // the options are of a list, too
 const { firstName, lastName, username, email, emailVerified, withoutEmail } = one.elements;
-const options = byId("options"); // of both
 const { role, deliver, language, groupId } = options.elements;
 const [, ...languages] = language.options; // the first is the service's own
 for (const option of languages) option.text = languageName(option.value);
