@@ -870,50 +870,26 @@ class PersonInList(Shape):
     last_name = fields.Name(metadata=example("Last"))
     role = fields.Choice(Role.STUDENT, Role.INSTRUCTOR, metadata=example("student"))
     language = fields.Language()
-    group_id = fields.Text(
-        validate=fields.Length(1, 64),
-        metadata=about("A UUID, or a text of which one is made.", **example("7b")),
-    )
-    group = fields.Name(metadata=about("Its name.", **example("7b")))
+    group_id = fields.Text(validate=fields.Length(1, 64), metadata=example("7b"))
+    group = fields.Name(metadata=example("7b"))
 
 
 class PeopleList(Shape):
-    people = fields.Lines(PersonInList, MOST_PEOPLE)
+    people = fields.Lines(
+        PersonInList, MOST_PEOPLE, metadata=example([{"firstName": "First", "lastName": "Last"}])
+    )
 
 
 class ListQuery(Shape):
-    apply = fields.FlagInQuery(load_default=False, metadata=about("Else nothing is changed."))
-    group_id = fields.Uuid(metadata=about("A group into which all of them go."))
-    groups = fields.Choice(
-        "add",
-        "only",
-        load_default="add",
-        metadata=about("With `only`, people leave other groups that lists have made."),
-    )
-    role = fields.Choice(
-        Role.STUDENT,
-        Role.INSTRUCTOR,
-        load_default=Role.STUDENT.value,
-        metadata=about("Of new accounts, where the line says none."),
-    )
+    apply = fields.FlagInQuery(load_default=False)
+    group_id = fields.Uuid()
+    groups = fields.Choice("add", "only", load_default="add")
+    role = fields.Choice(Role.STUDENT, Role.INSTRUCTOR, load_default=Role.STUDENT.value)
     language = fields.Language()
-    deliver = fields.Choice(
-        "none", "mail", load_default="none", metadata=about("`mail`: new people are invited.")
-    )
-    last_first = fields.FlagInQuery(
-        load_default=False,
-        metadata=about("Whether last names come first, in a list without headings."),
-    )
-    missing = fields.Choice(
-        "keep",
-        "tell",
-        "deactivate",
-        load_default="keep",
-        metadata=about("What becomes of accounts with an `externalId` that no line names."),
-    )
-    all = fields.FlagInQuery(
-        load_default=False, metadata=about("Deactivate more than a quarter of a role, too.")
-    )
+    deliver = fields.Choice("none", "mail", load_default="none")
+    last_first = fields.FlagInQuery(load_default=False)
+    missing = fields.Choice("keep", "tell", "deactivate", load_default="keep")
+    all = fields.FlagInQuery(load_default=False)
 
 
 class LineOfList(ResponseBody):

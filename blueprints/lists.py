@@ -39,10 +39,18 @@ def read_list(query: dict[str, Any], body: dict[str, Any]) -> lists.Done:
     """Read a list of people, and say what it would do; with `apply=true`, do it.
 
     Send JSON, or a text as people have it: CSV with commas, semicolons or tabs, or what was copied
-    from a spreadsheet. Each line means an account, by its number, address or username, or a new
-    one. It changes names, `externalId`, language and groups; nobody is deleted or gets another
-    role. Lines are done 250 at a time, each whole; after an error, the same call does the rest. A
-    service key needs `groups:write` too where the list or the query names groups.
+    from a spreadsheet; `lastFirst` says that last names come first where no headings tell. Each
+    line means an account, by its number, address or username, or a new one. It changes names,
+    `externalId`, language and groups; nobody is deleted or gets another role. Lines are done 250
+    at a time, each whole; after an error, the same call does the rest.
+
+    `role` and `language` are those of new accounts whose line says none, and `groupId` is a group
+    for all. With `groups=only`, people leave other groups that lists have made. With
+    `missing=tell`, the response names active accounts with an `externalId`, of a role that the list
+    may hold, that no line names; `deactivate` deactivates them, and activates students who are
+    back. More than a quarter of a role are refused without `all=true`. With `deliver=mail`, new
+    people are invited. A service key needs `groups:write` too where the list or the query names
+    groups.
     """
     is_for_real, last_first = query.pop("apply"), query.pop("last_first")
     found, me = _people(body, last_first=last_first), caller()

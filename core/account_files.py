@@ -50,11 +50,9 @@ def _read_json(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
 def _read_csv(file: IO[bytes], columns: Columns) -> Iterator[tuple[int, Any]]:
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     try:
-        head, above = text.readline(), 0
-        if told := csv_files.said_to_excel(head):
-            head, above = text.readline(), 1
-        separator = told or csv_files.separator_of([head], ",;")
-        rows = csv_files.rows(chain([head], text), separator, above=above)
+        head = [text.readline()]
+        separator, above = csv_files.opening(head, ",;")
+        rows = csv_files.rows(chain(head[above:], text), separator, above=above)
         number, cells = next(rows, (1, []))
         names = [name.strip(WHITE_SPACE) for name in cells]
         _check(number, names, columns)

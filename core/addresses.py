@@ -97,10 +97,9 @@ def suggested(*names: str, language: str = "") -> str:
     """Return a username made of names, with room for four digits behind it; "" if fewer than three
     characters of ASCII remain. Of several, the first are given names, of which the first counts.
     """
-    parts = [_in_username(name, language) for name in names]
-    if len(names) > 1:
-        words = (_in_username(word, language) for word in names[0].split())
-        parts[0] = next(filter(None, words), "")
+    given = names[0].split() if len(names) > 1 else names[:1]
+    parts = [_in_username(word, language) for word in given]
+    parts = [*[*filter(None, parts)][:1], *(_in_username(name, language) for name in names[1:])]
     name = ".".join(filter(None, parts))[: MAX_USERNAME - 4].rstrip(".-")
     return name if len(name) > 2 else ""
 

@@ -39,15 +39,13 @@ class BadRow(ValueError):
         self.number = number
 
 
-def said_to_excel(line: str) -> str:
-    """Return the separator of Excel's own first line, `sep=;`; "" if this is another line."""
-    found = re.fullmatch(r"sep=(.)\1*[\r\n]*", line)
-    return found[1] if found else ""
-
-
-def separator_of(lines: Sequence[str], separators: str) -> str:
-    """Return the separator that most of the lines have, of equal ones the first."""
-    return max(separators, key=lambda each: sum(each in line for line in lines))
+def opening(lines: Sequence[str], separators: str) -> tuple[str, int]:
+    """Return what separates cells: the separator that most lines have, of equal ones the first, or
+    what a first line `sep=;` says to Excel; and the number of such lines, 0 or 1.
+    """
+    if told := re.match(r"sep=([,;|\t])", "".join(lines[:1])):
+        return told[1], 1
+    return max(separators, key=lambda each: sum(each in line for line in lines)), 0
 
 
 def rows(lines: Iterable[str], separator: str, *, above: int = 0) -> Iterator[Row]:

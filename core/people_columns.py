@@ -1,4 +1,4 @@
-"""The columns of a list of people: what headings name, or else what the cells look like."""
+"""The columns of a list of people, named by headings or told by what is in them, and its rows."""
 
 import re
 import unicodedata
@@ -7,26 +7,26 @@ from typing import NamedTuple
 
 FIRST, LAST = "firstName", "lastName"
 # Both names in one cell: the first name before the last one, or behind it.
-FULL, LAST_FIRST = "fullName", "lastFirst"
+_FULL, _LAST_FIRST = "fullName", "lastFirst"
 # What is only "name" is that of the two which has no other column, else both in one.
 _EITHER = "either"
-# OneRoster's name that somebody goes by, and the one that it replaces.
-PREFERRED = {"preferredFirst": FIRST, "preferredLast": LAST}
-# Who a line is about.
-WHO = {FIRST, LAST, "username", "email", "externalId"}
-FIELDS = {*WHO, "role", "language", "groupId", "group"}
-_NOT_WHO = {*FIELDS - WHO, "status", "enabledUser"}
+# The names that somebody goes by, and those that they replace.
+_PREFERRED = {"preferredFirst": FIRST, "preferredLast": LAST}
+# Whether somebody still has an account. It counts in OneRoster alone, where its words are known.
+_STATES = {"status", "enabledUser"}
+_BESIDE = {"role", "language", "groupId", "group", *_STATES}
+FIELDS = {FIRST, LAST, "username", "email", "externalId", *_BESIDE} - _STATES
 
 # How lists in four languages, OneRoster, Google Admin, Microsoft 365, Entra, Moodle and programs of
-# schools head these columns, as `_keys` writes it. A mere number or id is none: it counts the lines.
+# schools head these columns, as `_keys` writes it. A mere number or id is none: it counts lines.
 _WORDS = {
     FIRST: "firstname forename givenname vorname vornamen rufname prenom prenoms nombres",
     LAST: """lastname surname familyname nachname familienname zuname nomdefamille apellido
         apellidos primerapellido""",
     _EITHER: "name schulername nom nombre",
-    FULL: """fullname displayname studentname anzeigename vornamename vornamenachname vorundnachname
-        nomcomplet prenomnom prenometnom nombrecompleto nombreapellidos nombreyapellidos""",
-    LAST_FIRST: """lastnamefirstname surnamefirstname surnameforename nachnamevorname namevorname
+    _FULL: """fullname displayname studentname anzeigename vornamename vornamenachname nomcomplet
+        vorundnachname prenomnom prenometnom nombrecompleto nombreapellidos nombreyapellidos""",
+    _LAST_FIRST: """lastnamefirstname surnamefirstname surnameforename nachnamevorname namevorname
         familiennamevorname nomprenom nometprenom apellidosnombre apellidosynombre""",
     "preferredFirst": "preferredgivenname",
     "preferredLast": "preferredfamilyname",
@@ -54,6 +54,9 @@ _SAMPLE = 500
 _CLASS = re.compile(r"\d{1,2}\W*[^\W\d_]{0,4}\W*\w{0,2}|[ejkq] ?\d", re.IGNORECASE)
 _USERNAME = re.compile(r"(?=.*[a-z])[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
 _NO_NAME = re.compile(r"[\d@]")
+_NOTE = re.compile(r"[\d:]")
+# Unlike a person of that name, it has at most numbers beside it.
+_SUM = re.compile(r"(?:sum|summe|total|gesamt|insgesamt|anzahl|somme|suma)[\W\d_]*", re.IGNORECASE)
 
 
 class Columns(NamedTuple):
@@ -69,45 +72,39 @@ def is_class(text: str) -> bool:
     return bool(_CLASS.fullmatch(text))
 
 
-def named(cells: list[str], *, is_first: bool = False) -> Columns | None:
-    """Return the columns that a row of headings names, or None if it is none.
+def named(cells: list[str], *, is_first: bool) -> Columns | None:
+    """Return the columns that a row of headings names, or None if it is no such row.
 
     In the first row one is enough: a person of that name would lack the other name.
     """
     keys = _keys(cells)
     found = [_HEADINGS.get(key) for key in keys]
     known = [*filter(None, found)]
-    enough = 1 if is_first else min(2, len([*filter(None, cells)]))
-    if len(known) < enough or {*known} <= _NOT_WHO:
+    if not known or _BESIDE.issuperset(known):
+        return None
+    if len(known) == 1 and not is_first and len([*filter(None, cells)]) > 1:
         return None
     is_roster = b"sourcedid" in keys
     return Columns(_once(found, is_roster), cells, is_roster)
 
 
 def _keys(cells: list[str]) -> list[bytes]:
-    """Return headings without accents, signs and what is in brackets: Apellido(s).
-
-    All at once, because every row of a list may be one of headings.
-    """
-    row = _BRACKETS.sub("", "\t".join(cells).casefold())
-    return (
-        unicodedata.normalize("NFKD", row)
-        .encode("ascii", "ignore")
-        .translate(None, _SIGNS)
-        .split(b"\t")
-    )
+    """Return headings without accents, signs and what is in brackets: Apellido(s)."""
+    # All at once, because every row may be one of headings.
+    row = unicodedata.normalize("NFKD", _BRACKETS.sub("", "\t".join(cells)).casefold())
+    return row.encode("ascii", "ignore").translate(None, _SIGNS).split(b"\t")
 
 
 def _once(found: list[str | None], is_roster: bool) -> list[str | None]:
-    """Return columns of which each is one of its kind; others than the first of a kind are none."""
+    """Return columns of which each is the only one of its kind."""
     missing = [name for name in (FIRST, LAST) if name not in found]
-    either = missing[0] if len(missing) == 1 else FULL
+    either = missing[0] if len(missing) == 1 else _FULL
     names = [either if name == _EITHER else name for name in found]
-    none = {FULL, LAST_FIRST} if {FIRST, LAST} & {*names} else set()
-    none |= set() if is_roster else {"status", "enabledUser"}
+    unused = set() if is_roster else {*_STATES}
+    if {FIRST, LAST}.intersection(names):
+        unused |= {_FULL, _LAST_FIRST}
     return [
-        name if name not in none and names.index(name) == at else None
-        for at, name in enumerate(names)
+        None if name in unused or names.index(name) < at else name for at, name in enumerate(names)
     ]
 
 
@@ -120,11 +117,11 @@ def guessed(rows: Sequence[list[str]], *, last_first: bool) -> Columns:
     for at in range(max(map(len, rows), default=0)):
         kind = _kind([row[at] for row in rows if at < len(row) and row[at]], left[:1])
         names.append(None if kind in names else kind)
-        left = ["username"] if kind == FULL else [name for name in left if name != kind]
+        left = ["username"] if kind == _FULL else [name for name in left if name != kind]
     if not any(names):
         names = [*order, "username", "email"]
-    if len({FIRST, LAST} & {*names}) == 1:  # it is all there is, so it is both
-        names = [FULL if name in order and FULL not in names else name for name in names]
+    if len({FIRST, LAST}.intersection(names)) == 1:  # it is all there is, so it is both
+        names = [_FULL if name in order and _FULL not in names else name for name in names]
     return Columns(names, [])
 
 
@@ -143,4 +140,55 @@ def _kind(cells: list[str], following: list[str]) -> str | None:
         return "username" if fits and 2 * len({*cells}) > len(cells) else None
     if not following or not cells or most(_NO_NAME.search):
         return None
-    return FULL if most(lambda cell: cell.count(",") == 1) else following[0]
+    return _FULL if most(lambda cell: cell.count(",") == 1) else following[0]
+
+
+def person_of(columns: Columns, cells: list[str], *, last_first: bool) -> dict[str, str]:
+    """Return what a row says of somebody; {} if it is about nobody who has an account."""
+    pairs = zip(columns.names, cells, strict=False)
+    person = {name: cell for name, cell in pairs if name and cell}
+    if _is_remark(person, columns, cells) or (columns.is_roster and not _has_account(person)):
+        return {}
+    for name in _PREFERRED.keys() & person.keys():
+        person[_PREFERRED[name]] = person.pop(name)
+    for name in {_FULL, _LAST_FIRST} & person.keys():
+        person |= _two_names(person.pop(name), last_first or name == _LAST_FIRST)
+    names = person.keys() & {FIRST, LAST}
+    if len(names) == 1 and person[name := names.pop()].count(",") == 1:
+        person |= _two_names(person.pop(name), True)
+    if "@" in person.get("username", "") and "email" not in person:
+        person["email"] = person.pop("username")
+    return person
+
+
+def _is_remark(person: dict[str, str], columns: Columns, cells: list[str]) -> bool:
+    """Return whether a row is a sum, the title of a part, the number of a page, or about nobody."""
+    said = [*filter(None, cells)]
+    if person.keys() <= _BESIDE or _SUM.fullmatch(" ".join(said)):
+        return True
+    is_short = len(said) == 1 < len([*filter(None, columns.names)])
+    return is_short and not person.keys() & {"email", "externalId"} and bool(_NOTE.search(said[0]))
+
+
+def _has_account(user: dict[str, str]) -> bool:
+    """Return whether somebody in OneRoster is an active pupil or teacher."""
+    status, is_enabled = user.pop("status", "active"), user.pop("enabledUser", "true")
+    is_active = status.lower() == "active" and is_enabled.lower() != "false"
+    return is_active and user.get("role", "student").lower() in ("student", "teacher")
+
+
+def _two_names(text: str, last_first: bool) -> dict[str, str]:
+    """Return both names that are in one cell where it is plain which is which, else the text as one
+    of them: a person must say what the other one is.
+    """
+    words, order = text.split(), (LAST, FIRST) if last_first else (FIRST, LAST)
+    parts = [text]
+    if text.count(",") == 1:
+        parts, order = text.split(","), (LAST, FIRST)
+    elif len(words) == 2:
+        parts = words
+    elif not (last_first or text.islower()):  # Ludwig van Beethoven
+        at = next((at for at, word in enumerate(words) if at and word.islower()), len(words))
+        parts = [" ".join(words[:at]), " ".join(words[at:])]
+    names = zip(order, map(str.strip, parts), strict=False)
+    return {name: part for name, part in names if part}

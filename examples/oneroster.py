@@ -2,74 +2,63 @@
 
 python3 oneroster.py FOLDER > people.csv
 
-It reads users.csv (of 1.2 roles.csv too), classes.csv and enrollments.csv. With
+It joins users.csv (of 1.2 roles.csv too), classes.csv and enrollments.csv. With
 academicSessions.csv, only classes of a term that runs today count; between two terms, those of the
 last one.
 """
 
 import csv
-import re
+import io
 import sys
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-FIELDS = ["externalId", "username", "email", "firstName", "lastName", "role", "groupId", "group"]
-ROLES = {"student": "student", "teacher": "instructor"}
 TODAY = datetime.now(UTC).date().isoformat()
 
 
-def read(name, *, default=None, day=None):
-    """Return by id the rows of a file; with a day, those that hold then."""
+def read(name, *, optional=False):
+    """Return by id the active rows of a file; what it does not have is empty."""
     path = Path(sys.argv[1], f"{name}.csv")
-    if default is not None and not path.exists():
-        return default
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return {row["sourcedId"]: row for row in csv.DictReader(file) if holds(row, day)}
+    raw = b"" if optional and not path.exists() else path.read_bytes()
+    text = raw.decode("utf-16" if raw[:1] in (b"\xff", b"\xfe") else "utf-8-sig", "surrogateescape")
+    rows = [defaultdict(str, row) for row in csv.DictReader(io.StringIO(text, None), restval="")]
+    active = (row for row in rows if row["status"].lower() in ("", "active"))
+    return {row["sourcedId"] or number: row for number, row in enumerate(active)}
 
 
-def holds(row, day):
-    begin, end = row.get("beginDate") or row.get("startDate") or "", row.get("endDate") or "9999"
-    return row["status"] in ("", "active") and (day is None or begin <= day <= end)
+def holds(row):
+    return (row["beginDate"] or row["startDate"]) <= DAY <= (row["endDate"] or "9999")
 
 
 def terms_of(group):
-    return {"", *group["termSourcedIds"].replace(" ", "").split(",")}
+    return {*group["termSourcedIds"].replace(" ", "").split(",")}
 
 
-def person(user):
-    name = re.sub(r"[^A-Za-z0-9_.-]", "", user["username"].partition("@")[0])
-    # No mail can go to the address of somebody who has none.
-    address = user["email"] or f"{name}@school.invalid"
-    first = user.get("preferredGivenName") or user["givenName"]
-    last = user.get("preferredFamilyName") or user["familyName"]
-    return [user["sourcedId"], name, address, first, last, ROLES[user["role"]]]
-
-
-classes, terms = read("classes"), read("academicSessions", default={})
-ends = [
-    terms[term]["endDate"] or "9999"
-    for group in classes.values()
-    for term in terms_of(group) & terms.keys()
-    if terms[term]["startDate"] <= TODAY
-]
+users, classes, enrollments = map(read, ("users", "classes", "enrollments"))
+roles, terms = (read(name, optional=True) for name in ("roles", "academicSessions"))
+used = [terms[key] for group in classes.values() for key in terms_of(group) & terms.keys()]
+ends = [term["endDate"] or "9999" for term in used if term["startDate"] <= TODAY]
 DAY = min(TODAY, max(ends, default=TODAY))
-running = read("academicSessions", default={"": {}}, day=DAY).keys()
-users = read("users")
+# A class without a term always runs, and so does each if the terms are not there.
+running = {"", *(key for key, term in terms.items() if holds(term))}
+titles = {key: row["title"] for key, row in classes.items() if not terms or running & terms_of(row)}
 # In 1.2 somebody may have several roles, of which one is the primary one.
-roles = read("roles", default={}, day=DAY).values()
-for row in sorted(roles, key=lambda row: row["roleType"] == "primary"):
-    if row["userSourcedId"] in users:
-        users[row["userSourcedId"]]["role"] = row["role"]
-groups = {key: set() for key, user in users.items() if user.get("role") in ROLES}
-for row in read("enrollments", day=DAY).values():
-    key, group = row["userSourcedId"], classes.get(row["classSourcedId"])
-    if key in groups and group and row["role"] == users[key]["role"]:
-        runs = running & terms_of(group)
-        groups[key] |= {(group["sourcedId"], group["title"][:64])} if runs else set()
-table = csv.writer(sys.stdout)
-table.writerow(FIELDS)
-for key in groups:
-    if users[key]["enabledUser"].lower() != "false":
-        table.writerows(
-            [*person(users[key]), *group] for group in sorted(groups[key]) or [("", "")]
-        )
+for row in sorted(filter(holds, roles.values()), key=lambda row: row["roleType"] == "primary"):
+    users.get(row["userSourcedId"], row)["role"] = row["role"]
+groups = defaultdict(set)
+for row in filter(holds, enrollments.values()):
+    key, group = row["userSourcedId"], row["classSourcedId"]
+    if key in users and group in titles and row["role"] in ("", users[key]["role"]):
+        groups[key].add((group, titles[group][:64]))
+
+table = [["externalId", "username", "email", "firstName", "lastName", "role", "groupId", "group"]]
+for key, user in users.items():
+    if user["role"].lower() in ("student", "teacher") and user["enabledUser"].lower() != "false":
+        first = user["preferredGivenName"] or user["givenName"]
+        last = user["preferredFamilyName"] or user["familyName"]
+        person = user["sourcedId"], user["username"], user["email"], first, last, user["role"]
+        table += [(*person, *group) for group in sorted(groups[key]) or [("", "")]]
+# What is not UTF-8 stays as it is: the service knows how to read it.
+sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape", newline="")
+csv.writer(sys.stdout).writerows(table)

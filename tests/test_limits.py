@@ -116,6 +116,7 @@ TO_NOBODY = {"account": "nobody", "deliver": "link"}
 NEW_NAME = {"username": "renamed", "password": PASSWORD}
 TAKEN, WEAK = {"username": "student"}, {"newPassword": "password1"}
 SECONDS = {"minute": 60, "15 minutes": 900, "hour": 3600, "day": 86_400}
+NO_PEOPLE = {"people": [{}]}
 # By limit: whose calls are counted together, an endpoint, the body of a call that counts, and what
 # makes it one that does not. An account is named in the path, by its id.
 STORIES = {
@@ -127,6 +128,7 @@ STORIES = {
     "requests for reset mails": (By.IP, FORGOT, NOBODY, {"email": 7}),
     "requests for verification mails": (By.IP, RESEND, NOBODY, {"email": 7}),
     "accounts made by an admin or key": (By.CALLER, CREATE, {**NEW_ACCOUNT, **TAKEN}, {"role": 7}),
+    "lists of people": (By.CALLER, "POST /api/users/lists", NO_PEOPLE, {"people": 7}),
     "access links made by an admin or teacher": (By.CALLER, LINK, TO_NOBODY, {"deliver": 7}),
     "exports of a user's data": (By.CALLER, "GET /api/users/export", {}, {}),
     "exports of others' data": (By.CALLER, EXPORT, {"account": "student"}, {}),
@@ -149,7 +151,7 @@ def test_every_limit_has_a_story():
 def call(app, limited, make_user, make_key, log_in):
     """Call an endpoint as one of two users of its kind, with a fresh token of one session each."""
     ids = {"student": make_user().id, "nobody": UNKNOWN_ID, None: ""}
-    keys = [make_key("users:write") for _ in range(2)]
+    keys = [make_key("users:read", "users:write") for _ in range(2)]
     users = {
         role: [make_user(f"{role}{number}", role=role) for number in range(2)]
         for role in ("student", "admin")

@@ -97,6 +97,7 @@ CALLS = """
     GET /api/users/*/account admin users:read
     PATCH /api/users/* admin users:write
     PATCH /api/users admin users:write
+    POST /api/users/lists admin users:read,users:write
     POST /api/users/removals admin -
     POST /api/users/access-links admin -
     DELETE /api/users/*/failed-logins admin -

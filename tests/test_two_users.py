@@ -40,6 +40,7 @@ import models
 from cli.users import users
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
+from core.scopes import Scope
 from database import reading, transaction
 from extensions import components, db
 from services import links, recovery, sessions
@@ -84,6 +85,7 @@ PROOF, MISTAKE = {"token": "{proof}", **KNOWN}, {**CHOICE, "currentPassword": "w
 BY_LINK, BY_CODE = {**CHOICE, "token": "{token}"}, {**CHOICE, "account": "one", "code": "{code}"}
 LINK, MAIL, REPLACE = {"deliver": "link"}, {"deliver": "mail"}, {"replacePassword": True}
 SET, OF_ONE = {"ids": ["{userId}"]}, {"userId": "{userId}", "id": "same"}
+LIST = {"people": [{"externalId": "one's", "firstName": "Other", "language": "de"}]}
 LESSON = {**OF_ONE, "courseId": "same", "minutes": 9}
 RENAMED = {**NEW_NAME, "firstName": "Other", "language": "de"}
 ACTS = [
@@ -207,6 +209,7 @@ ACTS = [
         {**SET, **REPLACE},
         leaves="access_link_made password_removed",
     ),
+    Act("key", "POST /api/users/lists", LIST, leaves="names_changed", logs="profile_changed"),
     Act("key", "POST /api/learning/courses", {"records": [{**OF_ONE, **NEW_COURSE}]}),
     Act("teacher", "POST /api/learning/lessons", {"records": [LESSON]}),
     Act("key", "POST /api/learning/achievements", {"records": [{**OF_ONE, "name": "New"}]}),
@@ -385,6 +388,8 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
             facts |= come_with_passkey(app, one, facts["access"])
         if "/members" in act.what:
             facts["groupId"] = UNKNOWN_ID
+        if act.what.endswith("/lists"):
+            set_user(app, one, external_id="one's")
         if act.what.endswith("/removals"):  # of what nobody has used
             for kind in (models.Course, models.Achievement, models.Certificate):
                 execute(app, delete(kind).where(kind.user_id == one.id))
@@ -392,7 +397,7 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
             "one": lambda: facts["access"],
             "admin": lambda: log_in(make_user("head", role="admin")),
             "teacher": lambda: log_in(make_user("teacher", role="instructor")),
-            "key": lambda: make_key("learning:write", "users:write", "groups:write"),
+            "key": lambda: make_key(*Scope),
         }
         if act.what.startswith("import"):  # as a list of codes for those without a password
             set_user(app, one, password_hash=passwords.unusable(), identity=None)
@@ -415,7 +420,8 @@ def call(client, act, facts, headers):
     body = filled(act.body, facts)
     body |= {name: facts[name] for name in ("provider", "passkey", "credential") if name in body}
     sent = {"data": picture_form(picture())} if path.endswith("/avatar") else {"json": body}
-    return client.open(path, method=method, headers=headers, **sent)
+    query = {"apply": "true"} if path.endswith("/lists") else {}
+    return client.open(path, method=method, headers=headers, query_string=query, **sent)
 
 
 def check_events(act, left, records, known):

@@ -1,210 +1,162 @@
-"""examples/nightly.py, which keeps accounts and groups in step with the school's system, and
-examples/oneroster.py, which makes its file.
-"""
+"""The nightly roster: both scripts in examples/, and the line of docs/moving.md."""
 
 import csv
+import io
+import json
 import os
+import shutil
 import subprocess
 import sys
-import uuid
+from collections import Counter
 
 import pytest
-from helpers import execute, rows
+from helpers import rows
 from real_service import serving
-from sqlalchemy import insert, update
+from test_moving import section
 
 from config import ROOT
 from models import Group, Membership, User
 
-SCRIPT = ROOT / "examples/nightly.py"
-OURS = uuid.UUID(SCRIPT.read_text().partition('uuid.UUID("')[2][:36])
-CHESS = "99999999-0000-4000-8000-000000000000"
-CONVERTER = ROOT / "examples/oneroster.py"
+HEAD = "externalId,username,email,firstName,lastName,group\n"
+CLASS = [f"S-{number},s{number:03},,Åsa,P {number},7A\n" for number in range(8)]
+WINDOWS = {"PYTHONIOENCODING": "cp1252"}
 
 
-def pupil(number, group, **more):
-    names = {"externalId": f"S-{number}", "username": f"s{number:04}"}
-    names |= {"email": f"s{number}@school.invalid", "firstName": "Åsa", "lastName": f"P {number}"}
-    return {**names, "group": group, **more}
-
-
-def group_id(name):
-    return str(uuid.uuid5(OURS, name))
-
-
-def write(path, lines):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, lines[0].keys())
-        table.writeheader()
-        table.writerows(lines)
+def python(script, *arguments, **env):
+    """Run an example in the environment of a Windows machine; return what it says, as UTF-8."""
+    command = [sys.executable, ROOT / "examples" / script, *map(str, arguments)]
+    env = {**os.environ, **WINDOWS, **env}
+    return subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False)
 
 
 @pytest.fixture
-def nightly(app, make_app, make_key, tmp_path):
-    """Run the script with a file of these lines, or with this file; return what it says it did, in
-    order, and the rows. With `refused`, that many calls or lines are, and standard error is said
-    too.
-    """
-    scopes = "users:read", "users:write", "groups:write", "groups:staff"
-    key, path = make_key(*scopes), tmp_path / "people.csv"
-
-    def nightly(lines, *options, refused=0):
-        if isinstance(lines, list):
-            write(path, lines)
-        else:
-            path.write_text(lines)
-        env = {**os.environ, "ACCOUNTS_URL": url, "ACCOUNTS_KEY": key}
-        command = [sys.executable, SCRIPT, str(path), *options]
-        ended = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
-        errors = ended.stderr.splitlines()
-        assert (ended.returncode, len(errors)) == (1 if refused else 0, refused), ended.stderr
-        said = sorted(ended.stdout.splitlines() + errors)
-        return said, rows(app, User), rows(app, Membership)
-
-    with serving(make_app(ratelimit_enabled=True, instructor_rights="groups")) as url:
-        yield nightly
+def school(make_app, make_key):
+    """A service, and what it wants to know of who calls it."""
+    key = make_key("users:read", "users:write", "groups:write", "groups:staff")
+    with serving(make_app(ratelimit_enabled=True)) as url:
+        yield {"ACCOUNTS_URL": url, "ACCOUNTS_KEY": key}
 
 
-def who_is_where(there):
-    """Return the usernames in each group."""
-    names = {user.id: user.username for user in there[1]}
-    found = {}
-    for row in there[2]:
-        found.setdefault(row.group_id, set()).add(names[row.user_id])
-    return found
+@pytest.fixture
+def nightly(school, tmp_path):
+    """Run the script with a file; return what it prints, and with `fails` its errors too."""
+
+    def nightly(text, *options, fails=False):
+        path = tmp_path / "people.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        ended = python("nightly.py", path, *options, **school)
+        assert ended.returncode == (1 if fails else 0), ended.stderr
+        assert bool(ended.stderr) == fails, ended.stderr
+        return (ended.stdout + ended.stderr).splitlines()
+
+    return nightly
 
 
-def test_a_school_year_begins_and_the_second_run_changes_nothing(app, nightly, make_user):
-    before = [pupil(number, f"{2 + number % 40}a") for number in range(1000)]
-    lines = [dict(line) for line in before[:800]]  # 200 leave
-    for line in lines[10:60]:  # change the class, to one that is new
-        line["group"] = "2b"
-    lines[9]["lastName"] = "Other"
-    lines += [pupil(number, f"1{'abcdef'[number % 6]}") for number in range(1000, 4000)]
-    member = nightly(before)[1][8]
-    # One has no number, and is found by the address; one who was away is back.
-    execute(app, update(User).where(User.username == "s0007").values(external_id=None))
-    execute(app, update(User).where(User.username == "s0006").values(is_active=False))
-    teacher = make_user("teacher", role="instructor")
-    execute(app, insert(Group).values(id=CHESS, name="Chess"))
-    for user_id, group in ((teacher.id, group_id("2a")), (member.id, CHESS)):
-        execute(app, insert(Membership).values(user_id=user_id, group_id=group))
-    there = rows(app, User), rows(app, Membership)
-    tried = nightly(lines, "--dry-run")
-    assert tried[1:] == there
-    done, *there = nightly(lines)
-    acts = {"new 3000", "changed 3", "deactivated 200", "group 7", "joined 3050", "left 250"}
-    assert done == tried[0]
-    assert acts in ({*line.split(", ")} for line in done)
-    assert nightly(lines) == (["nothing to do"], *there)
-    users = {user.id: user for user in there[0]}
-    assert {(users[row.user_id].username, row.group_id) for row in there[1]} == {
-        *((line["username"], group_id(line["group"])) for line in lines),
-        *(("teacher", group_id("2a")), (member.username, CHESS)),
-    }
-    active = {(user.external_id, user.last_name) for user in users.values() if user.is_active}
-    assert active == {(line["externalId"], line["lastName"]) for line in lines} | {(None, "Last")}
+def everything(app):
+    return rows(app, User), rows(app, Group), rows(app, Membership)
 
 
-def test_a_class_that_is_renamed_keeps_its_teacher_and_one_that_becomes_empty_is_named(
-    app, nightly, make_user
-):
-    make_user("kim", role="instructor", external_id="T-1")
-    deputy = make_user("deputy", role="instructor")
-    kim = {**pupil(0, ""), "externalId": "T-1", "username": "kim", "email": "kim@example.org"}
-    kim |= {"firstName": "First", "lastName": "Last", "role": "instructor"}
-
-    def year(name, **more):
-        pupils = [pupil(number, name, role="", **more) for number in (1, 2)]
-        return [*pupils, pupil(3, "8", role="student", groupId=""), {**kim, "group": name, **more}]
-
-    def done(lines):
-        said, *there = nightly(lines)
-        assert nightly(lines)[1:] == tuple(there)
-        return said, who_is_where((said, *there))
-
-    first, second = group_id("c-7"), group_id("c-7 next")
-    _, there = done(year("7A", groupId="c-7"))
-    class_8 = {group_id("8"): {"s0003"}}
-    assert there == {first: {"s0001", "s0002", "kim"}, **class_8}
-    execute(app, insert(Membership).values(user_id=deputy.id, group_id=first))
-    said, there = done(year("7A blue", groupId="c-7"))
-    assert said == ["renamed 1", "renamed: 7A to 7A blue"]
-    assert there == {first: {"s0001", "s0002", "kim", "deputy"}, **class_8}
-    # The group stays with who has no number; the others move.
-    said, there = done(year("8A", groupId="c-7 next"))
-    assert "empty: 7A blue" in said
-    assert "group 1, joined 3, left 3, empty 1" in said
-    assert there == {first: {"deputy"}, second: {"s0001", "s0002", "kim"}, **class_8}
-
-
-def test_what_the_key_may_not_correct_is_named_and_counted(app, nightly, clock):
-    lines = [pupil(number, "7a") for number in range(6)]
-    nightly(lines)
-    # One has a password, one has signed in with a provider, and one became a teacher.
-    values = {1: {"password_hash": "x"}, 2: {"identity": "https://provider.example 1"}}
-    values |= {3: {"role": "instructor"}, 4: {"last_login_at": clock.utcnow()}}
-    for number, columns in values.items():
-        execute(app, update(User).where(User.username == f"s{number:04}").values(**columns))
-    for line in lines[:3] + lines[4:5]:
-        line["email"] = line["email"].replace("s", "new", 1)
-    lines[1]["username"] = "other"
-    said, *there = nightly(lines)
-    assert [line for line in said if line.startswith("differs")] == [
-        "differs: S-1 Åsa P 1: email is s1@school.invalid, in the file new1@school.invalid",
-        "differs: S-1 Åsa P 1: username is s0001, in the file other",
-        "differs: S-2 Åsa P 2: email is s2@school.invalid, in the file new2@school.invalid",
-        "differs: S-3 Åsa P 3: the account has the role instructor",
-        "differs: S-4 Åsa P 4: email is s4@school.invalid, in the file new4@school.invalid",
+def test_a_roster_is_followed_and_the_second_run_has_nothing_to_do(app, nightly):
+    first = HEAD + "".join(CLASS)
+    assert nightly(first)[-1] == "new 8"
+    there = everything(app)
+    second = "".join([HEAD, *CLASS[:6], "S-6,other,,Åsa,Łukasz,8A\n", "S-9,,,Łukasz,,8A\n"])
+    said = [
+        "changed: Åsa Łukasz, line 8, username s006, changes ['lastName', 'groups']",
+        "new: Łukasz -, line 9, username lukasz",
+        "differs: Åsa Łukasz, line 8, differs ['username']",
+        "deactivated: Åsa P 7, externalId S-7, username s007",
+        "changed 1, new 1, deactivated 1",
     ]
-    assert {"changed: S-0 Åsa P 0", "changed 1, differs 5"} < {*said}
-    assert {user.username: user.email for user in there[0]} == {
-        f"s{number:04}": f"{'new' if number == 0 else 's'}{number}@school.invalid"
-        for number in range(6)
-    }
-    # It says so each night, and changes nothing.
-    assert nightly(lines)[1:] == tuple(there)
-    lines.append({**pupil(6, "7a"), "username": "!"})
-    said, *after = nightly(lines, refused=1)
-    assert after == there
-    assert [line for line in said if line.startswith("new: S-6 Åsa P 6: {")]
-    assert "differs 5, refused 1" in said
+    assert nightly(second, "--dry-run") == said
+    assert everything(app) == there
+    assert nightly(second) == said
+    there = everything(app)
+    assert nightly(second) == [said[2], "nothing to do"]
+    assert everything(app) == there
+    assert [user.username for user in there[0] if not user.is_active] == ["s007"]
+    assert [*Counter(row.user_id for row in there[2]).values()] == [1] * 9
 
 
-def test_an_account_is_taken_by_its_address_only_if_it_is_no_strangers(
-    app, nightly, make_user, clock
-):
-    """Whoever registers a pupil's address gets neither number, name nor class."""
-    moment = clock.utcnow()
-    strangers = {
-        "registered": {},
-        "by-provider": {"password_hash": "!", "identity": "https://provider.example 1"},
-        "once": {"password_hash": "!", "last_login_at": moment},
-    }
-    rightful = {
-        "verified": {"email_verified_at": moment, "last_login_at": moment},
-        "made": {"password_hash": "!"},
-    }
-    for name, columns in (strangers | rightful).items():
-        make_user(name, **columns)
-    before = {row.username: row for row in rows(app, User)}
-    lines = [
-        {**pupil(number, "7a"), "email": f"{name}@Example.org", "username": name}
-        for number, name in enumerate(before)
+def test_refusals_are_errors_and_the_others_go_on(app, nightly):
+    said = nightly(f"{HEAD}{CLASS[0]}S-1,s000,,Kim,Lee,7A\n{CLASS[2]}", fails=True)
+    assert said == [
+        "new: Åsa P 0, line 2, username s000",
+        "new: Åsa P 2, line 4, username s002",
+        "new 2, refused 1",
+        "refused: Kim Lee, line 3, code username_taken",
     ]
-    said, *there = nightly(lines, refused=3)
-    assert "refused 3, changed 2, group 1, joined 2" in said
-    after = {row.username: row for row in there[0]}
-    assert {name: after[name] for name in strangers} == {name: before[name] for name in strangers}
-    assert who_is_where((said, *there)) == {group_id("7a"): {*rightful}}
-    assert all(after[name].external_id for name in rightful)
+    assert [user.username for user in rows(app, User)] == ["s000", "s002"]
 
 
+def test_a_file_that_was_cut_off_does_nothing_unless_it_is_right(app, nightly):
+    nightly(HEAD + "".join(CLASS))
+    there = everything(app)
+    (said,) = nightly(HEAD + "".join(CLASS[:5]), fails=True)
+    assert "too_many_missing" in said
+    assert everything(app) == there
+    assert nightly(HEAD + "".join(CLASS[:5]), "--all")[-1] == "deactivated 3"
+
+
+NOBODY = {"lines": [], "groups": [], "missing": [], "leftOut": []}
+GOOD = "200 OK", [], json.dumps({"data": NOBODY})
+AGAIN = [("Retry-After", "0")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([("503 Busy", AGAIN, ""), ("429 Later", AGAIN, ""), GOOD], "nothing to do"),
+        ([("200 OK", [("Content-Length", "99")], '{"data": ')], "IncompleteRead"),
+        ([("200 OK", [], "<h1>Log in</h1>")], "JSONDecodeError"),
+        (
+            [("502 Bad Gateway", [], "<h1>\xe9</h1>")],
+            "HTTP Error 502: Bad Gateway: <h1>\ufffd</h1>",
+        ),
+        ([], "URLError"),
+    ],
+)
+def test_what_a_service_may_say_is_waited_for_or_told_in_a_line(tmp_path, answers, said):
+    path = tmp_path / "people.csv"
+    path.write_bytes(b"\xff\xfe\0")
+    left, sent = [*answers], set()
+
+    def service(environ, start):
+        sent.add(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        status, headers, body = left.pop(0)
+        start(status, headers)
+        return [body.encode("latin-1")]
+
+    with serving(service) as url:
+        url = url if answers else "http://127.0.0.1:1"
+        ended = python("nightly.py", path, ACCOUNTS_URL=url, ACCOUNTS_KEY="key")
+    assert (left, sent) == ([], {path.read_bytes()} if answers else set())
+    assert ended.returncode == (0 if GOOD in answers else 1)
+    (line,) = (ended.stdout + ended.stderr).splitlines()
+    assert said in line
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
+def test_the_line_of_the_docs_does_the_same(app, school, tmp_path):
+    blocks = section("Every night, from the school's own system")
+    (tmp_path / "people.csv").write_text(blocks["csv"])
+    line = blocks["sh"][blocks["sh"].index("curl ") :]
+    command = ["sh", "-ec", line]
+    options = {"cwd": tmp_path, "env": {**os.environ, **school}, "capture_output": True}
+    ended = subprocess.run(command, check=True, **options)
+    (person,) = json.loads(ended.stdout)["data"]["lines"]
+    assert (person["status"], person["username"]) == ("new", "mia")
+    assert [group.name for group in rows(app, Group)] == ["7A"]
+    (tmp_path / "people.csv").write_text("")
+    assert subprocess.run(command, check=False, **options).returncode == 22
+
+
+# What stands "here" is the username of the account.
 COLUMNS = {
-    "users": "givenName familyName username email enabledUser",
-    "roles": "userSourcedId roleType role beginDate endDate",
+    "users": "here username givenName familyName email role enabledUser status preferredGivenName",
+    "roles": "userSourcedId roleType role beginDate endDate status",
     "classes": "title termSourcedIds",
-    "enrollments": "classSourcedId userSourcedId role beginDate endDate",
+    "enrollments": "classSourcedId userSourcedId role beginDate endDate status",
     "academicSessions": "title startDate endDate",
 }
 ROSTER = {
@@ -216,67 +168,109 @@ ROSTER = {
         c-1 7A old,now
         c-2 7A now
         c-3 8A old
+        c-4 Chess-and-all-other-games-that-two-people-can-play-with-a-board-of-wood -
     """,
     "users": """
-        u-1 Mia Okoro mia@old.example mia@school.example true
-        u-2 Ben Young ben - true
-        u-3 Kim Park kim kim@school.example true
-        u-4 Al Gone al - false
-        u-5 Pat Rent pat - true
-        u-6 Jo Left jo - true tobedeleted
-    """,
-    "roles": """
-        r-1 u-1 primary student - -
-        r-2 u-2 primary student - -
-        r-3 u-3 primary teacher - -
-        r-4 u-3 secondary student - -
-        r-5 u-4 primary student - -
-        r-6 u-5 primary guardian - -
-        r-7 u-6 primary student - -
+        u-1 mia mia Mia Okoro mia@school.example student true
+        u-2 bo.li bo Bo Li - student true
+        u-3 u-3 山田.太郎 太郎 山田 - student true
+        u-4 zoe.muller müller.zoë Zoë Müller - student true
+        u-5 mller.zo mller.zo Moritz Zorn - student true
+        u-6 al.long a-name-of-more-than-32-characters Al Long - student true
+        u-7 uma.der _under Uma Der - student true
+        u-8 ben.young - Ben Young - student true
+        u-9 cher cher Cher - - student true
+        u-10 lukasz.walesa łukasz Łukasz Wałęsa - student true
+        u-11 tom tom Tom Twin twins@home.example student true
+        u-12 tim tim Tim Twin twins@home.example student true
+        u-13 kai.mail kai@school.example Kai Mail - student -
+        u-14 kim kim Kimberly Park kim@school.example teacher true - Kim
+        u-15 lee lee Lee Lo - teacher true
+        u-16 - gone Al Gone - student false
+        u-17 - left Jo Left - student true tobedeleted
+        u-18 - pat Pat Rent - guardian true
+        u-19 - boss Bo Ss - administrator true
     """,
     "enrollments": """
-        e-1 c-1 u-1 student - -
-        e-2 c-2 u-2 student - -
-        e-3 c-1 u-3 teacher - -
-        e-4 c-2 u-3 teacher 2000-08-01 2001-07-31
-        e-5 c-3 u-1 student - -
+        e-1 c-1 u-1 student 2000-08-01
+        e-2 c-2 u-2 student
+        e-3 c-1 u-14 teacher
+        e-4 c-2 u-14 teacher 2000-08-01 2001-07-31
+        e-5 c-3 u-1 student
         e-6 c-2 u-1 student - - tobedeleted
-        e-7 c-2 u-4 student - -
-        e-8 c-1 u-6 student - -
+        e-7 c-2 u-16 student
+        e-8 c-1 u-17 student
+        e-9 c-4 u-1 -
+        e-10 c-2 u-15 student
     """,
 }
 
 
-@pytest.mark.parametrize("version", ["1.1", "1.2"])
-def test_the_nightly_file_is_made_from_oneroster(app, nightly, make_user, tmp_path, version):
-    make_user("kim", email="kim@school.example", role="instructor", external_id="u-3")
-    role_of = {line.split()[1]: line.split()[3] for line in ROSTER["roles"].split("\n")[-2:0:-1]}
-    for name, text in ROSTER.items():
-        columns, lines = ["sourcedId", *COLUMNS[name].split(), "status"], []
-        for line in text.strip().splitlines():
-            cells = ["" if cell == "-" else cell for cell in line.split()]
-            lines.append(dict(zip(columns, [*cells, "active"], strict=False)))
-        if version == "1.1" and name == "users":
-            lines = [line | {"role": role_of[line["sourcedId"]]} for line in lines]
-        if version == "1.2" or name != "roles":
-            write(tmp_path / f"{name}.csv", lines)
+def lines_of(name):
+    """Return the lines of a file of the export."""
+    columns = ["sourcedId", *COLUMNS[name].split()]
+    lines = (line.split() for line in ROSTER[name].strip().splitlines())
+    cells = (["" if cell == "-" else cell for cell in line] for line in lines)
+    return [dict(zip(columns, line, strict=False)) for line in cells]
 
-    def convert():
-        command = [sys.executable, CONVERTER, str(tmp_path)]
-        return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
-    made = convert()
-    said, *there = nightly(made)
-    assert "new 2, changed 1, group 2, joined 3" in said
-    where = {group_id("c-1"): {"mia", "kim"}, group_id("c-2"): {"ben"}}
-    assert who_is_where((said, *there)) == where
-    addresses = {user.external_id: user.email for user in there[0]}
-    assert addresses["u-1"] == "mia@school.example"
-    assert addresses.keys() == {"u-1", "u-2", "u-3"}
-    # Between two terms, the classes of the last one go on.
-    terms = tmp_path / "academicSessions.csv"
-    terms.write_text(terms.read_text().replace("2999-07-31", "2025-07-31"))
-    assert convert() == made
-    # A term without an end is not over.
-    terms.write_text(terms.read_text().replace("2025-07-31", ""))
-    assert convert() == made
+def export(folder, version="1.1", encoding="utf-8"):
+    """Write the files of an export; return the folder."""
+    files = {name: lines_of(name) for name in ROSTER}
+    if version == "1.2":
+        files["roles"] = [
+            {"userSourcedId": user["sourcedId"], "roleType": kind, "role": role, "endDate": end}
+            for user in files["users"]
+            for kind, role, end in (
+                ("primary", user.pop("role"), ""),
+                ("secondary", "student", ""),
+                ("primary", "guardian", "2001-07-31"),
+            )
+        ]
+    for name, lines in files.items():
+        text = io.StringIO()
+        table = csv.DictWriter(text, ["sourcedId", *COLUMNS[name].split()])
+        table.writeheader()
+        table.writerows(lines)
+        (folder / f"{name}.csv").write_bytes(text.getvalue().encode(encoding, "replace"))
+    return folder
+
+
+@pytest.mark.parametrize(("version", "encoding"), [("1.1", "utf-8-sig"), ("1.2", "utf-16")])
+def test_everybody_of_an_export_of_oneroster_gets_an_account(
+    app, nightly, tmp_path, version, encoding
+):
+    folder = export(tmp_path, version, encoding)
+    made = python("oneroster.py", folder).stdout
+    assert nightly(made)[-1] == "new 15"
+    users, groups, there = everything(app)
+    here = {line["sourcedId"]: line["here"] for line in lines_of("users") if line["here"]}
+    assert {user.external_id: user.username for user in users} == here
+    assert [user.external_id for user in users if user.role == "instructor"] == ["u-14", "u-15"]
+    titles, numbers = dict(groups), {user.id: user.external_id for user in users}
+    chess = lines_of("classes")[3]["title"][:64]
+    where = {("u-1", "7A"), ("u-1", chess), ("u-2", "7A"), ("u-14", "7A")}
+    assert {(numbers[row.user_id], titles[row.group_id]) for row in there} == where
+    assert [user.first_name for user in users if user.username == "kim"] == ["Kim"]
+    assert nightly(made)[-1] == "nothing to do"
+    # Between two terms, the classes of the last one go on; a term without an end is not over.
+    terms = folder / "academicSessions.csv"
+    text = terms.read_bytes().decode(encoding)
+    for end in ("2025-07-31", ""):
+        terms.write_bytes(text.replace("2999-07-31", end).encode(encoding))
+        assert python("oneroster.py", folder).stdout == made
+
+
+def test_without_terms_each_class_counts_and_letters_of_windows_stay(app, nightly, tmp_path):
+    folder, made = export(tmp_path, encoding="cp1252"), tmp_path / "people.csv"
+    (folder / "academicSessions.csv").unlink()
+    command = [sys.executable, ROOT / "examples/oneroster.py", folder]
+    made.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    lines = csv.DictReader(io.StringIO(made.read_text("cp1252")))
+    assert [line["groupId"] for line in lines if line["username"] == "mia"] == ["c-1", "c-3", "c-4"]
+    nightly(made.read_bytes())
+    assert "Zoë" in {user.first_name for user in rows(app, User)}
+    # Without another file, nobody would be in a class.
+    (folder / "enrollments.csv").unlink()
+    ended = python("oneroster.py", folder)
+    assert (ended.returncode, ended.stdout) == (1, "")
