@@ -124,7 +124,7 @@ export function createClient({ url, storage = "cookie" }) {
 
   async function send(method, path, body, { token, how } = {}) {
     const headers = {};
-    const isRaw = body instanceof FormData || body instanceof Blob; // with a type of its own
+    const isRaw = body instanceof FormData || body instanceof Blob;
     const options = { method, headers, credentials: how ? "include" : "same-origin" };
     if (token) headers.Authorization = `Bearer ${token}`;
     if (how) headers["X-Refresh-Cookie"] = how;
