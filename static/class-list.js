@@ -1,266 +1,218 @@
-// A class or another list: shows how its text is understood and what is wrong in it, and makes the
-// accounts. The text is what is still to be done: a line leaves it when its account is made.
+// A class or another list: shows what the service would make of it, and has that done.
 
-import { call, Problem } from "./api.js";
-import { attempt, explain, explainReason, read, setBusy, showProblem } from "./forms.js";
-import { callForMany, listGroups, newId } from "./lists.js";
-import { bodyOf, COLUMNS, listOf, parse, textOf } from "./pasted-list.js";
+import { Problem } from "./api.js";
+import { explain, explainReason, read, showProblem } from "./forms.js";
+import {
+  AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, labelOf, listGroups, partsOf,
+} from "./lists.js";
 import * as sheet from "./sheet.js";
-import { byId, copy, nameOf, number, say } from "./words.js";
+import { addressOf, byId, copy, language, number, say } from "./words.js";
 
-const LARGEST_FILE = 1_000_000; // bytes
-const AT_ONCE = 1000; // accounts that one call takes back
 const [options, paste, make, preview] = ["options", "paste", "make", "lines"].map(byId);
 const { list, file, lastFirst } = paste.elements;
-const heading = preview.querySelector("h3");
-const takeBack = byId("take-back");
-let lines = []; // without an account: the people of the list, each with its `mistake`
-let sent = null; // {line, body} of the call without an answer: this account may be there already
-let isMaking = false;
-let isOver = true; // with all of a list: what is made next is of another one
-const made = new Map(); // of the list, by their ids: {user, slip}
-let groups = new Map(); // {id, name, isNew, isTwice} by the names in the list
+const [heading, table] = ["h3", "table"].map((name) => preview.querySelector(name));
+const [button, takeBack] = [make.querySelector("button"), byId("take-back")];
+let checked = null; // what Make sends: {body, query, deliver, fresh}
+let shown = []; // the lines of the latest answer, each with the names of its `group`
+const made = new Map(); // by the ids of whom this page has made: their slips, if any
 
-// Checking
+// What the service says
 
-const { elements } = byId("newcomer");
-const labels = Object.fromEntries(
-  COLUMNS.map((name) => [name, elements[name].labels[0].textContent]),
-);
-labels.group = options.elements.groupId.labels[0].textContent;
-const mistakeOf = (reasons) =>
-  Object.keys(labels)
-    .filter((name) => reasons[name])
-    .map((name) => [labels[name], explainReason(name, reasons[name][0])])
-    .map(([column, mistake]) => say("say_newcomers_mistake", { column, mistake }))
-    .join(" ");
+const word = (key, values) => say(`say_list_${key}`, values);
+const fact = (name, value) => word("fact", { name, value });
+const group = options.elements.groupId;
+const OURS = { line: list, group, groups: group };
+const nameOfField = (name) => OURS[name]?.labels[0].textContent ?? labelOf(name);
+const named = (fields) => fields.map(nameOfField).join(", ");
+const is = (...kinds) => ({ status }) => kinds.includes(status);
+const isRefused = is("refused");
+const isBare = (line) => addressOf(line).noMailbox;
+const KINDS = {
+  new: is("new"), bare: (line) => line.status === "new" && isBare(line),
+  changed: is("changed"), same: is("same"), refused: isRefused,
+  nowhere: (line) => !isRefused(line) && line.group === "", // where the list has groups
+};
+
+function resultOf({ status, code, reasons, changes, differs }) {
+  const mistakes = Object.entries(reasons ?? {}).map(([name, words]) =>
+    fact(nameOfField(name), explainReason(name, [words].flat()[0])),
+  );
+  if (status === "refused") return mistakes.join(" ") || explain({ code });
+  const text = changes.length ? fact(word(status), named(changes)) : word(status);
+  return differs.length ? `${text} · ${fact(word("differs"), named(differs))}` : text;
+}
+
+function groupText({ name, isNew, isRenamed, people }) {
+  const key = isNew ? "new_group" : isRenamed && "renamed_group";
+  return fact(key ? word(key, { name }) : name, number(people));
+}
 
 // Selects a line of the text; what is wrong in it describes the field then.
-function goTo({ number }) {
-  const texts = list.value.split("\n").slice(0, number);
-  const end = texts.join("\n").length;
-  list.setAttribute("aria-describedby", `paste-list-hint paste-list-error line-${number}`);
+function goTo(line) {
+  const end = list.value.split("\n").slice(0, line).join("\n").length;
+  list.setAttribute("aria-describedby", `paste-list-hint paste-list-error line-${line}`);
   list.focus();
-  list.setSelectionRange(end - texts.at(-1).length, end);
-}
-
-// Finds the group of each name: the one that is written so, else the one with other capitals.
-async function findGroups(people) {
-  const wanted = new Set(people.map(({ group }) => group).filter(Boolean));
-  const known = wanted.size ? (await call("GET", "groups")).groups : [];
-  const made = new Map(); // "5a" and "5A" are one new group
-  groups = new Map();
-  for (const name of wanted) {
-    const key = name.toLowerCase();
-    const same = known.filter((each) => each.name === name);
-    const near = same.length ? same : known.filter((each) => each.name.toLowerCase() === key);
-    const found = near[0] ?? made.get(key) ?? { id: newId(), name, isNew: true };
-    made.set(key, found);
-    groups.set(name, near.length > 1 ? { ...found, isTwice: true } : found);
-  }
-}
-
-// Says of each group how many go into it.
-function groupText() {
-  const names = new Map();
-  for (const { group } of lines) {
-    const { name, isNew } = groups.get(group) ?? {};
-    const text = isNew ? say("say_newcomers_new_group", { name }) : name;
-    if (text) names.set(text, (names.get(text) ?? 0) + 1);
-  }
-  const counts = [...names].map(([text, count]) => `${text}: ${number(count)}`).join(", ");
-  return counts && say("say_newcomers_groups", { groups: counts });
+  list.setSelectionRange(list.value.lastIndexOf("\n", end - 1) + 1, end);
 }
 
 function rowOf(line) {
-  const row = copy("newcomers-line", line);
-  row.querySelector(".error").id = `line-${line.number}`;
-  row.querySelector("button").addEventListener("click", () => goTo(line));
+  const row = copy("newcomers-line", {
+    ...line,
+    email: line.email && addressOf(line).email,
+    result: resultOf(line),
+    holder: line.holderId && { href: `#people/${line.holderId}`, name: word("holder") },
+  });
+  const result = row.querySelector("td span");
+  result.id = `line-${line.line}`;
+  result.classList.toggle("error", isRefused(line));
+  const number = row.querySelector("button");
+  number.addEventListener("click", () => goTo(line.line));
+  if (!list.value) number.replaceWith(number.textContent); // a file
   return row;
 }
 
-// Shows the lines of the text, and goes to the first that is wrong; returns whether there is one.
-function showLines(news = "", leftOut = "") {
-  const open = lines.filter((line) => line !== sent?.line);
-  const wrong = open.filter(({ mistake }) => mistake);
-  const bare = open.filter(({ email }) => !email);
-  const facts = Object.entries({ lines: open, wrong, bare, unsure: sent ? [sent] : [] });
-  const texts = facts
-    .filter(([, list]) => list.length)
-    .map(([fact, { length }]) => say(`say_newcomers_${fact}`, { count: length }));
-  byId("lines-summary").textContent = [news, ...texts, groupText(), leftOut].join(" ");
-  preview.querySelector("tbody").replaceChildren(...open.map(rowOf));
-  const table = preview.querySelector("table");
-  table.hidden = !open.length;
-  table.classList.toggle("grouped", groups.size > 0);
-  make.hidden = !lines.length;
-  make.querySelector("button").textContent = say("say_newcomers_make", { count: lines.length });
+const madeHere = () => shown.map(({ userId }) => userId).filter((id) => made.has(id));
+
+const count = (kind) => shown.filter(KINDS[kind]).length;
+
+// Shows an answer: first who is refused.
+function show({ lines, groups, leftOut }, news = "") {
+  const names = new Map(groups.map(({ id, name }) => [id, name]));
+  const groupOf = (line) => line.groups.map((id) => names.get(id)).join(", ");
+  shown = lines.map((line) => ({ ...line, group: groups.length ? groupOf(line) : undefined }));
+  const facts = Object.keys(KINDS).filter(count).map((kind) => fact(word(kind), number(count(kind))));
+  if (groups.length) facts.push(fact(word("groups"), groups.map(groupText).join(", ")));
+  if (leftOut.length) facts.push(fact(word("left_out"), leftOut.join(", ")));
+  byId("lines-summary").textContent = `${news} ${facts.join(" · ")}`.trim();
+  const ordered = [...shown].sort((a, b) => isRefused(b) - isRefused(a));
+  table.tBodies[0].replaceChildren(...ordered.map(rowOf));
+  takeBack.hidden = !madeHere().length;
   preview.hidden = false;
-  const reasons = { list: ["lines"] };
-  showProblem(paste, wrong.length ? new Problem("invalid_request", { reasons }) : null, false);
-  if (wrong.length) goTo(wrong[0]);
-  return wrong.length > 0;
+  heading.focus();
 }
 
-paste.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  if (isMaking) return;
-  const { people, leftOut, code } = parse(list.value, labels, lastFirst.checked);
-  if (code) return showProblem(paste, new Problem(code));
-  if (!(await attempt(paste, () => findGroups(sent ? [sent.line, ...people] : people)))) return;
-  const isTwice = ({ group }) => groups.get(group)?.isTwice;
-  for (const { reasons } of people.filter(isTwice)) reasons.group = ["twice_there"];
-  const found = people.map((person) => ({ ...person, mistake: mistakeOf(person.reasons) }));
-  lines = sent ? [sent.line, ...found] : found;
+// Checking
+
+// What an answer leaves behind: the names of errors that say so.
+const UNREAD = { 400: "no_list", 404: "group_gone" };
+const ENDS = { ...UNREAD };
+for (const status of [0, 502, 503, 504]) ENDS[status] = "list_broke_off";
+
+function send({ body, query }, apply) {
+  const path = `users/lists?${new URLSearchParams([...query, ["apply", apply]])}`;
+  return callForMany("POST", path, body, apply ? ENDS : UNREAD);
+}
+
+async function check() {
+  const [chosen] = file.files;
+  const { deliver, ...others } = read(options);
+  const asked = { ...others, deliver: deliver === "mail" && deliver, lastFirst: lastFirst.checked };
+  const query = Object.entries(asked).filter(([, value]) => value);
+  // A browser gives up a file that has changed since it was chosen.
+  const lost = new Problem("invalid_request", { reasons: { file: ["required"] } });
+  const bytes = await chosen?.arrayBuffer().catch(() => Promise.reject(lost));
+  const body = new Blob([bytes ?? list.value], { type: "text/csv" });
+  const mine = (checked = { body, query, deliver });
+  const answer = await send(mine, false);
+  show(answer);
+  mine.fresh = new Map(shown.filter(is("new")).map(({ line, username }) => [line, username]));
+  const acts = ["new", "changed", "refused"].filter(count);
+  const text = acts.map((kind) => word(`do_${kind}`, { count: count(kind) })).join(", ");
+  button.textContent = text.charAt(0).toLocaleUpperCase(language) + text.slice(1);
+  make.hidden = checked !== mine || !shown.some(is("new", "changed"));
+}
+paste.addEventListener("prepare", ({ detail }) => {
+  detail.send = check;
   showProblem(make, null);
-  const columns = leftOut.join(", ");
-  if (!showLines("", columns && say("say_newcomers_left_out", { columns }))) heading.focus();
+  make.hidden = true;
 });
-// Nothing is made that the preview does not show.
-list.addEventListener("input", () => (make.hidden = true));
-lastFirst.addEventListener("change", () => preview.hidden || paste.requestSubmit());
-
-async function readFile(chosen) {
-  if (!chosen || isMaking) return;
-  if (chosen.size > LARGEST_FILE) return showProblem(paste, new Problem("too_large"));
-  const text = await textOf(chosen);
-  file.value = "";
-  if (/^(PK\x03|ÐÏ\x11)/.test(text)) return showProblem(paste, new Problem("excel_file"));
-  list.value = text;
-  paste.requestSubmit();
+// Nothing is made that was not checked.
+for (const form of [options, paste]) {
+  form.addEventListener("input", () => {
+    checked = null;
+    make.hidden = true;
+  });
 }
-file.addEventListener("change", () => readFile(file.files[0]));
+
+// Either the text or the file.
+list.addEventListener("input", () => (file.value = ""));
+file.addEventListener("change", () => {
+  if (!file.files.length) return;
+  list.value = "";
+  paste.requestSubmit();
+});
 paste.addEventListener("dragover", (event) => event.preventDefault());
 paste.addEventListener("drop", (event) => {
-  const [dropped] = event.dataTransfer.files;
-  if (dropped) event.preventDefault(); // else a text, which goes into the field
-  readFile(dropped);
+  const { files } = event.dataTransfer;
+  if (!files.length) return; // a text, which goes into the field
+  event.preventDefault();
+  file.files = files;
+  file.dispatchEvent(new Event("change"));
 });
 
 // Making the accounts
 
-/** Put somebody into a group, which is made first where it is new. */
-export async function join({ id }, group) {
-  if (group.isNew) await call("PUT", `groups/${group.id}`, { name: group.name });
-  group.isNew = false;
-  await call("PUT", `groups/${group.id}/members/${id}`);
-}
-
-async function makeLine(line, chosen) {
-  const isAgain = sent?.line === line;
-  sent = isAgain ? sent : { line, body: bodyOf(line, chosen) };
-  let data = isAgain ? await findMade(sent.body) : null;
-  try {
-    data ??= await call("POST", "users", sent.body);
-  } catch (problem) {
-    if (problem.status && problem.status < 500) sent = null; // refused
-    throw problem;
+// After a lost answer, a line of names alone is refused: it may mean somebody else. It is ours if the
+// check found the username free, and nobody can have used the account.
+async function recognise(lines, fresh) {
+  const lost = lines.filter(({ code, line }) => code === "username_taken" && fresh.has(line));
+  const users = await findAll(lost.map(({ line }) => fresh.get(line)));
+  for (const line of lost) {
+    const user = users.find(({ username }) => username === fresh.get(line.line));
+    const isUnused = user && isBare(user) && !hasWayIn(user) && !user.lastLogin;
+    if (isUnused) Object.assign(line, { ...user, status: "same", userId: user.id, holderId: null });
   }
-  const { selectedOptions: [{ value: id, text: name }] } = options.elements.groupId;
-  const group = groups.get(line.group) ?? (id ? { id, name } : null);
-  const { user } = data;
-  made.set(user.id, { user });
-  if (group) await join(user, group);
-  sent = null;
-  lines = lines.filter((other) => other !== line);
-  if (data.code) made.set(user.id, { user, slip: sheet.add({ ...data, group: group?.name }) });
 }
 
-// Returns what the lost answer of a call that made an account said, or would have said.
-async function findMade({ username, email, deliver }) {
-  const { users } = await call("GET", "users", { username });
-  const named = (address) => address.toLowerCase().split("@")[0]; // domains are written in two ways
-  // Who came by a provider has no password, but has signed in: it is somebody else.
-  const isNew = ({ hasPassword, lastLogin }) => !hasPassword && !lastLogin;
-  const user = users.find((each) => named(each.email) === named(email) && isNew(each));
-  if (!user) return null;
-  const link = deliver === "link";
-  return { user, ...(link && (await call("POST", `users/${user.id}/access-link`, { deliver }))) };
-}
-
-/** Return {href, name} of the account that has the username or address that was refused, if any. */
-export async function holderOf({ reasons }, body) {
-  const taken = COLUMNS.find((name) => reasons[name]?.includes("taken"));
-  const found = taken && (await call("GET", "users", { [taken]: body[taken] }).catch(() => null));
-  const [user] = found?.users ?? [];
-  return user && { href: `#people/${user.id}`, name: nameOf(user) };
-}
-
-async function refused(line, problem) {
-  // Where the account is there and the group is not, the next lines would fare no better. The
-  // preview says then that the group is a new one.
-  if (problem.code === "not_found") {
-    problem.key = "error_group_gone";
-    await findGroups(lines).catch(() => {});
-  }
-  if (![400, 409].includes(problem.status)) throw problem;
-  const { username } = problem.reasons;
-  const isBare = username && !line.email; // the address is made of the name
-  line.mistake = mistakeOf(isBare ? { username } : problem.reasons) || explain(problem);
-  line.holder = await holderOf(problem, bodyOf(line, read(options)));
-}
-
-make.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  if (isMaking || showLines()) return;
-  const [all, chosen] = [lines.length, read(options)];
-  if (isOver) made.clear();
-  isMaking = list.readOnly = takeBack.hidden = true;
-  showProblem(make, null);
-  setBusy(make, true);
-  await attempt(make, async () => {
-    for (const [done, line] of lines.entries()) {
-      make.querySelector("[role=status]").textContent = say("say_people_of", { done, all });
-      await makeLine(line, chosen).catch((problem) => refused(line, problem));
+async function makeAll() {
+  const { deliver, fresh } = checked;
+  const answer = await send(checked, true);
+  const { lines } = answer;
+  await recognise(lines, fresh);
+  if (!lines.some(isRefused)) list.value = file.value = "";
+  const isOurs = ({ status, line }) => status === "new" || (status !== "refused" && fresh.has(line));
+  for (const { userId } of lines.filter(isOurs)) made.set(userId, made.get(userId));
+  show(answer, word("done"));
+  listGroups(group).catch(() => {}); // some may be new
+  const isFor = { link: () => true, mail: isBare, none: () => false }[deliver];
+  const open = shown.filter((line) => isOurs(line) && isFor(line) && !made.get(line.userId));
+  for (const part of partsOf(open, SLIPS)) {
+    const ids = part.map(({ userId }) => userId);
+    const { links } = await callForMany("POST", "users/access-links", { ids });
+    for (const { userId, ...link } of links) {
+      const user = part.find((line) => line.userId === userId);
+      made.set(userId, sheet.add({ ...link, user, group: user.group }));
     }
-  });
-  setBusy(make, false);
-  isMaking = list.readOnly = false;
-  isOver = !lines.length;
-  takeBack.hidden = !made.size;
-  byId("kept").replaceChildren();
-  const open = lines.filter((line) => line !== sent?.line);
-  // With the usernames that were shown: what is made by now must not change them.
-  list.value = listOf(open, labels);
-  lastFirst.checked = false;
-  const first = list.value.split("\n").length - open.length + 1; // after the headings, if any
-  for (const [index, line] of open.entries()) line.number = index + first;
-  if (groups.size) attempt(make, () => listGroups(options.elements.groupId));
-  const done = all - lines.length;
-  const isWrong = showLines(done ? say("say_newcomers_made", { made: done, all }) : "");
-  const end = sheet.hasCodes() ? sheet.heading : heading;
-  if (!isWrong) (lines.length ? make.querySelector("button") : end).focus();
+  }
+  make.hidden = true;
+  if (open.length) sheet.heading.focus();
+}
+make.addEventListener("prepare", ({ detail }) => {
+  options.inert = paste.inert = true; // or what is made would not be what they say
+  detail.send = () => makeAll().finally(() => (options.inert = paste.inert = false));
 });
 
 // Taking back who was made
 
 takeBack.addEventListener("prepare", ({ detail }) => {
-  detail.body = { ids: [...made.keys()].slice(0, AT_ONCE) };
+  detail.body = { ids: madeHere().slice(0, AT_ONCE) };
   detail.send = (body) => callForMany("POST", "users/removals", body);
 });
 takeBack.addEventListener("done", (event) => {
   event.preventDefault();
-  const { removed, refused: others } = event.detail.data;
-  const kept = others.map(({ id, code }) =>
-    copy("learning-line", { name: nameOf(made.get(id).user), facts: explain({ code }) }),
-  );
-  sheet.remove(removed.map((id) => made.get(id).slip).filter(Boolean));
-  for (const id of [...removed, ...others.map((each) => each.id)]) made.delete(id);
-  takeBack.hidden = !made.size;
-  byId("kept").replaceChildren(...kept);
+  const { removed, refused } = event.detail.data;
+  const codes = new Map(refused.map(({ id, code }) => [id, { status: "refused", code }]));
+  sheet.remove(removed.map((id) => made.get(id)).filter(Boolean));
+  for (const id of [...removed, ...codes.keys()]) made.delete(id);
+  const left = shown.filter(({ userId }) => !removed.includes(userId));
+  const lines = left.map((line) => ({ ...line, ...codes.get(line.userId) }));
   const act = takeBack.querySelector("button").textContent;
-  const counts = { act, done: removed.length, all: removed.length + others.length };
-  byId("lines-summary").textContent = say("say_people_done", counts);
-  heading.focus();
+  const counts = { act, done: removed.length, all: removed.length + refused.length };
+  show({ lines, groups: [], leftOut: [] }, say("say_people_done", counts));
 });
 
 addEventListener("beforeunload", (event) => {
-  if (isMaking || sent || list.value) event.preventDefault();
+  if (make.ariaBusy === "true" || list.value) event.preventDefault();
 });
 // The frame empties all forms before another user's turn.
-paste.addEventListener("reset", () => {
-  isMaking = false;
-  sent = null;
-  lines = [];
-  preview.hidden = true;
-});
+make.addEventListener("reset", () => (make.ariaBusy = "false"));

@@ -61,7 +61,10 @@ export interface Passkey {
 export type Why = "signed_in" | "signed_out" | "ended" | "replaced";
 
 export interface Client {
-  /** Return the `data` of the answer; its type is in the OpenAPI document. Throws Problem. */
+  /**
+   * Return the `data` of the answer; its type is in the OpenAPI document. Throws Problem.
+   * A FormData or a Blob is sent as it is; the body of a GET is its query.
+   */
   call<T = any>(method: string, path: string, body?: object): Promise<T>;
   /** Return an access token for your own back end; null without a user. Throws Problem. */
   token(): Promise<string | null>;

@@ -124,18 +124,18 @@ export function createClient({ url, storage = "cookie" }) {
 
   async function send(method, path, body, { token, how } = {}) {
     const headers = {};
-    const isForm = body instanceof FormData; // the browser sets its Content-Type
+    const isRaw = body instanceof FormData || body instanceof Blob;
     const options = { method, headers, credentials: how ? "include" : "same-origin" };
     if (token) headers.Authorization = `Bearer ${token}`;
     if (how) headers["X-Refresh-Cookie"] = how;
     const target = new URL(`api/${path}`, base);
     if (body && method === "GET") target.search = new URLSearchParams(body);
-    else if (isForm) options.body = body;
+    else if (isRaw) options.body = body;
     else if (body) {
       headers["Content-Type"] = "application/json";
       options.body = JSON.stringify(body);
     }
-    const time = isForm ? UPLOAD_TIMEOUT : path === "auth/refresh" ? REFRESH_TIMEOUT : TIMEOUT;
+    const time = isRaw ? UPLOAD_TIMEOUT : path === "auth/refresh" ? REFRESH_TIMEOUT : TIMEOUT;
     let response, answer;
     try {
       response = await fetch(target, { ...options, signal: AbortSignal.timeout(time) });

@@ -4,6 +4,10 @@ import { Problem, call } from "./api.js";
 import { byId, language, nameOf } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
+// What one call takes: people or memberships, slips, and names to look for.
+export const AT_ONCE = 1000;
+export const SLIPS = 100;
+const NAMES = 30;
 export const hasWayIn = ({ hasPassword, provider }) => hasPassword || provider !== "";
 
 // What a call about many leaves behind, by the status: the names of errors that say so.
@@ -11,9 +15,9 @@ const ENDS = { 404: "group_gone", 429: "enough_slips", 503: "nothing_done" };
 for (const status of [0, 502, 504]) ENDS[status] = "maybe_done"; // no answer of the service
 
 /** Return the `data` of a call about many. Its Problem says whether anything may have been done. */
-export const callForMany = (...all) =>
-  call(...all).catch((problem) => {
-    if (problem.status in ENDS) problem.key = `error_${ENDS[problem.status]}`;
+export const callForMany = (method, path, body, ends = ENDS) =>
+  call(method, path, body).catch((problem) => {
+    if (problem.status in ends) problem.key = `error_${ends[problem.status]}`;
     throw problem;
   });
 
@@ -24,8 +28,8 @@ export const partsOf = (items, size) =>
 /** Return the names of people as a sentence lists them. */
 export const listed = (people) => new Intl.ListFormat(language).format(people.map(nameOf));
 
-/** Return what a field of an account is called. */
-export const labelOf = (name) => byId(`person-${name}`).labels[0].textContent;
+/** Return what a field of an account is called; one that the pages do not have: its name. */
+export const labelOf = (name) => byId(`person-${name}`)?.labels[0].textContent ?? name;
 
 /** Return a new id, also on plain http, where browsers have no randomUUID. */
 export function newId() {
@@ -66,6 +70,14 @@ export async function loadAll({ sort = "-joinDate", ...query }, most) {
     after = left > 0 && users.at(-1)?.id;
   }
   return found.sort(ORDERS[sort]);
+}
+
+/** Return everybody who has one of these usernames, numbers or addresses. */
+export async function findAll(texts) {
+  const parts = partsOf(texts, NAMES).map((part) => part.join(","));
+  const found = [];
+  for (const anyOf of parts) found.push(...(await loadAll({ anyOf }, 2 * NAMES)));
+  return found;
 }
 
 /** Offer a text for saving as a file. */

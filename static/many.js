@@ -3,14 +3,11 @@
 
 import { Problem, call, userId } from "./api.js";
 import { attempt, explain, setBusy, showProblem } from "./forms.js";
-import { callForMany, hasWayIn, listed, loadAll, partsOf } from "./lists.js";
+import { AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, listed, partsOf } from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
 import { byId, copy, fill, nameOf, say } from "./words.js";
 
-const AT_ONCE = 1000; // people or memberships in one call
-const SLIPS = 100; // in one call
-const NAMES = 30; // of a pasted list, in one call
 const dialog = byId("many");
 const form = dialog.querySelector("form");
 const filter = byId("people-groupId");
@@ -201,10 +198,7 @@ pick.addEventListener("prepare", ({ detail }) => (detail.send = chooseBy));
 async function chooseBy({ names }) {
   const texts = names.split(/[\n,;\t]/).map((text) => text.trim());
   const wanted = [...new Set(texts)].filter(Boolean);
-  const found = [];
-  for (const anyOf of partsOf(wanted, NAMES)) {
-    found.push(...(await loadAll({ anyOf: anyOf.join(",") }, 2 * NAMES)));
-  }
+  const found = await findAll(wanted);
   const fits = (text) => ({ username, email, externalId }) =>
     [username.toLowerCase(), email].includes(text.toLowerCase()) || externalId === text;
   const unclear = wanted.filter((text) => {

@@ -199,6 +199,18 @@ def soon(condition, patience=60):
         time.sleep(0.02)
 
 
+def answer(status, **headers):
+    """Return what answers a call of a browser in place of the service."""
+    error = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
+    return lambda call: call.fulfill(status=status, headers=headers, json=error)
+
+
+def lose(call):
+    """Let the service do what a browser asks for, and lose its answer."""
+    call.fetch()
+    call.abort()
+
+
 def waiting_for_locks():
     """Return how many statements wait for a lock, on Postgres."""
     with reading() as connection:

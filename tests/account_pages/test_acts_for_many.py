@@ -7,7 +7,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from helpers import PASSWORD, alter, crowd, execute, rows, soon
+from helpers import PASSWORD, alter, answer, crowd, execute, lose, rows, soon
 from playwright.sync_api import Route, expect
 from sqlalchemy import delete
 
@@ -16,16 +16,6 @@ from models import Group, Membership, User
 pytestmark = pytest.mark.browser
 CHANGES = re.compile("/api/(groups/[^/]+/members|users|users/access-links)$")
 LOST = "Sessions, links and codes from before stay lost."
-
-
-def answer(status, **headers):
-    error = {"success": False, "message": "", "error": {"code": "too_many_requests"}}
-    return lambda call: call.fulfill(status=status, headers=headers, json=error)
-
-
-def lose(call):
-    call.fetch()
-    call.abort()
 
 
 @pytest.fixture

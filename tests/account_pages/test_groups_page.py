@@ -411,43 +411,6 @@ def test_a_cell_is_no_formula_for_a_program_that_splits_elsewhere(page, base_url
 # What else there is for a school
 
 
-@pytest.mark.parametrize(
-    ("reply", "said"),
-    [
-        (None, "did not respond"),
-        ({"status": 404, "json": {"error": {"code": "not_found"}}}, "The group no longer exists"),
-    ],
-)
-def test_a_list_of_new_people_goes_into_a_group_that_stands_on_the_slips(
-    signed_in, make_group, app, reply, said
-):
-    """The first answer of the group is lost, or a refusal: the account is there by then."""
-    group = make_group("7b")
-    page = signed_in("admin#newcomers", role="admin").page
-    page.get_by_role("radio", name="A link and a code").check()
-    page.locator("#options-groupId").select_option("7b")
-
-    def answer(route):
-        return route.fulfill(**reply) if reply else route.abort()
-
-    page.route("**/members/**", answer, times=1)
-    page.locator("#paste-list").fill("Mia;Okoro\nBen;Young")
-    page.get_by_role("button", name="Check the list").click()
-    page.get_by_role("button", name="Create 2 accounts").click()
-    expect(page.locator("#make [role=alert]")).to_contain_text(said)
-    page.get_by_role("button", name="Create 2 accounts").click()
-    slips = page.locator(".slip")
-    expect(slips).to_have_text([re.compile(f"· 7b.*{name}", re.S) for name in ("Mia", "Ben")])
-    form = page.locator("#newcomer")
-    for label, value in {"First name": "Ann", "Last name": "Lee"}.items():
-        form.get_by_label(label).fill(value)
-    form.get_by_label("Has no e-mail address").check()
-    form.get_by_role("button", name="Create the account").click()
-    expect(slips.last).to_contain_text(re.compile("· 7b.*Ann", re.S))
-    assert len(rows(app, Membership, group_id=group)) == 3
-    page.once("dialog", lambda dialog: dialog.accept())
-
-
 def test_what_students_may_not_change_is_not_offered(signed_in, change_settings, app):
     change_settings(student_rights="profile")
     page = signed_in().page

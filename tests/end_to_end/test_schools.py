@@ -13,7 +13,7 @@ from test_readme_walk import paste
 from config import ROOT, load
 
 PAGE = (ROOT / "docs/schools.md").read_text()
-CLASS = "\n".join(f"Pupil;Number{number:02}" for number in range(1, 31))
+CLASS = "\n".join(["First name;Last name", *(f"Pupil;Number{each:02}" for each in range(1, 31))])
 
 
 def blocks():
