@@ -923,7 +923,7 @@ class MissingPerson(ResponseBody):
 
 
 class ListDone(ResponseBody):
-    lines = ma.List(ma.Nested(LineOfList))
+    lines = fields.Rows(LineOfList)
     groups = ma.List(ma.Nested(GroupOfList))
     missing = ma.List(ma.Nested(MissingPerson))
     left_out = ma.List(ma.String(), metadata=about("Columns that are not used."))

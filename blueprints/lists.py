@@ -35,7 +35,7 @@ bp = Blueprint("lists", __name__, url_prefix="/api/users/lists")
     errors=(errors.NotFound, errors.TooManyMissing),
     limits=(Limit(60, "hour", "lists of people", By.CALLER),),
 )
-def read_list(query: dict[str, Any], body: dict[str, Any]) -> lists.Done:
+def read_list(query: dict[str, Any], body: dict[str, Any]) -> dict[str, object]:
     """Read a list of people, and say what it would do; with `apply=true`, do it.
 
     Send JSON, or a text as people have it: CSV with commas, semicolons or tabs, or what was copied
@@ -58,7 +58,8 @@ def read_list(query: dict[str, Any], body: dict[str, Any]) -> lists.Done:
     if me.is_key and names_groups and Scope.GROUPS_WRITE not in me.scopes:
         raise errors.Forbidden
     options = _options(me, query)
-    return lists.apply(found, options) if is_for_real else lists.check(found, options)
+    done = lists.apply(found, options) if is_for_real else lists.check(found, options)
+    return {**done._asdict(), "lines": [line.told() for line in done.lines]}
 
 
 def _people(body: dict[str, Any], *, last_first: bool) -> People:

@@ -10,6 +10,7 @@ from functools import lru_cache
 import email_validator
 
 MAX_USERNAME = 32
+MAX_EMAIL = 254
 MAX_ADDRESS = 1024  # beyond it, nothing is parsed; e-mail addresses have 254 characters at most
 # Unicode's white space, without four control characters that Python counts too.
 _SPACES = r"[\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
@@ -22,6 +23,7 @@ WHITE_SPACE = "".join(re.findall(_SPACES, "".join(map(chr, range(0x3001))))) + _
 PLAIN_ADDRESS = re.compile(r"(?!.*=\?)[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.ASCII)
 # Nobody has a mailbox there (RFC 6761), so accounts without one get such addresses.
 NO_MAILBOX = ".invalid"
+_PLAIN_LOCAL = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 _USERNAME = re.compile("[a-z0-9][a-z0-9_.-]{2,31}")
 _NAMED = re.compile(r'"?([^"<>\\]*?)"?\s*<([^<>]*)>')
 
@@ -44,8 +46,23 @@ email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 def normalise_email(raw: str) -> str | None:
     """Return the stored form of an address, in lower case and ASCII (IDNA 2008), or None."""
+    local, _, domain = raw.strip(WHITE_SPACE).rpartition("@")
+    if _PLAIN_LOCAL.fullmatch(local):  # then the domain decides, and a list has few of them
+        ascii_domain = _ascii_domain(domain[:MAX_ADDRESS])
+        email = f"{local.lower()}@{ascii_domain}"
+        return email if ascii_domain and len(email) <= MAX_EMAIL else None
+    return _ascii_of(raw)
+
+
+def _ascii_of(raw: str) -> str | None:
     found = _validated(raw)
     return (found.ascii_email or "").lower() or None if found else None
+
+
+@lru_cache(1000)
+def _ascii_domain(domain: str) -> str | None:
+    email = _ascii_of(f"a@{domain}")
+    return email and email.removeprefix("a@")
 
 
 def is_plainly_written(raw: str) -> bool:

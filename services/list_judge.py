@@ -70,7 +70,7 @@ class Judge:
         self._lines = [line for line in lines if not line.is_refused]
         said: dict[str, set[str]] = {name: set() for name in MARKS}
         for line in self._lines:
-            for name, text in line.marks():
+            for name, text in line.marks:
                 said[name].add(text)
         emails, usernames = said["email"], said["username"]
         self._by_number = self._look_up(User.external_id, said["external_id"])

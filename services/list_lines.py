@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, cast
 
 from marshmallow import ValidationError
@@ -13,7 +14,6 @@ from core.people_columns import is_class
 from core.reasons import Word
 from core.roles import Reach, Role
 
-_FORM = schemas.PersonInList()
 # What says who somebody is, besides the names.
 MARKS = ("external_id", "email", "username")
 # How spreadsheets write a long number that they have rounded.
@@ -73,10 +73,17 @@ class Line:
     def last_name(self) -> str:
         return str(self.person.get("last_name") or getattr(self.user, "last_name", ""))
 
+    @cached_property
     def marks(self) -> list[tuple[str, str]]:
-        """Return what says who this is, besides the names."""
+        """What says who this is, besides the names."""
         person = {**self.person, "username": self.person.get("username", "").lower()}
         return [(name, person[name]) for name in MARKS if person.get(name)]
+
+    def told(self) -> tuple[object, ...]:
+        """Return what the response says, in the order of its fields."""
+        who = self.user_id, self.first_name, self.last_name, self.username, self.email
+        what = self.groups, self.changes, self.differs
+        return self.line, self.status, *who, *what, self.code, self.reasons, self.holder_id
 
     def role(self, options: Options) -> str:
         return str(self.user.role if self.user else self.person.get("role", options.role))
@@ -100,7 +107,7 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
     if isinstance(role := given.get("role"), str):
         given["role"] = _ROLES.get(role.lower(), role.lower())
     try:
-        person = _FORM.load(given)
+        person = _form(frozenset(given)).load(given)
     except ValidationError as error:
         # The rest still says who is meant.
         line = Line(number, _filled(cast("dict[str, Any]", error.valid_data)))
@@ -115,6 +122,15 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
     return line
 
 
+@lru_cache(100)
+def _form(names: frozenset[str]) -> schemas.PersonInList:
+    """Return the shape of lines with these cells: fields without one take as long as the others."""
+    form = schemas.PersonInList()
+    return schemas.PersonInList(
+        only=[n for n, each in form.fields.items() if each.data_key in names]
+    )
+
+
 def _filled(person: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in person.items() if value}
 
@@ -122,11 +138,11 @@ def _filled(person: Mapping[str, Any]) -> dict[str, Any]:
 def _joined(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without those that say only in which other groups somebody is."""
     first: dict[tuple[str, str], Line] = {}
-    unclear = {mark for line in lines if line.is_refused for mark in line.marks()}
+    unclear = {mark for line in lines if line.is_refused for mark in line.marks}
     found = []
     for line in lines:
-        line.stays = not unclear.isdisjoint(line.marks())
-        key = next(iter(line.marks()), None)
+        line.stays = not unclear.isdisjoint(line.marks)
+        key = next(iter(line.marks), None)
         same = first.setdefault(key, line) if key and not line.is_refused else line
         if same is line or same.person != line.person:
             found.append(line)

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -138,6 +139,7 @@ def _resolve(
     return found
 
 
+@lru_cache(1000)
 def _key(name: str) -> str:
     return re.sub(r"(?<=\d) (?=[a-z]\b)", "", fold(name))  # 5 d is 5d
 
@@ -215,7 +217,7 @@ def _missing(
     wanted = User.is_active, User.external_id.is_not(None), User.role.in_(roles)
     query = select(User.id, User.role, *users.COMPARED).where(*wanted)
     there: Any = connection.execute(query).all()
-    said = {mark for line in lines for mark in line.marks()}
+    said = {mark for line in lines for mark in line.marks}
     meant = {id_ for line in lines for id_ in (line.user_id, line.holder_id)}
     missing = [row for row in there if row.id not in meant and said.isdisjoint(_marks(row))]
     all_of, gone = Counter(row.role for row in there), Counter(row.role for row in missing)
