@@ -87,11 +87,10 @@ def save(group_id: str, name: str) -> tuple[GroupRow, bool]:
 
 def save_all(names: Mapping[str, str]) -> None:
     """Add or rename groups, by their ids, as `save` does one."""
-    if names:
-        rows = [{"id": group_id, "name": name} for group_id, name in sorted(names.items())]
-        insert = insert_rows(Group.__table__, rows)
-        new = {"name": insert.excluded.name}
-        db.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=new))
+    rows = [{"id": group_id, "name": name} for group_id, name in sorted(names.items())]
+    insert = insert_rows(Group.__table__, rows)
+    new = {"name": insert.excluded.name}
+    db.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=new))
     for group_id in names:
         events.tell("group_saved", group=group_id)
 

@@ -82,8 +82,9 @@ def apply(found: People, options: Options) -> Done:
     """
     done = check(found, options)
     to_save = {each.id: each.name for each in done.groups if each.is_new or each.is_renamed}
-    with transaction():
-        groups.save_all(to_save)
+    if to_save:
+        with transaction():
+            groups.save_all(to_save)
     to_do = [line for line in done.lines if line.status in ("new", "changed")]
     _in_batches(to_do, lambda some: _write(some, options))
     if options.missing == "deactivate":
@@ -121,6 +122,8 @@ def _resolve(
     found: dict[str, ListedGroup] = {}
     given: dict[str, str] = {}
     for line in lines:
+        if line.is_refused:
+            continue
         wanted = [*line.named, *([(options.group_id, "")] if options.group_id else [])]
         if any(not by and len(named[_key(name)]) > 1 for by, name in wanted):
             line.refuse_fields("invalid", "group")
