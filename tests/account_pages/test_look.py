@@ -142,7 +142,8 @@ def test_a_section_that_loads_keeps_its_place(page, make_user, sign_in):
     top = page.locator("#profile h1").bounding_box()["y"]
     held = []
     page.route("**/security.js", lambda route: held.append(route))
-    page.get_by_role("link", name="Security").click()
+    with page.expect_request("**/security.js"):
+        page.get_by_role("link", name="Security").click()
     expect(page.locator("#busy")).to_have_text("One moment…")
     assert page.locator("#security h1").bounding_box()["y"] == top
     expect(page.locator("#security .card").first).to_be_visible()

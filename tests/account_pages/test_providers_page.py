@@ -255,7 +255,8 @@ def test_the_way_to_the_provider_is_asked_for_once(page, base_url):
     page.goto(f"{base_url}/account")
     form = page.locator("#sign-in .providers")
     button = form.get_by_role("button")
-    button.press("Enter")
+    with page.expect_request("**/school/start"):
+        button.press("Enter")
     expect(form).to_have_attribute("aria-busy", "true")
     button.press("Enter")
     expect(button).to_have_attribute("aria-disabled", "true")

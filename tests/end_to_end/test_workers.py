@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 
@@ -23,7 +22,9 @@ APP = """
 import os, time
 
 def app(environ, start_response):
-    time.sleep(float(environ["QUERY_STRING"] or 0))
+    if seconds := float(environ["QUERY_STRING"] or 0):
+        open("begun", "w").close()
+        time.sleep(seconds)
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"%d" % os.getpid()]
 """
@@ -84,11 +85,11 @@ def test_a_worker_ends_after_its_requests_and_all_are_answered(start):
     assert None not in {service.ask() for _ in range(16)}
 
 
-def test_what_is_under_way_is_answered_before_the_stop(start):
+def test_what_is_under_way_is_answered_before_the_stop(start, tmp_path):
     service = start()
     with closing(UnixConnection(service.address, timeout=PATIENCE)) as connection:
         connection.request("GET", "/?1", headers={"Host": "a"})
-        time.sleep(0.3)
+        soon((tmp_path / "begun").exists)
         service.process.terminate()
         answer = connection.getresponse()
         assert answer.getheader("Connection") in ("close", "keep-alive")
