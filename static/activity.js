@@ -107,7 +107,7 @@ byId("activity-save").addEventListener("click", () =>
       lines.push(...rows.map((row) => COLUMNS.map((name) => row[name])));
       after = next;
     } while (after && lines.length < MOST_SAVED);
-    const heads = [...section.querySelectorAll("th")].map((head) => head.textContent);
+    const heads = [...section.querySelectorAll("thead th")].map((head) => head.textContent);
     saveTable(section.querySelector("h1").textContent, [heads, ...lines]);
     if (after) throw new Problem("too_many_events");
   }).finally(() => setBusy(form, false)),

@@ -135,7 +135,7 @@ byId("groups-idle").addEventListener("click", async () => {
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
   const names = ["lastName", "firstName", "username"];
-  const [, , ...sums] = [...table.querySelectorAll("th")].map((head) => head.textContent);
+  const [, , ...sums] = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
   const lines = students.map((student) => [
     ...names.map((field) => student[field]),
     ...dates.map((date) => student.days.get(date)?.minutes ?? 0),

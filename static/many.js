@@ -89,7 +89,7 @@ async function listFrom() {
   members = found;
   const groups = [...filter.options].filter(({ value }) => members.has(value));
   const option = ({ text, value }) => new Option(`${text} (${members.get(value).size})`, value);
-  fromId.replaceChildren(new Option(), ...groups.map(option));
+  fromId.replaceChildren(new Option("–", ""), ...groups.map(option));
   if (members.has(filter.value)) fromId.value = filter.value;
   else if (groups.length === 1) fromId.selectedIndex = 1;
   fromId.disabled = false;
@@ -107,8 +107,8 @@ export function ask(opener) {
   members = new Map();
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
   const text = opener.textContent;
-  fromId.replaceChildren();
-  groupId.replaceChildren(new Option(), ...[...filter.cloneNode(true).options].slice(1));
+  fromId.replaceChildren(new Option("–", ""));
+  groupId.replaceChildren(new Option("–", ""), ...[...filter.cloneNode(true).options].slice(1));
   fromId.disabled = true; // until it is listed
   groupId.disabled = !isTo;
   fill(dialog, { text, isSlip: act === "slip", isDeactivation: act === "deactivate", isFrom, isTo });

@@ -122,7 +122,7 @@ async function saveList() {
   fill(acts, { chosen: say("say_wait") });
   const people = await loadAll(askedOf(query), MOST_SAVED).finally(showChosen);
   const names = ["lastName", "firstName", "username", "email", "externalId"];
-  const [, , , ...others] = [...list.querySelectorAll("th")].map((head) => head.textContent);
+  const [, , , ...others] = [...list.querySelectorAll("thead th")].map((head) => head.textContent);
   const lines = people.map((user) => {
     const states = [...rowOf(user).querySelectorAll(".badge:not([hidden])")];
     return [
@@ -195,7 +195,7 @@ async function show(section, me, rest = "", part = "") {
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));
   const { groupId } = form.elements;
-  if (query.groupId) groupId.add(new Option("", query.groupId)); // until the groups are listed
+  if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
   for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages });
   await Promise.all([load(query), listGroups(groupId)]);

@@ -95,7 +95,7 @@ export function fill(root, values) {
   each("data-text", (element, value) => {
     element.textContent = typeof value === "number" ? number(value) : value;
   });
-  each("data-src", (element, value) => (element.src = value));
+  each("data-src", (element, value) => (element.src = value || "data:,"));
   each("data-href", (element, value) => (element.href = value));
   each("data-if", (element, value) => (element.hidden = !value));
   each("data-unless", (element, value) => (element.hidden = Boolean(value)));
