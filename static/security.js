@@ -96,7 +96,7 @@ async function load() {
   if (["off", "on"].includes(stage())) showStage(state.enabled ? "on" : "off");
   showPasskeys(passkeys);
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
-  part("sessions").tBodies[0].replaceChildren(...sessions.map(rowOf));
+  part("sessions").replaceChildren(...sessions.map(rowOf));
   part("others").hidden = sessions.length < 2;
   showEvents(part("happened"), me.profile.id, events);
 }

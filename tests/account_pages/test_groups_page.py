@@ -74,7 +74,9 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     sign_in(page, school.kim, "admin")
     expect(page.locator("nav a:visible")).to_have_text(["Groups", "People"])
     # Students, and how many learned nothing last week and in this one.
-    expect(page.locator("#groups-list tbody :is(th, td):visible")).to_have_text(["7b", "2", "1", "1"])
+    expect(page.locator("#groups-list tbody :is(th, td):visible")).to_have_text(
+        ["7b", "2", "1", "1"]
+    )
     expect(page.get_by_role("button", name="Create the group")).to_be_hidden()
     page.get_by_text("Nothing yet this week").last.click()
     expect(page.locator("#groups-list li:visible")).to_have_text(['7b Ben =Young "B"'])
