@@ -12,6 +12,7 @@ import errors
 from callers import Caller
 from core import audit, clock, guessable, passwords
 from core.addresses import has_domain, has_mailbox
+from core.ids import new_row_id
 from core.reasons import Reason
 from core.roles import Role
 from database import change, insert_into, unique
@@ -78,13 +79,16 @@ def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
     """
     now, usual = clock.utcnow(), usual_settings()
     rows = [
-        {**usual, **person, "username_key": person["username"].lower()}
+        {"id": new_row_id(), **usual, **person, "username_key": person["username"].lower()}
         | {"email_verified_at": None if has_mailbox(person["email"]) else now}
         | {"password_hash": passwords.unusable()}
-        for person in sorted(people, key=itemgetter("email"))  # one order for parallel calls
+        for person in people
     ]
     if not rows:
         return {}
+    rows.sort(
+        key=itemgetter("email")
+    )  # one order for parallel calls; that of the list is in the ids
     insert = insert_into(User.__table__).on_conflict_do_nothing()
     made: Any = db.session.execute(insert.returning(User.__table__), rows).all()
     ids = [row.id for row in made]

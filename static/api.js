@@ -10,7 +10,6 @@ export const brought = isBrought(first) ? new URLSearchParams(first.slice(1)) : 
 
 export { Problem };
 export const client = createClient({ url: new URL(".", location) });
-// All applications of an origin share its storage.
 export const NAME = `accounts ${new URL(".", location).pathname}`;
 export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
 const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out

@@ -1,7 +1,7 @@
 // The frame of the pages with sections: who is signed in, and which section is shown. A section is
-// <section id data-module>; its module in this folder exports `sections`, with a function for each
-// id. Those with the attribute data-signed-out are for visitors. The URL's fragment is `#id`, or
-// `#id/more`, whose rest the function gets as it stands there.
+// <section id data-module>; its module exports `sections`, with a function for each id. Those with
+// data-signed-out are for visitors. The URL's fragment is `#id`, or `#id/more`, whose rest the
+// function gets as it stands there.
 
 import {
   Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
@@ -9,7 +9,7 @@ import {
 import { explain, showText } from "./forms.js";
 import { addressOf, byId, fill, language, say } from "./words.js";
 
-// What a link brings leaves the URL before anything else happens.
+// What a link brings leaves the URL first of all.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
 
 const all = [...document.querySelectorAll("main > section")];
@@ -26,7 +26,7 @@ if (brought?.has("provider") && !document.querySelector(".providers")) me.brough
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && byId("sign-in") !== null;
 
-// Reloads the page once in the user's own language; the service may not have it.
+// Reloads the page once in the user's language; the service may not have it.
 function switchLanguage(wanted) {
   if (me.brought) return; // it would be lost
   const url = new URL(location);
@@ -55,8 +55,8 @@ async function reload() {
   }
 }
 
-// Returns the section that the URL names, of those that are open to the user; else the one of the
-// role, or the first.
+// Returns the section that the URL names, if it is open to the user; else that of the role, or the
+// first.
 function find(id) {
   const closed = new Set(
     [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
@@ -148,12 +148,12 @@ onChange(
     if (!hasBegun) name.value ||= me.profile?.username ?? "";
   }),
 );
-// While the profile is being loaded, a section could not be filled; it is shown right after that.
+// While the profile is being loaded, a section could not be filled; it is shown after that.
 addEventListener("hashchange", () => {
   if (isBrought(location.hash)) location.reload(); // another link, pasted into this page
   else if (me.profile || !isIn()) route();
 });
-// The fragment of the URL names a section, so the link to the content does not go there.
+// The fragment names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.querySelector("main > section:not([hidden]) h1:not([hidden])")?.focus();
@@ -163,7 +163,7 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
-// The address may have been confirmed in the meantime, in another tab or on a phone.
+// The address may have been confirmed meanwhile, in another tab or on a phone.
 document.addEventListener("visibilitychange", trying(async () => {
   if (document.hidden || !userId() || !me.profile || !addressOf(me.profile).isOpen) return;
   await reload();
