@@ -294,6 +294,7 @@ def test_a_wrong_list_is_taken_back_but_for_who_has_used_the_account(newcomers, 
         expect(button).to_be_hidden()
         press(page, f"Create {made} account")
         expect(page.locator(".slip")).to_have_count(slips)
+        expect(page.locator("#paste-list")).to_have_value("")
     execute(app, update(User).filter_by(username="ben.oh").values(last_login_at=utcnow()))
     page.route("**/api/users/removals", lambda route: route.abort(), times=1)
     button.click()
