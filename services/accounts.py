@@ -86,9 +86,8 @@ def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
     ]
     if not rows:
         return {}
-    rows.sort(
-        key=itemgetter("email")
-    )  # one order for parallel calls; that of the list is in the ids
+    # In one order, or parallel calls could wait for each other; the ids keep that of the list.
+    rows.sort(key=itemgetter("email"))
     insert = insert_into(User.__table__).on_conflict_do_nothing()
     made: Any = db.session.execute(insert.returning(User.__table__), rows).all()
     ids = [row.id for row in made]

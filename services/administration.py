@@ -207,8 +207,9 @@ def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]
     marks = {row.id: _marks(row, values[row.id]["email"]) for row in moved}
     new_values = {each: new | marks.get(each, {}) for each, new in values.items() if new}
     users.update_all(rows, new_values)
-    accounts.drop_pending_email(*marks)
-    outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
+    if moved:
+        accounts.drop_pending_email(*marks)
+        outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
     verified = [row for row in moved if row.email_verified_at]
     outbox.queue_notices(MailKind.EMAIL_CHANGED, *verified)
     for event, told in _TOLD.items():

@@ -99,7 +99,7 @@ FILES = {
         "2 An\u200cna/Lee", ""),
     "two files in one": (
         'Name;Vorname\nLee;Ann\n\ufeff"Name";"Vorname"\nOh;Jo', "2 Ann/Lee | 4 Jo/Oh", ""),
-    "numbers that Excel shall leave": (
+    "numbers that Excel must keep": (
         'Student ID,Name,First name\n="0012",Lee,Ann\n"=""0013""",Oh,Jo',
         "2 Ann/Lee, externalId 0012 | 3 Jo/Oh, externalId 0013", ""),
     # Headings
@@ -311,7 +311,7 @@ def test_the_longest_list_is_read():
     ("content", "columns"),
     [
         ("Name;Vorname;Klasse;Ort\nLee;Ann;;X", {"firstName", "lastName", "group"}),
-        # Whoever has one name there may have another one, which nobody has told apart.
+        # Both names are in one cell, so neither of them has a column.
         ("Name;Klasse\nLee, Ann;\nAnn Lee;", {"group"}),
         ("Ann Lee\nJo Oh", set()),
         ("Ann;Lee", {"firstName", "lastName"}),
