@@ -3,9 +3,9 @@
 
 import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
-import { DAY, add, addDay, day, doneText, iso, lineOf, today } from "./learning.js";
+import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
 import { labelOf, listed, loadAll, newId, saveTable } from "./lists.js";
-import { byId, copy, fill, nameOf, say } from "./words.js";
+import { byId, copy, dayOf, fill, nameOf, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const STEP = 22; // from one day of a picture to the next
@@ -30,7 +30,7 @@ async function load(id, bounds) {
 
 // Returns how many students a group has, and who learned nothing last week and in this one.
 async function sumUp({ id, name }) {
-  const now = Date.parse(today());
+  const now = Date.parse(dayOf());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
   const { students, days } = await load(id, bounds);
@@ -59,7 +59,7 @@ async function showList(groups) {
 }
 
 async function loadWeek({ id, name }, named) {
-  const monday = mondayOf(Date.parse(named) || Date.parse(today()));
+  const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
   const { students: found, days } = await load(id, { from: dates[0], to: dates[6] });
   const students = found.map((student) => {
@@ -99,7 +99,7 @@ function showWeek() {
     idle: students.length ? say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts) : "",
     span: `${day(from, { day: "numeric", month: "long" })} – ${day(to)}`,
     // Where students are, it may be tomorrow already.
-    after: to < iso(Date.parse(today()) + DAY) ? weekFrom(7) : "",
+    after: to < iso(Date.parse(dayOf()) + DAY) ? weekFrom(7) : "",
     members: `#people/groupId=${id}&sort=name`,
   });
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;

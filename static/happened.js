@@ -1,7 +1,7 @@
 // "What happened": the history of an account, in Security and on the page of a person.
 
 import { call } from "./api.js";
-import { copy, fill, moment, nameOf, say } from "./words.js";
+import { copy, fill, nameOf, say } from "./words.js";
 
 const names = new Map(); // of those who did something, by their ids
 
@@ -29,7 +29,7 @@ export async function describe({ type, details, at, by, byId, ipAddress }) {
     by: by === "user" ? "" : name ? say("say_event_by", { name }) : say(`say_event_by_${by}`),
     name,
     href: byId && (by === "service" ? "admin#keys" : `admin#people/${byId}`),
-    at: moment(at),
+    at,
     ipAddress,
   };
 }

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { byId, copy, date, fill, moment, number, say, written } from "./words.js";
+import { byId, copy, date, dayOf, fill, known, moment, number, say, written } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -20,10 +20,6 @@ export const day = (value, options = { dateStyle: "long" }) =>
   written(value, { ...options, timeZone: "UTC" });
 /** Write a time in milliseconds as such a day. */
 export const iso = (time) => new Date(time).toISOString().slice(0, 10);
-/** Return the day that it is in a zone, by default the device's. */
-export const today = (timeZone) =>
-  // The one language that writes a date as the API does.
-  new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format();
 const part = (name) => byId(`learning-${name}`);
 const unit = (value, name) =>
   number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
@@ -190,14 +186,6 @@ stop?.addEventListener("done", ({ detail }) => {
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
 
-// An older browser than the service's list of zones does not know all of them.
-function knows(timeZone) {
-  try {
-    return Boolean(Intl.DateTimeFormat("en", { timeZone }));
-  } catch {
-    return false;
-  }
-}
 
 /** Load what a user has learned; `at` is the path of the user's records. */
 export async function load(at) {
@@ -209,8 +197,8 @@ export async function load(at) {
 /** Show it in the markup of learning.html below an element, with `more` values filled in there. */
 export function render(root, { at, timezone, days: list, courses, ...progress }, more = {}) {
   path = at;
-  zone = knows(timezone) ? timezone : undefined;
-  const now = today(zone);
+  zone = known(timezone);
+  const now = dayOf(zone);
   days = new Map(list.map((one) => [one.date, one]));
   const { currentStreak, totalLessons, totalCourses } = progress;
   const totalMinutes = courses.reduce((sum, { minutes }) => sum + minutes, 0);

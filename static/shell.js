@@ -7,7 +7,7 @@ import {
   Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, byId, fill, language, say } from "./words.js";
+import { addressOf, byId, fill, language, say, setZone } from "./words.js";
 
 // What a link brings leaves the URL first of all.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
@@ -47,7 +47,7 @@ async function reload() {
   document.documentElement.dataset.theme = settings.theme;
   stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
-  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const timeZone = setZone(settings.timezone) ?? "";
   fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;

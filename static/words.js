@@ -41,11 +41,39 @@ export function written(value, options) {
     .format(new Date(value));
   return language === "fr" ? text.replace(/\b1 (?=\D)/, "1er ") : text;
 }
-/** Write a time of the API as a date: 20 November 2026. The zone is the device's by default. */
-export const date = (value, timeZone) => written(value, { dateStyle: "long", timeZone });
+
+/** Return the name of a zone, or nothing if it is one that an older browser does not know. */
+export function known(timeZone) {
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone }) && timeZone;
+  } catch {}
+}
+let zone; // of who is signed in; until then the device's
+/** Set the zone of all times, and return it. */
+export const setZone = (timeZone) => (zone = known(timeZone));
+/** Write a time of the API as a date: 20 November 2026. */
+export const date = (value, timeZone = zone) => written(value, { dateStyle: "long", timeZone });
 /** Write a time of the API as date and time: 20 November 2026 at 09:31. */
-export const moment = (value, timeZone) =>
+export const moment = (value, timeZone = zone) =>
   written(value, { dateStyle: "long", timeStyle: "short", timeZone });
+/** Return the day of a time in a zone, by default of now, in the form of the API. */
+export const dayOf = (timeZone = zone, value = Date.now()) =>
+  // The one language that writes a date as the API does.
+  new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format(new Date(value));
+
+const capital = (text, tag = language) => text[0].toLocaleUpperCase(tag) + text.slice(1);
+
+/** Write a time as people say it: Today 09:31, Yesterday 09:31, Tue 24 Nov, 24 Nov 2025. */
+export function near(value) {
+  const [now, then] = [dayOf(), dayOf(zone, value)];
+  const days = (Date.parse(then) - Date.parse(now)) / 86_400_000;
+  if (days === 0 || days === -1) {
+    const name = new Intl.RelativeTimeFormat(language, { numeric: "auto" }).format(days, "day");
+    return `${capital(name)} ${written(value, { timeStyle: "short", timeZone: zone })}`;
+  }
+  const more = then.slice(0, 4) === now.slice(0, 4) ? { weekday: "short" } : { year: "numeric" };
+  return written(value, { day: "numeric", month: "short", ...more, timeZone: zone });
+}
 
 /** Return what a person is called. */
 export const nameOf = ({ firstName, lastName }) => `${firstName} ${lastName}`;
@@ -64,8 +92,7 @@ export function addressOf({ email, emailVerified }) {
 /** Return the name of a language in itself, for those who cannot read the page's. */
 export function languageName(tag) {
   try {
-    const name = new Intl.DisplayNames(tag, { type: "language" }).of(tag);
-    return name[0].toLocaleUpperCase(tag) + name.slice(1);
+    return capital(new Intl.DisplayNames(tag, { type: "language" }).of(tag), tag);
   } catch {
     return tag; // one that the browser does not know
   }
@@ -80,9 +107,10 @@ export function when(seconds) {
 }
 
 /**
- * Fill values into the elements below: by `data-text` as text, `data-src` and `data-href` as URL,
- * `data-if` and `data-unless` (hidden by it), and into form controls by their names. A dot in a
- * name leads into an object. Names that the values do not have are left alone.
+ * Fill values into the elements below: by `data-text` as text, `data-time` as a time that people
+ * say, with all of it as the title, `data-src` and `data-href` as URL, `data-if` and `data-unless`
+ * (hidden by it), and into form controls by their names. A dot in a name leads into an object.
+ * Names that the values do not have are left alone.
  */
 export function fill(root, values) {
   const each = (attribute, act) => {
@@ -94,6 +122,10 @@ export function fill(root, values) {
   };
   each("data-text", (element, value) => {
     element.textContent = typeof value === "number" ? number(value) : value;
+  });
+  each("data-time", (element, value) => {
+    if (value) Object.assign(element, { dateTime: value, title: moment(value) });
+    element.textContent = value ? near(value) : "";
   });
   each("data-src", (element, value) => (element.src = value || "data:,"));
   each("data-href", (element, value) => (element.href = value));
