@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core import clock
@@ -183,6 +184,10 @@ class User(Base):
     """Whether other users see the profile."""
     progress_visible: Mapped[bool] = mapped_column(server_default=sa.false())
     """Whether other users see the progress."""
+    custom_fields: Mapped[dict[str, Any]] = mapped_column(
+        sa.JSON().with_variant(JSONB, "postgresql"), default=dict, server_default="{}"
+    )
+    """The values of `CUSTOM_FIELDS` by name, and of names that were there; none that is not set."""
 
 
 # All columns of a user, read-only: a row of a query, not an object of the session.

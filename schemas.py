@@ -28,6 +28,9 @@ MOST_LINKS = 100
 # How many lines a list of people may have.
 MOST_PEOPLE = 5000
 SORTS = ("-joinDate", "name", "-lastLogin")  # of accounts
+# Those that the reader may see: not the column, or a row that a view forgets to filter would show
+# all of them.
+SEEN = "fields_seen"
 ONLY_TRUE = validate.Equal(True, error=Reason("invalid", "This can only be true."))
 
 
@@ -89,6 +92,7 @@ class Person(Address, Username):
 
 class Register(Person):
     password = fields.NewPassword(required=True)
+    custom_fields = fields.CustomFields()
 
 
 class Registered(ResponseBody):
@@ -210,6 +214,17 @@ class ProviderOption(ResponseBody):
     issuer = ma.String(metadata={"format": "uri"})
 
 
+class FieldOption(ResponseBody):
+    """A custom field that the form has."""
+
+    name = ma.String()
+    label = ma.String(attribute="title")
+    type = ma.String(metadata={"enum": ["text", "number", "boolean", "date", "choice"]})
+    length = ma.Integer(metadata=about("The longest text, in characters."))
+    choices = ma.List(ma.String())
+    required = ma.Boolean()
+
+
 class RegistrationOptions(ResponseBody):
     """What a form for registration must know."""
 
@@ -221,6 +236,7 @@ class RegistrationOptions(ResponseBody):
     email_verification_required = ma.Boolean(attribute="require_verified_email")
     providers = ma.List(ma.Nested(ProviderOption), attribute="oidc_providers")
     passkeys = ma.Boolean(attribute="has_passkeys")
+    custom_fields = ma.List(ma.Nested(FieldOption), attribute="fields_at_sign_up")
 
 
 class Refresh(Shape):
@@ -328,6 +344,7 @@ class ProfileChanges(Shape):
     bio = fields.Prose(validate=fields.Length(max=500), metadata=example("I learn\nby doing."))
     location = fields.Text(validate=fields.Length(max=100), metadata=example("Lisbon"))
     website = fields.Link()
+    custom_fields = fields.CustomFields()
 
 
 class Rename(Username, Confirmation):
@@ -372,6 +389,7 @@ class PublicFields(AvatarUrl):
     website = ma.String()
     role = ma.String(metadata={"enum": [*Role]})
     join_date = fields.Moment(attribute="created_at")
+    custom_fields = fields.CustomFields(attribute=SEEN)
 
 
 class Profile(PublicFields):
@@ -704,6 +722,10 @@ class AccountQuery(Shape):
     any_of = fields.NamesInQuery(
         metadata=about("Usernames, addresses or `externalId`s, comma separated: 100.")
     )
+    field = fields.Text(
+        validate=fields.Length(1, 250),
+        metadata=about("`name:value` of a custom field; `name:` where it is not set."),
+    )
     hindered = fields.FlagInQuery(
         validate=ONLY_TRUE, metadata=about("Those with a word in `hindrances`.", **example(True))
     )
@@ -732,6 +754,7 @@ class AccountChanges(Shape):
     role = fields.RoleName(metadata=example("instructor"))
     is_active = fields.Flag(metadata=example(True))
     email_verified = fields.Flag(validate=ONLY_TRUE, metadata=example(True))
+    custom_fields = fields.CustomFields()
 
 
 class AccessLinkRequest(Shape):
@@ -784,6 +807,7 @@ class NewAccount(Person):
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
     external_id = fields.ExternalId()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
+    custom_fields = fields.CustomFields()
 
 
 class AccessLink(ResponseBody):
@@ -815,6 +839,7 @@ class KnownAccount(Identity):
     join_date = fields.Moment(attribute="created_at")
     last_login = fields.Moment(attribute="last_login_at", allow_none=True)
     external_id = fields.ExternalId(metadata=about("Empty without one, and to teachers."))
+    custom_fields = fields.CustomFields(attribute=SEEN)
 
 
 class Account(KnownAccount):
@@ -872,6 +897,7 @@ class PersonInList(Shape):
     language = fields.Language()
     group_id = fields.Name(metadata=example("7b"))
     group = fields.Name(metadata=example("7b"))
+    custom_fields = fields.CustomFields()
 
 
 class PeopleList(Shape):

@@ -15,6 +15,7 @@ from models import UserRow
 from services import (
     administration,
     changes,
+    custom_fields,
     events,
     export,
     groups,
@@ -57,14 +58,21 @@ def list_users(query: dict[str, Any]) -> dict[str, object]:
         groups.require(query["group_id"], member=caller().member)
     by_number = not caller().member
     reach = NOBODY if "external_id" in query and not by_number else caller().accounts
-    found, total = administration.list_accounts(**query, by_number=by_number, reach=reach)
+    how: Any = {"by_number": by_number, "reach": reach, "reader": _reader()}
+    found, total = administration.list_accounts(**query, **how)
     return {**query, "users": [_shown(user) for user in found], "total": total}
 
 
 def _shown(user: UserRow) -> dict[str, object]:
     """Return an account as the caller may see it: teachers without its `externalId`."""
-    shown = user._asdict() | ({"external_id": None} if caller().member else {})
+    shown = custom_fields.with_seen(user, _reader())
+    if caller().member:
+        shown["external_id"] = None
     return {**shown, "hindrances": login.lasting(user)}
+
+
+def _reader() -> str:
+    return "teachers" if caller().member else "user"
 
 
 @admin(

@@ -15,6 +15,7 @@ from extensions import settings
 from models import User
 from services import (
     accounts,
+    custom_fields,
     events,
     outbox,
     passkeys,
@@ -68,10 +69,13 @@ def register(body: dict[str, Any]) -> User:
     if settings.registration != "open":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
+    sent = body.pop("custom_fields", {})
+    fields = custom_fields.accepted(sent, by_user=True, at_sign_up=True)
     password, language = body.pop("password"), body.pop("language", None) or client.language()
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         mail = MailKind.EMAIL_VERIFICATION
+        body["custom_fields"] = custom_fields.merged({}, fields)
         return accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
 
 

@@ -11,7 +11,7 @@ from core import people_files
 from core.people_files import People
 from core.roles import Role
 from core.scopes import Scope
-from services import lists
+from services import custom_fields, lists
 from services.list_lines import Options
 from web.api import endpoint
 from web.bearer import caller
@@ -41,8 +41,8 @@ def read_list(query: dict[str, Any], body: dict[str, Any]) -> dict[str, object]:
     Send JSON, or a text as people have it: CSV with commas, semicolons or tabs, or what was copied
     from a spreadsheet; `lastFirst` says that last names come first where no headings tell. Each
     line means an account, by its number, address or username, or a new one. It changes names,
-    `externalId`, language and groups; nobody is deleted or gets another role. Lines are done 250
-    at a time, each whole; after an error, the same call does the rest.
+    `externalId`, language, custom fields and groups; nobody is deleted or gets another role. Lines
+    are done 250 at a time, each whole; after an error, the same call does the rest.
 
     `role` and `language` are those of new accounts whose line says none, and `groupId` is a group
     for all. With `groups=only`, people leave other groups that lists have made. With
@@ -66,9 +66,13 @@ def _people(body: dict[str, Any], *, last_first: bool) -> People:
     if (each := body.get("people")) is not None:
         return People([*enumerate(each, 1)], {name for person in each for name in person}, [])
     try:
-        return people_files.read(body["text"], last_first=last_first)
+        more = custom_fields.columns()
+        found = people_files.read(body["text"], last_first=last_first, more=more)
     except people_files.BadList as error:
         raise errors.InvalidRequest(str(error)) from None
+    return found._replace(
+        lines=[(number, custom_fields.from_cells(cells)) for number, cells in found.lines]
+    )
 
 
 def _options(me: Caller, query: dict[str, Any]) -> Options:

@@ -3,10 +3,10 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
 import click
 import orjson
@@ -16,7 +16,7 @@ import schemas
 from core import account_files, audit, csv_files
 from fields import Flag
 from models import UserRow
-from services import transfer
+from services import custom_fields, transfer
 from services.recovery import Handout
 
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -27,6 +27,13 @@ _COLUMNS = account_files.Columns(
     required=[str(each.data_key) for each in _FORM if each.required],
     flags={str(each.data_key) for each in _FORM if isinstance(each, Flag)},
 )
+
+
+def _lines(file: IO[bytes], *, as_csv: bool) -> Iterator[tuple[int, Any]]:
+    own = custom_fields.columns()
+    columns = _COLUMNS._replace(known=[*_COLUMNS.known, *own]) if as_csv else _COLUMNS
+    for number, line in account_files.read(file, columns, as_csv=as_csv):
+        yield number, custom_fields.from_cells(line) if as_csv else line
 
 
 @click.command("import")
@@ -56,7 +63,7 @@ def import_users(
                 shutil.copyfileobj(file, spooled)
                 file = spooled
             # Reads all of it, so that a file with a mistake in its form changes nothing.
-            total = sum(1 for _ in account_files.read(file, _COLUMNS, as_csv=as_csv))
+            total = sum(1 for _ in _lines(file, as_csv=as_csv))
             write_link = None if links is None or dry_run else _links_file(links, stack)
         except (account_files.BadFile, OSError) as error:
             raise click.UsageError(str(error)) from None
@@ -68,7 +75,7 @@ def import_users(
             **rules,
         )
         try:
-            for done in run.run(account_files.read(file, _COLUMNS, as_csv=as_csv)):
+            for done in run.run(_lines(file, as_csv=as_csv)):
                 if sys.stderr.isatty():
                     end = "\n" if done == total else "\r"
                     click.echo(f"{done} of {total} lines{end}", nl=False, err=True)

@@ -19,6 +19,7 @@ from models import UserRow
 from services import (
     accounts,
     administration,
+    custom_fields,
     email_change,
     events,
     export,
@@ -176,6 +177,7 @@ def show_user(user: UserRow) -> None:
         "time zone": user.timezone,
         "joined": written(user.created_at),
         "last login": written(user.last_login_at),
+        **custom_fields.seen(user.custom_fields),
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
         "pending e-mail address": bool(email_change.pending(user.id, now=now)["pending_email"]),
         "can log in": f"no: {why_not}" if why_not else "yes",
@@ -255,6 +257,18 @@ def delete_user(user: UserRow, yes: bool) -> None:
     with transaction():
         administration.delete(user.id)
     click.echo(f"{user.username} is deleted.")
+
+
+@users.command("empty-field")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def empty_field(name: str, yes: bool) -> None:
+    """Remove the values of the custom field NAME from all accounts, for good."""
+    if name not in {field.name for field in settings.custom_fields}:
+        raise click.UsageError("CUSTOM_FIELDS has no such field.")
+    if not yes:
+        click.confirm(f"Remove all values of {name} for good?", abort=True)
+    click.echo(f"{administration.empty_field(name)} accounts had a value.")
 
 
 @users.command("export")

@@ -29,21 +29,22 @@ of a session on. `REQUIRE_SECOND_FACTOR=admin` lets admins without a second fact
 up and do what students may; with `instructor`, instructors too.
 """
 
-import dataclasses
 import difflib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from email.headerregistry import Address
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
-from config import types
+from config import custom_fields, types
+from config.custom_fields import CustomField
+from config.tables import REQUIRED, read, setting, variables
 from core import cpus, streams, templates
 from core.addresses import parse_sender
 from core.look import BLUE
@@ -60,13 +61,6 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 a
 
 class ConfigError(Exception):
     """Everything that is wrong or missing, one line each, without values: some are secrets."""
-
-
-REQUIRED = None  # the default of what has none
-
-
-def setting(parse: Callable[[str], object], default: object) -> Any:
-    return field(default=default, metadata={"parse": parse})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,6 +128,8 @@ class Settings:
     """1: no login before the e-mail address is verified."""
     oidc_providers: tuple[ProviderSettings, ...] = setting(types.provider_names, ())
     """Names of OpenID providers, comma separated, such as `school`."""
+    custom_fields: tuple[CustomField, ...] = setting(types.field_names, ())
+    """Names of fields that accounts have besides ours, comma separated, such as `grade`."""
     sign_in_return_urls: tuple[str, ...] = setting(types.several(types.web_url), ())
     """Pages of other front ends at which a sign-in with a provider may end, comma separated."""
     registration: str = setting(types.one_of("open", "closed", "providers"), "open")
@@ -253,6 +249,19 @@ class Settings:
     def site(self) -> str:
         return self.site_name or self.public_host
 
+    @cached_property
+    def custom_fields_of(self) -> dict[str, tuple[CustomField, ...]]:
+        """The custom fields that each of `custom_fields.READERS` sees."""
+        readers = custom_fields.READERS
+        return {
+            reader: tuple(each for each in self.custom_fields if each.seen_by in readers[place:])
+            for place, reader in enumerate(readers)
+        }
+
+    @property
+    def fields_at_sign_up(self) -> list[CustomField]:
+        return [each for each in self.custom_fields if each.at_sign_up != "no"]
+
     @property
     def has_passkeys(self) -> bool:
         """Whether anybody can sign in with a passkey. Browsers have none at an IP, nor without
@@ -301,22 +310,25 @@ def environment() -> Mapping[str, str | None]:
 
 
 def misspelt(
-    environ: Mapping[str, str | None], providers: Iterable[ProviderSettings]
+    environ: Mapping[str, str | None],
+    providers: Iterable[ProviderSettings],
+    fields: Iterable[CustomField],
 ) -> Iterator[str]:
     """Yield a sentence for each variable that looks like a setting, and is none."""
-    known = {row.name.upper() for row in dataclasses.fields(Settings)}
-    known |= {name for each in providers for name in _of_provider(each.name)}
+    known = {*variables(Settings, "")}
+    known.update(*(variables(ProviderSettings, _prefix(each.name)) for each in providers))
+    known.update(*(variables(CustomField, custom_fields.prefix_of(each.name)) for each in fields))
     for name in sorted(environ.keys() - known):
         if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
             yield f"{name} is no setting. Is {near[0]} meant?"
         elif name.startswith("OIDC_"):
             yield f"{name} is no setting of a provider in OIDC_PROVIDERS."
+        elif name.startswith("FIELD_"):
+            yield f"{name} is no setting of a field in CUSTOM_FIELDS."
 
 
-def _of_provider(name: str) -> dict[str, dataclasses.Field[Any]]:
-    """Return the settings of a provider by the names of their variables."""
-    rows = dataclasses.fields(ProviderSettings)[1:]
-    return {f"OIDC_{name.upper()}_{row.name.upper()}": row for row in rows}
+def _prefix(provider: str) -> str:
+    return f"OIDC_{provider.upper()}_"
 
 
 def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
@@ -327,16 +339,17 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     environ = environment() if environ is None else environ
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
-    values = _read(Settings, "", given, problems)
+    values = read(Settings, "", given, problems)
     providers = []
     for name in values.get("oidc_providers", ()):
-        prefix = f"OIDC_{name.upper()}_"
-        own = {"label": name.capitalize(), **_read(ProviderSettings, prefix, given, problems)}
-        for full_name, row in _of_provider(name).items():
+        own = {"label": name.capitalize(), **read(ProviderSettings, _prefix(name), given, problems)}
+        for full_name, row in variables(ProviderSettings, _prefix(name)).items():
             if row.default is REQUIRED and not given.get(full_name):
                 problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
         providers.append(ProviderSettings(name=name, **own))
     values["oidc_providers"] = tuple(providers)
+    names = values.get("custom_fields", ())
+    values["custom_fields"] = custom_fields.read_all(names, given, problems)
     found = Settings(**values)
     if found.registration == "providers" and not providers:
         problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
@@ -362,27 +375,9 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     if serving and not types.is_here(found.listens[0]):
         problems.append("HOST has no address on this machine.")
     if problems:
-        problems += misspelt(given, providers)
+        problems += misspelt(given, providers, found.custom_fields)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return found
-
-
-def _read(
-    table: type[Any], prefix: str, given: Mapping[str, str], problems: list[str]
-) -> dict[str, Any]:
-    """Return what is set of a table of settings; add what is wrong to the problems."""
-    values: dict[str, Any] = {}
-    for row in dataclasses.fields(table):
-        name = prefix + row.name.upper()
-        raw = given.get(name, "")
-        try:
-            if not raw.isprintable():  # control characters, broken UTF-8
-                raise ValueError("must be printable text on one line")
-            if raw and row.metadata:
-                values[row.name] = row.metadata["parse"](raw)
-        except ValueError as error:
-            problems += [f"{name} {problem}." for problem in error.args]
-    return values
 
 
 def netloc(host: str, port: int) -> str:

@@ -181,6 +181,22 @@ def provider_names(raw: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def field_names(raw: str) -> tuple[str, ...]:
+    names = _parts(raw)
+    if len(names) > 20 or not all(re.fullmatch("[a-z][a-zA-Z0-9]{0,29}", name) for name in names):
+        raise ValueError("must be at most 20 names such as birthYear, comma separated")
+    if len(names) > len({name.lower() for name in names}):
+        raise ValueError("must not list a name twice, nor two that differ in capitals alone")
+    return tuple(names)
+
+
+def choices(raw: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(_parts(raw)))
+    if len(found) > 50 or any(len(each) > 64 for each in found):
+        raise ValueError("must be at most 50 texts of at most 64 characters, comma separated")
+    return found
+
+
 def issuer(raw: str) -> str:
     # Compared with what the provider writes, so not a letter of it may change.
     parts = urlsplit(raw)

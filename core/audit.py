@@ -64,6 +64,7 @@ EVENTS = {
     "email_change_requested": Event("A user asked for another e-mail address."),
     "email_changed": Event("The account has another e-mail address.", kept=()),
     "username_changed": Event("The account has another username.", kept=()),
+    "custom_fields_changed": Event("Custom fields have other values.", kept=("fields",)),
     "names_changed": Event("The account has another first or last name.", kept=()),
     "profile_changed": Event("Somebody else changed language, time zone or `externalId`."),
     "role_changed": Event("The account has another role, named in `role`.", kept=("role",)),

@@ -6,9 +6,9 @@ RFC 4180; OneRoster 1.1 and 1.2 (CSV).
 import codecs
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core import csv_files
 from core.addresses import WHITE_SPACE
@@ -41,20 +41,21 @@ class People(NamedTuple):
     headings or first cells.
     """
 
-    lines: list[tuple[int, dict[str, str]]]
+    lines: list[tuple[int, dict[str, Any]]]
     columns: set[str]
     left_out: list[str]
 
 
-def read(raw: bytes, *, last_first: bool = False) -> People:
-    """Read a list of people. Names without headings, or in one cell, may have the last one first.
+def read(raw: bytes, *, last_first: bool = False, more: Collection[str] = ()) -> People:
+    """Read a list of people. Names without headings, or in one cell, may have the last one first;
+    `more` headings stand for themselves.
 
     Raises BadList.
     """
     lines: list[tuple[int, dict[str, str]]] = []
     used: set[str] = set()
     left_out: dict[str | int, str] = {}
-    for number, columns, cells in _below_headings(_rows(_text(raw)), last_first):
+    for number, columns, cells in _below_headings(_rows(_text(raw)), more, last_first):
         person = person_of(columns, cells, last_first=last_first)
         if not person:
             continue
@@ -121,14 +122,16 @@ def _clean(cell: str) -> str:
 
 
 def _below_headings(
-    rows: list[csv_files.Row], last_first: bool
+    rows: list[csv_files.Row], more: Collection[str], last_first: bool
 ) -> Iterator[tuple[int, Columns, list[str]]]:
     """Yield rows with the columns that hold for them, without headings and what is above them."""
-    heads = (at for at, (_, cells) in enumerate(rows[:_HEAD]) if named(cells, is_first=not at))
+    heads = (
+        at for at, (_, cells) in enumerate(rows[:_HEAD]) if named(cells, more, is_first=not at)
+    )
     begin = next(heads, 0)
     columns = guessed([cells for _, cells in rows], last_first=last_first)
     for at, (number, cells) in enumerate(rows[begin:]):
-        found = named(cells, is_first=not at)
+        found = named(cells, more, is_first=not at)
         if found and (not at or found.say_names or found.names == columns.names):
             if found.is_roster and "role" not in found.names and "enabledUser" in found.names:
                 raise BadList(_NO_ROLES)

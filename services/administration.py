@@ -13,11 +13,12 @@ import errors
 from core import clock
 from core.addresses import fold, has_mailbox, login_name
 from core.roles import EVERYBODY, Reach, Role
-from database import change, reading, unique
+from database import change, patiently, read_all, reading, unique
 from extensions import db
 from models import Achievement, Certificate, Course, User, UserRow, UTCDateTime
 from services import (
     accounts,
+    custom_fields,
     email_change,
     events,
     groups,
@@ -47,6 +48,8 @@ _TOLD = {
     "email_changed": {"email"},
     "account_activated": {"is_active"},
 }
+# Accounts of a transaction where all are changed.
+_AT_ONCE = 100
 _ORDERS = {
     "-joinDate": (User.created_at.desc(), User.id.desc()),
     "name": (User.search_key,),  # unique, because it has the username
@@ -63,6 +66,8 @@ def list_accounts(
     any_of: Sequence[str] | None = None,
     by_number: bool = True,
     hindered: bool = False,
+    field: str = "",
+    reader: str = "user",
     sort: str = "-joinDate",
     reach: Reach = EVERYBODY,
     below: UserRow | None = None,
@@ -72,8 +77,9 @@ def list_accounts(
     """Return a page of the matching accounts, last joined first, and how many match in all.
 
     Each word of `search` is part of a username, an e-mail address or a name. Each of `any_of` is a
-    username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in. Of
-    the `columns`, None matches any value. By its number, a page skips somebody when another account
+    username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in.
+    `field` is `name:value` of a custom one that the `reader` sees. Of the `columns`, None matches
+    any value. By its number, a page skips somebody when another account
     goes, or takes another place, meanwhile. So a whole list is read in an order that stays: newest
     first, each page `below` the last row of the one before, or by id, `after` the last one.
     """
@@ -89,6 +95,8 @@ def list_accounts(
         names, numbers = {login_name(each) for each in any_of} - {None}, any_of if by_number else ()
         named = User.username_key.in_(names), User.email.in_(names), User.external_id.in_(numbers)
         wanted.append(or_(*named))
+    if field:
+        wanted.append(custom_fields.condition(field, reader))
     if hindered:
         wanted.append(login.is_hindered())
     if below:
@@ -114,6 +122,8 @@ def make_account(
     `accounts.add` does.
     """
     mail, now = MailKind.INVITATION if deliver == "mail" else None, clock.utcnow()
+    fields = custom_fields.accepted(person.pop("custom_fields", {}))
+    person["custom_fields"] = custom_fields.merged({}, fields)
     made = accounts.add(**person, email_verified_at=now if email_verified else None, mail=mail)
     user = users.lock_within(made.id)  # as lists show it: a row and no object
     return user, hand_over(user, now=now)[user.id] if deliver == "link" else None
@@ -145,6 +155,8 @@ def alter(
         raise errors.Forbidden
     if is_last_admin:
         raise errors.LastAdmin
+    if sent := changes.pop("custom_fields", None):
+        changes["custom_fields"] = custom_fields.accepted(sent)
     verified_at = clock.utcnow() if email_verified else None
     if email in (None, before.email):
         email = None
@@ -212,6 +224,12 @@ def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]
         outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
     verified = [row for row in moved if row.email_verified_at]
     outbox.queue_notices(MailKind.EMAIL_CHANGED, *verified)
+    fields = [
+        (each, custom_fields.changed(rows[each].custom_fields, new["custom_fields"]))
+        for each, new in values.items()
+        if "custom_fields" in new
+    ]
+    events.tell_all("custom_fields_changed", [(each, {"fields": names}) for each, names in fields])
     for event, told in _TOLD.items():
         events.tell_each(event, [each for each, new in values.items() if told & new.keys()])
 
@@ -251,6 +269,29 @@ def remove_unused(user_ids: Collection[str]) -> dict[str, object]:
     refused |= dict.fromkeys(found.keys() - unused, errors.AccountUsed)
     accounts.delete(*(found[user_id] for user_id in unused))
     return {"removed": sorted(unused), "refused": refused}
+
+
+def empty_field(name: str) -> int:
+    """Empty a custom field of all accounts, as changes of theirs; return how many had a value.
+
+    Commits by itself, some accounts at a time, so that nobody waits long.
+    """
+    found = read_all(select(User.id).where(custom_fields.is_set(name)).order_by(User.id))
+    ids = [row.id for row in found]
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        patiently(lambda some=some: _empty(some, name))  # type: ignore[misc]
+    return len(ids)
+
+
+def _empty(user_ids: Sequence[str], name: str) -> None:
+    rows, _ = users.lock_all(user_ids, EVERYBODY, *users.COMPARED, key_share=True)
+    values = {
+        user_id: {"custom_fields": custom_fields.merged(row.custom_fields, {name: None})}
+        for user_id, row in rows.items()
+        if name in row.custom_fields
+    }
+    update_all(rows, values)
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:

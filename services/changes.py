@@ -19,13 +19,13 @@ from core.roles import Reach
 from database import change_all, insert_into, last, reading
 from extensions import db
 from models import Deletion, LastChange, User, UserRow, UTCDateTime
-from services import signed
+from services import custom_fields, signed
 
 # How long deletions are kept, and how old a cursor may be.
 KEPT = timedelta(days=90)
 # The columns whose new value is a change.
 WATCHED = {"username", "email", "first_name", "last_name", "role", "is_active", "external_id"}
-WATCHED |= {"email_verified_at"}
+WATCHED |= {"email_verified_at", "custom_fields"}
 _NO_CURSOR = Reason("invalid", "Not a `next` of this service.")
 # The number and the id of the last row of a page.
 _PAYLOAD = struct.Struct("!Q16s")
@@ -73,12 +73,15 @@ def since(cursor: str | None, limit: int, reach: Reach) -> dict[str, object]:
             raise errors.CursorExpired
         rows = connection.execute(_page((number, row_id), limit, reach)).all()
     changes: list[dict[str, object]] = [
-        {"id": row.place, "account": None if row.deleted_at else row, "deleted_at": row.deleted_at}
-        for row in rows
+        {"id": row.place, "account": _account(row), "deleted_at": row.deleted_at} for row in rows
     ]
     number, row_id = (rows[-1].number, rows[-1].place) if rows else (number, row_id)
     payload = _PAYLOAD.pack(number, UUID(row_id).bytes)
     return {"changes": changes, "next": signed.sign("changes", payload, end=clock.utcnow() + KEPT)}
+
+
+def _account(row: Any) -> dict[str, object] | None:
+    return None if row.deleted_at else custom_fields.with_seen(row)
 
 
 def _read(cursor: str) -> tuple[int, str]:

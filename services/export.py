@@ -10,6 +10,7 @@ from sqlalchemy import Row, select
 from database import read_all
 from extensions import Base
 from models import Achievement, Avatar, Course, Lesson, UserRow
+from schemas import SEEN
 from services import (
     certificates,
     email_change,
@@ -20,6 +21,7 @@ from services import (
     second_factor,
     sessions,
 )
+from services.custom_fields import seen
 
 # What a browser calls the copy.
 AS_FILE = {"Content-Disposition": 'attachment; filename="account.json"'}
@@ -37,7 +39,9 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> tuple[Any,
     page = events.history(for_admins=False, user_id=user.id)
     data = {
         "exported_at": now,
-        "account": profiles.profile(user),
+        # Also what names have left that are no longer in CUSTOM_FIELDS.
+        "account": profiles.profile(user)
+        | {SEEN: {**seen(user.custom_fields), **user.custom_fields}},
         "settings": profiles.preferences(user),
         "second_factor": second_factor.status(user),
         "passkeys": passkeys.list_all(user.id),

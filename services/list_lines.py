@@ -13,6 +13,7 @@ import schemas
 from core.people_columns import is_class
 from core.reasons import Word
 from core.roles import Reach, Role
+from services import custom_fields
 
 # What says who somebody is, besides the names.
 MARKS = ("external_id", "email", "username")
@@ -113,12 +114,17 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
         line = Line(number, _filled(cast("dict[str, Any]", error.valid_data)))
         line.refuse(errors.InvalidRequest(fields=error.messages_dict))
         return line
+    said = _filled(person.pop("custom_fields", {}))
     group = person.pop("group_id", ""), person.pop("group", "")
     line = Line(number, _filled(person), [group] if any(group) else [])
     if is_class(line.last_name):
         line.refuse_fields("invalid", "lastName")
     if _ROUNDED.fullmatch(line.person.get("external_id", "")):
         line.refuse_fields("invalid", "externalId")
+    try:
+        line.person |= {"custom_fields": custom_fields.accepted(said)} if said else {}
+    except errors.InvalidRequest as error:
+        line.refuse(error)
     return line
 
 
@@ -132,7 +138,7 @@ def _form(names: frozenset[str]) -> schemas.PersonInList:
 
 
 def _filled(person: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in person.items() if value}
+    return {name: value for name, value in person.items() if value not in ("", None)}
 
 
 def _joined(lines: Sequence[Line]) -> list[Line]:

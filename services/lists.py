@@ -27,7 +27,7 @@ from database import reading, transaction
 from extensions import db
 from models import Group, Membership, User, UserRow
 from schemas import camel_case
-from services import accounts, administration, groups, outbox, users
+from services import accounts, administration, custom_fields, groups, outbox, users
 from services.list_judge import Judge, is_untouched, may_readdress
 from services.list_lines import MARKS, Line, Options, read
 
@@ -204,6 +204,8 @@ def _new_values(line: Line, options: Options) -> dict[str, Any]:
     columns = ["first_name", "last_name", "external_id", "language"]
     columns += ["email"] if may_readdress(line.user, options) else []
     values = {name: line.person[name] for name in columns if line.person.get(name)}
+    if said := line.person.get("custom_fields"):
+        values["custom_fields"] = custom_fields.merged(line.user.custom_fields, said)
     if options.missing == "deactivate" and line.user.role == Role.STUDENT:
         values["is_active"] = True
     return {name: value for name, value in values.items() if value != getattr(line.user, name)}
@@ -272,7 +274,7 @@ def _identity(user: UserRow) -> tuple[object, ...]:
 
 def _add(lines: Sequence[Line], options: Options) -> None:
     """Make the accounts of lines; refuse those whose names somebody has got meanwhile."""
-    usual = {"role": options.role, "external_id": None}
+    usual: dict[str, Any] = {"role": options.role, "external_id": None, "custom_fields": {}}
     usual |= {"language": options.language} if options.language else {}
     own = [{"username": line.username, "email": line.email} for line in lines]
     made = accounts.add_all(

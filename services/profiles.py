@@ -15,7 +15,8 @@ from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, read_value, unique
 from extensions import db, settings
 from models import Avatar, User, UserRow
-from services import accounts, events, learning, outbox, users
+from schemas import SEEN
+from services import accounts, custom_fields, events, learning, outbox, users
 from services.letters import MailKind
 
 _DEFAULT_PICTURE = Path(ROOT / "static" / "avatar.webp").read_bytes()
@@ -26,7 +27,7 @@ _NOT_YOURS = "You cannot change this yourself. Ask the operators of this service
 def profile(user: UserRow) -> dict[str, object]:
     """Return a user's own profile, with the role in effect."""
     role, avatar = users.role_in_effect(user), avatar_url(user.avatar_digest)
-    shown = {**user._asdict(), "role": role, "avatar": avatar}
+    shown = {**custom_fields.with_seen(user), "role": role, "avatar": avatar}
     return {**shown, "may_change_account": may_change_account(user)}
 
 
@@ -58,7 +59,10 @@ def public_profile(user_id: str, viewer: Caller, *, now: datetime) -> dict[str, 
         if granted != reach and users.is_within(granted, user):
             raise errors.RoleNeedsFactor
         raise errors.ProfilePrivate
+    sees_as_office = viewer.id == user_id or (sees_all and not viewer.member)
+    reader = "user" if sees_as_office else "teachers" if sees_all else "everybody"
     shown = {**profile(user), "role": user.role}
+    shown[SEEN] = custom_fields.seen(user.custom_fields, reader)
     if user.progress_visible or sees_all:
         shown["progress"] = learning.progress(user.id, user.timezone, now=now)
     return shown
@@ -87,9 +91,12 @@ def preferences(user: UserRow) -> dict[str, object]:
 def update(user: UserRow, changes: dict[str, Any]) -> UserRow:
     """Change fields or settings, also within `privacy`; return the row.
 
-    Raises TokenRevoked, and Forbidden for other names where they are not the user's to change.
+    Raises TokenRevoked, InvalidRequest for custom fields, and Forbidden for other names where they
+    are not the user's to change.
     """
     changes |= changes.pop("privacy", {})
+    if sent := changes.pop("custom_fields", None):
+        changes["custom_fields"] = custom_fields.accepted(sent, by_user=True)
     if not may_change_account(user):
         for name, value in (("first_name", user.first_name), ("last_name", user.last_name)):
             if changes.pop(name, value) != value:

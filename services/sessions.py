@@ -17,7 +17,7 @@ from database import change, insert_into, read_all, read_one, transaction, writi
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession, UTCDateTime
-from services import users
+from services import custom_fields, users
 
 MAX_SESSIONS = 50
 
@@ -39,7 +39,7 @@ _TOKEN_FACTS = (
     *_SESSIONS.c["refresh_token_id", "previous_token_id"],
     *(
         _ACTIVE_USER.with_only_columns(column).scalar_subquery().label(column.key)
-        for column in _USERS.c["role", "second_factor_at", "username", "email"]
+        for column in _USERS.c["role", "second_factor_at", "username", "email", "custom_fields"]
     ),
 )
 
@@ -82,7 +82,7 @@ def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:
     newest_first = UserSession.created_at.desc(), UserSession.id.desc()
     newest = select(UserSession.id).where(*others).order_by(*newest_first).limit(MAX_SESSIONS - 1)
     _end(*others, UserSession.id.not_in(newest))
-    return _pair(session, users.role_in_effect(user), now=now)
+    return _pair(session, users.role_in_effect(user), user.custom_fields, now=now)
 
 
 # Of parallel calls with one token, this conditional UPDATE lets one rotate it.
@@ -123,7 +123,7 @@ def rotate(token: str, *, now: datetime) -> tuple[dict[str, str], TokenPair]:
         session = _handle_reuse(claims, now=now)
     role = users.role_in_effect(session)
     user = {"id": session.user_id, "username": session.username, "email": session.email}
-    return {**user, "role": role}, _pair(session, role, now=now)
+    return {**user, "role": role}, _pair(session, role, session.custom_fields, now=now)
 
 
 def _handle_reuse(claims: Mapping[str, Any], *, now: datetime) -> Row[Any]:
@@ -192,7 +192,9 @@ def _end_of(login: datetime, now: datetime) -> datetime:
     return min(login + timedelta(days=settings.session_days), now + timedelta(days=idle_days))
 
 
-def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> TokenPair:
+def _pair(
+    session: UserSession | Row[Any], role: str, fields: Mapping[str, Any], *, now: datetime
+) -> TokenPair:
     # The refresh token is made of the row only: the same row gives the same token. It outlives the
     # idle time, or the owner of a stolen one would return too late to end a thief's session.
     refresh_token = tokens.encode(
@@ -205,8 +207,11 @@ def _pair(session: UserSession | Row[Any], role: str, *, now: datetime) -> Token
         auth_time=int(session.created_at.timestamp()),
     )
     end = min(now + timedelta(minutes=settings.access_token_minutes), session.expires_at)
+    facts: dict[str, Any] = {"sid": session.id, "role": role}
+    if carried := custom_fields.in_token(fields):
+        facts["fields"] = carried
     access_token = tokens.encode(
-        Purpose.ACCESS, session.user_id, issued_at=now, expires_at=end, sid=session.id, role=role
+        Purpose.ACCESS, session.user_id, issued_at=now, expires_at=end, **facts
     )
     lives = (int(each.timestamp()) - int(now.timestamp()) for each in (end, session.expires_at))
     return TokenPair(access_token, refresh_token, *lives)

@@ -21,7 +21,7 @@ from core.roles import Role
 from database import analyse, insert_into, patiently, read_all
 from extensions import db
 from models import User, UserRow
-from services import changes, events, outbox, recovery, users
+from services import changes, custom_fields, events, outbox, recovery, users
 from services.accounts import usual_settings
 
 # Lines of a transaction, and rows of a query.
@@ -29,10 +29,11 @@ BATCH = 500
 _Rows: TypeAlias = dict[int, UserRow]
 _Written: TypeAlias = tuple[_Rows, _Rows, dict[int, str], list[UserRow]]
 _FORM = schemas.ImportedAccount()
-_OPTIONAL = {
+_OPTIONAL: dict[str, Any] = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
     **{"bio": "", "location": "", "website": "", "theme": "system", "external_id": None},
     **{"email_notifications": True, "push_notifications": True, "progress_visible": False},
+    "custom_fields": {},
 }
 # What is unique beside the address, and why a line is refused where another account has it.
 _UNIQUE = {
@@ -127,6 +128,7 @@ class Import:
             raise ValidationError({"email": [f"Line {first} has this address."]})
         if account.get("role") == Role.ADMIN and not self.allow_admins:
             raise ValidationError({"role": ["This needs --allow-admins."]})
+        account["custom_fields"] = self._custom_fields(account.pop("custom_fields", {}))
         stored = account.pop("password_hash", "!")
         problem = passwords.problem_of(stored) if passwords.is_usable(stored) else None
         if problem and not self.without_passwords:
@@ -138,6 +140,15 @@ class Import:
         # Or the links and codes of a deleted account with the same id would work again.
         usual["password_version"] = secrets.randbelow(2**30) + 1
         return _OPTIONAL | usual | account
+
+    def _custom_fields(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a new account. Raises ValidationError."""
+        try:
+            return custom_fields.merged({}, custom_fields.accepted(sent))
+        except errors.InvalidRequest as error:
+            found: Any = error.fields
+            wrong = found["customFields"].items()
+            raise ValidationError({f"customFields.{name}": why for name, why in wrong}) from None
 
     def _insert(self, waiting: dict[int, dict[str, Any]]) -> tuple[_Rows, _Rows, dict[int, str]]:
         """Insert accounts; return by line the rows that are new, those that were there, and why
@@ -231,7 +242,8 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
     query = select(User.__table__).order_by(User.id).limit(BATCH)
     while rows := read_all(query.where(User.id > last)):
         last = rows[-1].id
-        for row, account in zip(rows, found := form.dump(rows), strict=True):
+        shown = [custom_fields.with_seen(row) for row in rows]
+        for row, account in zip(rows, found := form.dump(shown), strict=True):
             if not (with_hashes and passwords.is_usable(row.password_hash)):
                 del account["passwordHash"]
             if row.last_login_at is None:

@@ -15,7 +15,7 @@ from core.roles import EVERYBODY, Reach, Role
 from database import change_one, read_one, read_value, unique
 from extensions import components, db, settings
 from models import Membership, User, UserRow
-from services import changes, events
+from services import changes, custom_fields, events
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
 # Why nothing is done for some of many accounts, by their ids.
@@ -26,6 +26,7 @@ COMPARED = (
     *(User.username, User.username_key, User.email, User.email_verified_at, User.external_id),
     *(User.first_name, User.last_name, User.language, User.is_active),
     *(User.last_login_at, User.password_hash, User.password_version, User.identity),
+    User.custom_fields,
 )
 # The parts of what searches look in.
 _SEARCHED = ("username", "email", "first_name", "last_name")
@@ -159,17 +160,22 @@ def role_in_effect(user: UserRow | Row[Any]) -> str:
 def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | None:
     """Change columns of a user, and what searches look in; return the whole row.
 
-    Return None if there is no such user or a condition does not hold. Raises IntegrityError, and
+    Of `custom_fields`, those that are given change. Return None if there is no such user or a
+    condition does not hold. Raises IntegrityError, and
     TooManyRequests beyond `MAX_RENAMES`.
     """
     # Locked, because these are the values that the UPDATE replaces.
     before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
+    if before and isinstance(sent := values.get("custom_fields"), dict):
+        values["custom_fields"] = custom_fields.merged(before.custom_fields, sent)
     this = update_table(User).where(User.id == user_id).returning(User.__table__)
     row: UserRow | None = change_one(this.where(*conditions).values(**values))
     if row is None:
         return None
     if before:
         changes.compare(before, row)
+        if names := custom_fields.changed(before.custom_fields, row.custom_fields):
+            events.tell("custom_fields_changed", user_id, fields=names)
         if (before.first_name, before.last_name) != (row.first_name, row.last_name):
             events.tell("names_changed", user_id)
             if components().actor().id == user_id:

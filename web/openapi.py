@@ -16,11 +16,13 @@ from werkzeug.exceptions import default_exceptions
 from werkzeug.routing import Rule
 
 import errors
+from config.custom_fields import LARGEST
 from core.ids import ROW_ID
 from core.reasons import WORDS
 from core.roles import Role
 from extensions import settings
-from schemas import camel_case
+from fields import CustomFields
+from schemas import SEEN, camel_case
 from web import refresh_cookie
 from web.api import CSV, JSON, Operation
 from web.bodies import MAX_BODY, NOT_MULTIPART
@@ -91,7 +93,9 @@ def build(app: Flask) -> Json:
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         plugins=[marshmallow],
     )
-    marshmallow.converter.add_attribute_function(_no_default)  # type: ignore[union-attr]
+    for adapt in (_no_default, _custom_fields):
+        marshmallow.converter.add_attribute_function(adapt)  # type: ignore[union-attr]
+    spec.components.schema("CustomFields", _all_custom_fields())
     bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
     spec.components.security_scheme("bearer", bearer)
     key = {"type": "http", "scheme": "bearer", "description": "A service key: `acsk_…`."}
@@ -132,6 +136,34 @@ def _no_default(_converter: object, _field: object, ret: Json) -> Json:
     # Generated clients would demand the property, which may be left out.
     ret.pop("default", None)
     return {}
+
+
+def _custom_fields(_converter: object, field: object, ret: Json) -> Json:
+    if not isinstance(field, CustomFields):
+        return {}
+    ret.clear()
+    # A client may be older than a field; what it sends must be one of them.
+    of_response = field.attribute == SEEN
+    ref = _ref("CustomFields")
+    return ref if of_response else {"allOf": [ref], "unevaluatedProperties": False}
+
+
+def _all_custom_fields() -> Json:
+    """Return the schema of the custom fields of this installation; which come differs by reader."""
+    bounds: dict[str, Json] = {
+        "number": {"type": ["integer", "null"], "minimum": -LARGEST, "maximum": LARGEST},
+        "boolean": {"type": ["boolean", "null"]},
+        "date": {"type": ["string", "null"], "format": "date"},
+        "choice": {"type": ["string", "null"]},
+    }
+    properties = {}
+    for field in settings.custom_fields:
+        text = {"type": ["string", "null"], "maxLength": field.length}
+        # A choice that was taken out of the settings stays where it was chosen: so, no `enum`.
+        choices = f" One of: {', '.join(field.choices)}." if field.choices else ""
+        about = {"description": f"{field.title}.{choices}"}
+        properties[field.name] = bounds.get(field.type, text) | about
+    return {"type": "object", "properties": properties}
 
 
 def _describe(spec: APISpec, operation: Operation, text: str) -> Json:

@@ -1,0 +1,178 @@
+"""The fields of accounts that CUSTOM_FIELDS adds: who sees which, and what may be written."""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from marshmallow import Schema, ValidationError
+from sqlalchemy import ColumnElement, func, literal, or_
+from sqlalchemy.dialects.postgresql import JSONB
+
+import errors
+import fields
+from config.custom_fields import LARGEST, CustomField
+from core.reasons import UNKNOWN, Reason
+from extensions import db, settings
+from models import User, UserRow
+from schemas import SEEN, Shape
+
+_Kinds: TypeAlias = tuple[type[Any], tuple[str, ...], tuple[str, ...]]
+# What JSON has for a type, in Python, SQLite and Postgres; all others are texts.
+_TEXT: _Kinds = str, ("text",), ("string",)
+_JSON: dict[str, _Kinds] = {
+    "number": (int, ("integer",), ("number",)),
+    "boolean": (bool, ("true", "false"), ("boolean",)),
+}
+_NOT_ITS_VALUE = Reason("type", "Not a value of this field.")
+
+
+def seen(stored: Mapping[str, Any], reader: str = "user") -> dict[str, Any]:
+    """Return the values that a reader sees, one of `config.custom_fields.READERS`.
+
+    None where nothing is set, or what is set has another type than the field has now.
+    """
+    found = {}
+    for field in settings.custom_fields_of[reader]:
+        value = stored.get(field.name)
+        found[field.name] = value if type(value) is _JSON.get(field.type, _TEXT)[0] else None
+    return found
+
+
+def with_seen(user: UserRow, reader: str = "user") -> dict[str, object]:
+    """Return the row of an account with what a reader sees of its custom fields."""
+    return {**user._asdict(), SEEN: seen(user.custom_fields, reader)}
+
+
+def accepted(
+    sent: Mapping[str, Any], *, by_user: bool = False, at_sign_up: bool = False
+) -> dict[str, Any]:
+    """Return what was sent, checked; None empties a field. Users write theirs, and the office all.
+
+    Raises InvalidRequest.
+    """
+    # Forms of HTML have nothing else for an empty field.
+    given = {name: None if value == "" else value for name, value in sent.items()}
+    form = _form(settings.custom_fields, by_user, at_sign_up)
+    try:
+        return dict(form.load(given))
+    except ValidationError as error:
+        raise errors.InvalidRequest(fields={"customFields": error.messages_dict}) from None
+
+
+def columns() -> dict[str, CustomField]:
+    """Return the columns that CSV has for the fields."""
+    return {f"fields.{field.name}": field for field in settings.custom_fields}
+
+
+def from_cells(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Return the cells of a row, with those of `columns` as JSON has them; no empty ones of these."""
+    own = columns()
+    found = {
+        own[name].name: _typed(own[name].type, cell)
+        for name, cell in cells.items()
+        if name in own and cell
+    }
+    rest: dict[str, Any] = {name: cell for name, cell in cells.items() if name not in own}
+    return rest | ({"customFields": found} if found else {})
+
+
+def _typed(kind: str, text: str) -> object:
+    """Return a value of a type that a text says, or the text, which is none."""
+    if kind == "number" and re.fullmatch("-?[0-9]{1,15}", text):
+        return int(text)
+    words: dict[str, object] = {"true": True, "false": False} if kind == "boolean" else {}
+    return words.get(text.lower(), text)
+
+
+def merged(stored: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an account with those that were sent, and without empty ones."""
+    return {name: value for name, value in {**stored, **sent}.items() if value not in (None, "")}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the names of the fields that have another value, for an event."""
+    names = [field.name for field in settings.custom_fields]
+    return ", ".join(name for name in names if before.get(name) != after.get(name))
+
+
+def in_token(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what access tokens carry: values that the settings still allow."""
+    names = [field.name for field in settings.custom_fields if field.in_token]
+    found = {name: stored[name] for name in names if name in stored}
+    wrong = _form(settings.custom_fields, False, False).validate(found) if found else {}
+    return {name: value for name, value in found.items() if name not in wrong}
+
+
+def condition(text: str, reader: str) -> ColumnElement[bool]:
+    """Return the condition of `name:value`; without a value, for accounts where it is not set.
+
+    Raises InvalidRequest for a field that the reader does not see, and for a value that it cannot
+    have.
+    """
+    name, _, raw = text.partition(":")
+    types = {field.name: field.type for field in settings.custom_fields_of[reader]}
+    if name not in types:
+        raise errors.InvalidRequest(fields={"field": [UNKNOWN]})
+    if not raw:
+        return or_(_value(name).is_(None), _type(name).not_in(_types(types[name])))
+    value = _typed(types[name], raw)
+    if type(value) is not _JSON.get(types[name], _TEXT)[0]:
+        raise errors.InvalidRequest(fields={"field": [_NOT_ITS_VALUE]})
+    # On Postgres as JSON: a cast of what a field of another type has left would fail.
+    return (_type(name).in_(_types(types[name]))) & (
+        _value(name) == (value if _on_sqlite() else literal(value, JSONB))
+    )
+
+
+def is_set(name: str) -> ColumnElement[bool]:
+    """Return the condition for accounts in which a field is set."""
+    return _value(name).is_not(None)
+
+
+def _value(name: str) -> ColumnElement[Any]:
+    if _on_sqlite():
+        return func.json_extract(User.custom_fields, f"$.{name}")
+    return User.custom_fields.op("->")(name)
+
+
+def _type(name: str) -> ColumnElement[Any]:
+    if _on_sqlite():
+        return func.json_type(User.custom_fields, f"$.{name}")
+    return func.jsonb_typeof(_value(name))
+
+
+def _types(kind: str) -> tuple[str, ...]:
+    _, on_sqlite, on_postgres = _JSON.get(kind, _TEXT)
+    return on_sqlite if _on_sqlite() else on_postgres
+
+
+def _on_sqlite() -> bool:
+    return db.engine.dialect.name == "sqlite"
+
+
+@functools.lru_cache(8)
+def _form(rows: tuple[CustomField, ...], by_user: bool, at_sign_up: bool) -> Schema:
+    """Return the shape of what may be sent."""
+    if by_user:
+        rows = tuple(each for each in rows if each.written_by == "user")
+    if at_sign_up:
+        rows = tuple(each for each in rows if each.at_sign_up != "no")
+    shape = {each.name: _field(each, at_sign_up and each.required) for each in rows}
+    return Shape.from_dict(shape)()
+
+
+def _field(field: CustomField, required: bool) -> Any:
+    """Return the field of a schema for a custom one."""
+    more: dict[str, Any] = {"required": required, "allow_none": not required}
+    match field.type:
+        case "text":
+            return fields.FilledText(validate=fields.Length(int(required), field.length), **more)
+        case "number":
+            return fields.Number(-LARGEST, LARGEST, **more)
+        case "boolean":
+            return fields.Flag(**more)
+        case "date":
+            return fields.DayAsText(**more)
+        case _:
+            return fields.Choice(*field.choices, **more)
