@@ -66,7 +66,7 @@ def columns() -> dict[str, CustomField]:
 
 
 def from_cells(cells: Mapping[str, str]) -> dict[str, Any]:
-    """Return the cells of a row, with those of `columns` as JSON has them; no empty ones of these."""
+    """Return the cells of a row, those of `columns` as JSON has them; no empty ones of these."""
     own = columns()
     found = {
         own[name].name: _typed(own[name].type, cell)
