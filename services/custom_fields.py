@@ -91,9 +91,9 @@ def merged(stored: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the names of the fields that have another value, for an event."""
+    """Return the names of the fields that have another value, with spaces between them."""
     names = [field.name for field in settings.custom_fields]
-    return ", ".join(name for name in names if before.get(name) != after.get(name))
+    return " ".join(name for name in names if before.get(name) != after.get(name))
 
 
 def in_token(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from services import administration
 
 FIELDS = {"id", "username", "email", "firstName", "lastName", "role"}
 FIELDS |= {"isActive", "emailVerified", "hasPassword", "hindrances", "provider"}
-FIELDS |= {"joinDate", "lastLogin", "externalId"}
+FIELDS |= {"joinDate", "lastLogin", "externalId", "customFields"}
 
 
 @pytest.fixture
@@ -102,6 +102,7 @@ def test_list_shows_what_an_admin_needs_and_nothing_else(ask, admin, make_user, 
     state = {"role": "student", "isActive": True, "emailVerified": True, "lastLogin": None}
     state |= {"hasPassword": True, "provider": "", "externalId": "", "hindrances": []}
     own = {"id": user.id, "email": "ada.l@example.org", "joinDate": rfc3339(moment)}
+    own["customFields"] = {}
     assert newest == names | state | own
     assert oldest.keys() == FIELDS
     assert (oldest["id"], oldest["role"], oldest["emailVerified"]) == (admin.id, "admin", False)

@@ -31,7 +31,7 @@ from schemas import camel_case
 # the columns below a path, ...
 EXPORTED = {
     "account": "users: id username email first_name last_name role is_active email_verified_at "
-    "identity external_id bio location website",
+    "identity external_id bio location website custom_fields",
     "settings": "users: theme language timezone email_notifications push_notifications",
     "settings.privacy": "users: profile_visible progress_visible",
     "sessions.0": "sessions: id created_at last_used_at expires_at user_agent ip_address",

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -33,9 +34,10 @@ from helpers import (
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from config.custom_fields import CustomField
 from core import clock, passwords
 from database import lift_time_limits, reading, transaction
-from extensions import db
+from extensions import components, db
 from models import OutboxMail, User
 from services import accounts, recovery, transfer
 
@@ -54,6 +56,7 @@ FULL |= {"role": "instructor", "isActive": True, "emailVerified": True, "lastLog
 FULL |= {"bio": "Two\nlines", "location": "Lisbon", "language": "pt-br", "theme": "dark"}
 FULL |= {"timezone": "Europe/Lisbon", "emailNotifications": False, "pushNotifications": False}
 FULL |= {"profileVisible": False, "progressVisible": True, "externalId": "S-1042"}
+VALUES = {"grade": "7b", "siblings": 0, "newsletter": False}  # of custom fields
 # The columns of an account that comes along, none with the usual value.
 COLUMNS = {"id": FULL["id"].lower(), "username": "Ada.P", "username_key": "ada.p"}
 COLUMNS |= {"email": "ada@b.org", "first_name": "Ada", "last_name": "Park"}
@@ -63,6 +66,12 @@ COLUMNS |= {name: FULL[name] for name in SAME}
 COLUMNS |= {"external_id": "S-1042", "is_active": False, "language": "pt-BR"}
 COLUMNS |= {"email_notifications": False, "push_notifications": False}
 COLUMNS |= {"profile_visible": False, "progress_visible": True}
+COLUMNS |= {"custom_fields": VALUES}
+CUSTOM_FIELDS = (
+    CustomField(name="grade"),
+    CustomField(name="siblings", type="number"),
+    CustomField(name="newsletter", type="boolean"),
+)
 TIMES = ("created_at", "email_verified_at", "last_login_at")
 COLUMNS |= {name: datetime(2019, 1, 2 + day, tzinfo=UTC) for day, name in enumerate(TIMES)}
 STAY_BEHIND = {"password_version", "second_factor_at", "avatar_digest", "identity", "changed"}
@@ -99,8 +108,15 @@ def refused(output):
     return {int(line.removeprefix("line ")): reason for line, reason in lines}
 
 
-def test_every_field_arrives_and_comes_out_again(app, client, load, run, outbox):
-    full = {**FULL, "passwordHash": hash_of(app)}
+@pytest.fixture
+def custom(app):
+    """Let accounts have custom fields."""
+    held = components(app)
+    held.settings = replace(held.settings, custom_fields=CUSTOM_FIELDS)
+
+
+def test_every_field_arrives_and_comes_out_again(app, client, custom, load, run, outbox):
+    full = {**FULL, "passwordHash": hash_of(app), "customFields": VALUES}
     assert load([full]) == (counts(made=1), 0)
     assert outbox.waiting() == []
     dumped = json.loads(run("users", "dump", "--with-hashes")[0])
@@ -113,7 +129,7 @@ def test_every_field_arrives_and_comes_out_again(app, client, load, run, outbox)
     assert dumped.keys() - less.keys() == {"passwordHash"}
 
 
-def test_no_column_of_an_account_is_lost_on_the_way(app, run, make_user):
+def test_no_column_of_an_account_is_lost_on_the_way(app, custom, run, make_user):
     assert COLUMNS.keys() | STAY_BEHIND == {*User.__table__.columns.keys()}
     make_user()
     assert not COLUMNS.items() & stored(app)._asdict().items()

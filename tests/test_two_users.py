@@ -38,6 +38,7 @@ from test_copies import contents
 
 import models
 from cli.users import users
+from config.custom_fields import CustomField
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
 from core.scopes import Scope
@@ -50,6 +51,7 @@ from web.limits import GUESSES, call_within
 
 SEED = bytes(range(totp.SEED))
 HERE = RelyingParty("school.test", ("https://school.test",))
+CUSTOM_FIELDS = (CustomField(name="phone", written_by="user"),)
 
 
 class Act(NamedTuple):
@@ -143,6 +145,12 @@ ACTS = [
     ),
     Act("one", "DELETE /api/auth/second-factor", SURE, leaves="second_factor_removed"),
     Act("one", "PUT /api/users/profile", {"firstName": "Other"}, leaves="names_changed"),
+    Act(
+        "one",
+        "PUT /api/users/profile",
+        {"customFields": {"phone": "1"}},
+        leaves="custom_fields_changed",
+    ),
     Act("one", "POST /api/users/avatar"),
     Act("one", "DELETE /api/users/avatar"),
     Act("one", "PUT /api/users/settings", {"theme": "dark", "privacy": {"progressVisible": True}}),
@@ -238,13 +246,14 @@ ACTS = [
 # What no event says: of facts and answers, what opens something; and what somebody has typed.
 SECRETS = ("token", "code", "proof", "emailCode", "unused", "refresh", "access", "link", "secret")
 TYPED = re.compile(r"@|\b(one|New|Other)")
-# These read, or only add accounts of their own to the embedded database.
-OTHER_COMMANDS = {"list", "show", "export", "dump", "fake"}
+# These read, only add accounts of their own to the embedded database, or are about all users.
+OTHER_COMMANDS = {"list", "show", "export", "dump", "fake", "empty-field"}
 
 
 def as_told(app):
     """Return by id what other systems are told of each account."""
     names = ["username", "email", "first_name", "last_name", "role", "is_active", "external_id"]
+    names.append("custom_fields")
     return {
         user.id: [bool(user.email_verified_at), *(getattr(user, name) for name in names)]
         for user in rows(app, models.User)
@@ -270,7 +279,7 @@ def now(monkeypatch):
 @pytest.fixture
 def app(app):
     held = components(app)
-    held.settings = replace(held.settings, ratelimit_enabled=True)
+    held.settings = replace(held.settings, ratelimit_enabled=True, custom_fields=CUSTOM_FIELDS)
     return app
 
 
@@ -281,6 +290,7 @@ def make_everything(app, make_user, now):
     def make(name, factor="confirmed"):
         confirmed_at, later = now if factor == "confirmed" else None, now + timedelta(hours=1)
         columns = {"second_factor_at": confirmed_at, "identity": f"https://id.example {name}"}
+        columns["custom_fields"] = {"phone": f"Of {name}"}
         user = make_user(name, avatar_digest="0" * 64, **columns)
         own, until = {"user_id": user.id}, {"expires_at": later}
         course = {"course_id": "same", "course_name": f"Of {name}", "issued_at": now}
