@@ -4,7 +4,7 @@
 // function gets as it stands there.
 
 import {
-  Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
+  Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
 import { addressOf, byId, fill, language, say } from "./words.js";
@@ -48,7 +48,8 @@ async function reload() {
   stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
+  const { username: signedInAs, email: mailTo } = profile;
+  fill(document.body, { signedInAs, mailTo, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;
     way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
@@ -135,13 +136,19 @@ const begin = trying(async () => {
   if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
+  const why = history.state?.ended;
+  if (!why) return;
+  history.replaceState(null, "");
+  const place = byId("ended");
+  if (place && !isIn()) place.textContent = say(`say_session_${why}`);
 });
 
 onChange(
   trying(async (hasBegun) => {
-    const { leadOn } = hasBegun ? await loadModule("shared") : {};
-    if (await leadOn?.()) return;
-    if (hasBegun) await reload();
+    if (hasBegun) {
+      await (await loadModule("shared")).leadOn();
+      await reload();
+    }
     await route({ keep: true });
     byId("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
@@ -169,9 +176,11 @@ document.addEventListener("visibilitychange", trying(async () => {
   await reload();
   if (me.profile.emailVerified) await route({ focus: false });
 }));
-byId("sign-out").addEventListener("click", trying(() =>
-  logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
-));
+byId("sign-out").addEventListener("click", trying(async () => {
+  const issuer = me.profile?.provider;
+  const hash = issuer ? `#signed-out/${encodeURIComponent(issuer)}` : "";
+  await (await loadModule("shared")).logOut(hash);
+}));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

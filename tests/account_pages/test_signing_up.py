@@ -153,7 +153,7 @@ def test_a_second_tab_learns_that_the_address_is_confirmed(page, base_url, outbo
     sign_up(page, base_url)
     note = page.get_by_text("Your e-mail address is not confirmed yet.")
     expect(note).to_be_visible()
-    page.get_by_role("link", name="Send the confirmation link again").click()
+    page.get_by_role("link", name="Send it again, or change the address").click()
     expect(page.get_by_text("Not confirmed", exact=True)).to_be_visible()
     other = page.context.new_page()
     other.goto(f"{base_url}/verify-email#token={outbox.deliver_token()}")
