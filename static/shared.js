@@ -54,6 +54,7 @@ async function leave(hash = "") {
 /** Let who is signed in stay, or sign out who has left a device of others alone. */
 export function stay(hash) {
   if (isUnused()) return leave(hash);
+  history.replaceState(null, ""); // the one before has ended
   if (!stored(USED)) stored(USED, Date.now()); // the browser has forgotten it
   return true;
 }

@@ -136,11 +136,6 @@ const begin = trying(async () => {
   if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
-  const why = history.state?.ended;
-  if (!why) return;
-  history.replaceState(null, "");
-  const place = byId("ended");
-  if (place && !isIn()) place.textContent = say(`say_session_${why}`);
 });
 
 onChange(

@@ -10,6 +10,11 @@ function showSignIn(section, _, name) {
   if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
   const { email, password } = section.querySelector("form").elements;
   if (name) email.value = decoded(name);
+  const why = history.state?.ended; // from shared.js
+  if (why) {
+    history.replaceState(null, "");
+    setTimeout(() => (byId("ended").textContent = say(`say_session_${why}`))); // when it is shown
+  }
   return email.value ? password : email;
 }
 
@@ -24,7 +29,7 @@ signIn.addEventListener("prepare", () => (byId("unverified").hidden = true));
 signIn.addEventListener("failed", ({ detail: problem }) => {
   const { code, retryAfter } = problem;
   byId("unverified").hidden = code !== "email_unverified";
-  // A new password ends the limit of 15 minutes, and none that is shorter or longer.
+  // Of all limits, a new password ends that of 15 minutes.
   const isLocked = code === "too_many_requests" && retryAfter > 60 && retryAfter <= 900;
   if (isLocked) problem.key ??= "error_too_many_logins";
 });

@@ -151,6 +151,56 @@ def test_a_device_of_others_is_signed_out_after_a_quarter_of_an_hour(
     expect(page.locator("#profile-form [name=firstName]")).not_to_have_value("Firstxxx")
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
     assert page.context.cookies() == []
+    for tab in (page, other):  # each says why, once
+        expect(tab.locator("#ended")).to_have_text(
+            "You were signed out after 15 minutes without use."
+        )
+        assert tab.evaluate("history.state") is None
+
+
+@pytest.mark.parametrize("how", ["key", "click", "other tab"])
+def test_the_page_asks_for_a_minute_before_it_signs_out(page, make_user, sign_in, base_url, how):
+    page.clock.install()
+    sign_in(page, make_user("emma"))
+    field = page.locator("#profile-form [name=firstName]")
+    expect(field).to_have_value("First")
+    other = page.context.new_page()
+    other.goto(f"{base_url}/account#profile")
+    expect(other.locator("#profile-form [name=firstName]")).to_have_value("First")
+    field.press("x")
+    page.evaluate("document.querySelector('#other').showModal()")  # one is open already
+    page.clock.fast_forward(14 * MINUTE + 10_000)
+    asks, asks_there = page.get_by_role("alertdialog"), other.get_by_role("alertdialog")
+    expect(asks).to_have_accessible_name("Still there?")
+    expect(asks_there).to_be_visible()
+    if how == "click":
+        asks.get_by_role("button", name="I am still here").click()
+    else:
+        (page if how == "key" else other).keyboard.press("Enter")
+    expect(asks).to_be_hidden()
+    expect(asks_there).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.locator("#other")).to_be_hidden()  # the key was for that dialog
+    page.clock.fast_forward(10 * MINUTE)
+    expect(field).to_have_value("xFirst")
+    expect(page.locator("#sign-out")).to_be_visible()
+
+
+def test_slips_that_are_lost_are_said_to_be_lost(page, make_user, sign_in):
+    page.clock.install()
+    sign_in(page, make_user("boss", role="admin"), "admin#newcomers")
+    page.get_by_role("radio", name="A link and a code").check()
+    for name in ("First name", "Last name"):
+        page.locator("#newcomer").get_by_label(name).fill("Mia")
+    page.locator("#newcomer").get_by_label("Has no e-mail address").check()
+    page.locator("#newcomer").get_by_role("button").click()
+    expect(page.locator(".slip")).to_have_count(1)
+    expect(page.get_by_text("Print now: this page signs out")).to_be_visible()
+    page.clock.fast_forward(16 * MINUTE)
+    expect(page.locator("#ended")).to_contain_text("Slips that were not printed are gone")
+    page.reload()
+    expect(page.locator("#sign-in [name=email]")).to_be_focused()
+    expect(page.locator("#ended")).to_be_empty()
 
 
 CLEAR = "localStorage.clear(); sessionStorage.clear()"
@@ -179,6 +229,7 @@ def test_ones_own_device_stays_signed_in(page, make_user, sign_in):
     sign_in(page, make_user("emma"), own_device=True)
     expect(page.locator("#profile[aria-busy=false]")).to_be_visible()
     page.clock.fast_forward(60 * MINUTE)
+    expect(page.get_by_role("alertdialog")).to_be_hidden()
     page.locator("nav a").first.click()
     page.reload()
     expect(page.locator("#sign-out")).to_be_visible()
@@ -201,4 +252,5 @@ def test_the_colours_of_the_last_user_are_gone(emma):
     expect(page.locator("#settings-theme [role=status]")).to_have_text("Saved.")
     page.locator("#sign-out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.locator("#ended")).to_be_empty()
     expect(page.locator("html")).to_have_attribute("data-theme", "system")
