@@ -108,8 +108,8 @@ def usual_settings() -> dict[str, Any]:
 def taken(
     username: str, email: str, external_id: str | None, *, but: str = ""
 ) -> errors.ApiError | None:
-    """Return the error for names that another account has than the one with the id `but`; it says of
-    a username whether anybody has ever come back to its account.
+    """Return the error for names that another account has than the one with the id `but`; of a
+    username, it says too if nobody has ever used its account or confirmed the address.
     """
     wanted: dict[str, tuple[type[errors.ApiError], Condition]] = {
         "username": (errors.UsernameTaken, User.username_key == username.lower()),

@@ -12,14 +12,11 @@ const dialog = byId("other");
 const still = byId("still");
 let isOwn = client.ownDevice; // also after the sign-out
 let after = ""; // the section that comes when the page has started anew
-// What waits for this goes on until the page is left.
-const forever = new Promise(() => {});
 
-// Whether nobody has used the device for too long, or will have so soon; by the clock, since timers
-// sleep with it.
-function isUnused(soon = 0) {
+// Whether nobody has used the device for too long; by the clock, since timers sleep with it.
+function isUnused(early = 0) {
   const used = stored(USED); // without storage, each load asks for a sign-in
-  return used !== null && !isOwn && Date.now() - used > IDLE - soon;
+  return used !== null && !isOwn && Date.now() - used > IDLE - early;
 }
 
 /** Drop everything that this page holds about a user, and load it anew. */
@@ -29,8 +26,7 @@ export function startAnew() {
   const ended = history.state?.ended || unused;
   for (const form of document.forms) form.reset(); // or a reload brings back what was typed
   history.replaceState({ ended }, "", location.pathname + location.search + after);
-  location.reload();
-  return forever;
+  return new Promise(() => location.reload()); // what waits for it goes on until then
 }
 
 /**
@@ -88,8 +84,7 @@ export async function leadOn() {
   if (!way || (location.hash && !location.hash.startsWith("#sign-in"))) return;
   const found = await call("GET", "users/progress").catch(() => null);
   if (found?.totalCourses !== 0) return;
-  location.assign(way.href);
-  return forever;
+  return new Promise(() => location.assign(way.href));
 }
 
 /**

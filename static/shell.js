@@ -33,8 +33,7 @@ function switchLanguage(wanted) {
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
   url.searchParams.set("language", wanted);
-  location.replace(url);
-  return new Promise(() => {});
+  return new Promise(() => location.replace(url));
 }
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
@@ -48,8 +47,7 @@ async function reload() {
   stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  const { username: signedInAs, email: mailTo } = profile;
-  fill(document.body, { signedInAs, mailTo, timeZone, isOpen: addressOf(profile).isOpen });
+  fill(document.body, { user: profile, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;
     way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
@@ -172,9 +170,9 @@ document.addEventListener("visibilitychange", trying(async () => {
   if (me.profile.emailVerified) await route({ focus: false });
 }));
 byId("sign-out").addEventListener("click", trying(async () => {
+  const { logOut } = await loadModule("shared");
   const issuer = me.profile?.provider;
-  const hash = issuer ? `#signed-out/${encodeURIComponent(issuer)}` : "";
-  await (await loadModule("shared")).logOut(hash);
+  await logOut(issuer ? `#signed-out/${encodeURIComponent(issuer)}` : "");
 }));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;

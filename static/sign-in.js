@@ -29,9 +29,8 @@ signIn.addEventListener("prepare", () => (byId("unverified").hidden = true));
 signIn.addEventListener("failed", ({ detail: problem }) => {
   const { code, retryAfter } = problem;
   byId("unverified").hidden = code !== "email_unverified";
-  // Of all limits, a new password ends that of 15 minutes.
   const isLocked = code === "too_many_requests" && retryAfter > 60 && retryAfter <= 900;
-  if (isLocked) problem.key ??= "error_too_many_logins";
+  if (isLocked) problem.key ??= "error_too_many_logins"; // a new password ends no other limit
 });
 signIn.addEventListener("keyup", (event) => {
   const isOn = event.target.name === "password" && event.getModifierState?.("CapsLock");

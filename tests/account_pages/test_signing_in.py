@@ -51,7 +51,7 @@ def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign
 def test_the_form_is_busy_until_a_section_is_shown(page, make_user, sign_in):
     """An emptied form looks as if the password had been refused."""
     held = []
-    page.route("**/api/users/profile", held.append)
+    page.route("**/api/users/profile", lambda call: held.append(call))
     with page.expect_request("**/api/users/profile"):
         sign_in(page, make_user())
     form = page.locator("#sign-in form")

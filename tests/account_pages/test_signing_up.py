@@ -39,7 +39,7 @@ def test_somebody_registers_and_is_signed_in(page, base_url):
 
 def test_the_form_is_busy_until_the_new_account_is_shown(page, base_url):
     held = []
-    page.route("**/api/users/profile", held.append)
+    page.route("**/api/users/profile", lambda call: held.append(call))
     with page.expect_request("**/api/users/profile"):
         form = sign_up(page, base_url)
     expect(form.locator("form[data-call]")).to_have_attribute("aria-busy", "true")
@@ -90,7 +90,7 @@ def test_an_address_is_confirmed_before_the_first_sign_in(
     expect(page.get_by_role("heading", name="Check your e-mail")).to_be_focused()
     expect(page.locator("#check-mail")).to_contain_text("confirm your e-mail address with it")
 
-    page.locator("#check-mail").get_by_role("link").click()
+    page.locator("#check-mail").get_by_role("link", name="Back to the sign-in").click()
     page.locator("#sign-in [name=email]").fill("ada@example.org")
     page.locator("#sign-in [name=password]").fill(PASSWORD)
     page.locator("#sign-in [name=password]").press("Enter")
