@@ -58,7 +58,6 @@ def test_the_form_is_busy_until_a_section_is_shown(page, make_user, sign_in):
     expect(form).to_have_attribute("aria-busy", "true")
     expect(form.get_by_role("status")).to_have_text("One moment…")
     expect(form.locator("[name=password]")).to_have_value(PASSWORD)
-    page.unroute("**/api/users/profile")
     for call in held:
         call.continue_()
     expect_signed_in(page)
