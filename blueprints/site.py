@@ -129,6 +129,7 @@ for _name in PAGES:
 # What people type in place of a URL of ours.
 _TYPED = {"account/": "account", "admin/": "admin", "Reset-Password": "reset-password"}
 _TYPED |= {"reset-password/": "reset-password", "code": "reset-password"}
+_TYPED |= {"Account": "account", "Admin": "admin"}
 
 
 def typed(page: str) -> BaseResponse:

@@ -1,11 +1,12 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
-import { call, logOut } from "./api.js";
+import { call } from "./api.js";
 import { askForCode, attempt, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import { save, saveData } from "./lists.js";
 import "./client-passkeys.js"; // or it comes only after passkeys.js, which needs it
 import { show as showPasskeys } from "./passkeys.js";
+import { logOut } from "./shared.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
 

@@ -4,7 +4,7 @@
 // function gets as it stands there.
 
 import {
-  Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
+  Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
 import { addressOf, byId, fill, language, say, setZone } from "./words.js";
@@ -33,8 +33,7 @@ function switchLanguage(wanted) {
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
   url.searchParams.set("language", wanted);
-  location.replace(url);
-  return new Promise(() => {});
+  return new Promise(() => location.replace(url));
 }
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
@@ -48,7 +47,7 @@ async function reload() {
   stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const timeZone = setZone(settings.timezone) ?? "";
-  fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
+  fill(document.body, { user: profile, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;
     way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
@@ -139,9 +138,10 @@ const begin = trying(async () => {
 
 onChange(
   trying(async (hasBegun) => {
-    const { leadOn } = hasBegun ? await loadModule("shared") : {};
-    if (await leadOn?.()) return;
-    if (hasBegun) await reload();
+    if (hasBegun) {
+      await (await loadModule("shared")).leadOn();
+      await reload();
+    }
     await route({ keep: true });
     byId("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
@@ -169,9 +169,11 @@ document.addEventListener("visibilitychange", trying(async () => {
   await reload();
   if (me.profile.emailVerified) await route({ focus: false });
 }));
-byId("sign-out").addEventListener("click", trying(() =>
-  logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
-));
+byId("sign-out").addEventListener("click", trying(async () => {
+  const { logOut } = await loadModule("shared");
+  const issuer = me.profile?.provider;
+  await logOut(issuer ? `#signed-out/${encodeURIComponent(issuer)}` : "");
+}));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

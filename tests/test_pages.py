@@ -88,7 +88,8 @@ def test_the_root_leads_to_the_platform(visit):
     ("typed", "page"),
     [
         *(("account/", "account"), ("admin/", "admin"), ("code", "reset-password")),
-        *(("Reset-Password", "reset-password"), ("reset-password/", "reset-password")),
+        *(("Account", "account"), ("Admin", "admin"), ("Reset-Password", "reset-password")),
+        ("reset-password/", "reset-password"),
     ],
 )
 def test_what_people_type_leads_to_the_page(visit, typed, page):
