@@ -6,12 +6,14 @@ that the browser asks for, or in that of `?language=`; the docs are in English.
 blueprints/certificates.py has one more page.
 """
 
+import functools
+import gzip
 import mimetypes
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, request, send_from_directory
+from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
@@ -43,8 +45,12 @@ _CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
-_SWAGGER_FOLDER = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
-_SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
+_swagger_folder = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
+_SWAGGER_FILES = {
+    name: (_swagger_folder / name).read_bytes()
+    for name in ("swagger-ui.css", "swagger-ui-bundle.js")
+}
+
 
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
@@ -113,7 +119,7 @@ def page(
         "query": query,
     }
     tag, html = templates.page(name, language or client.language(), facts, **more)
-    response = Response(html)
+    response = _packed_text(html.encode(), "text/html")
     response.headers["Content-Language"] = tag
     response.headers["Content-Security-Policy"] = policy
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
@@ -168,16 +174,36 @@ def client_file(name: str) -> BaseResponse:
 @bp.get("/static/<version>/<name>")
 def static_file(name: str, version: str) -> Response:
     """Return a style sheet, script or icon; cached for a year under the version of this code."""
-    if text := templates.look.painted.get(name):
-        response = Response(text, mimetype=mimetypes.guess_type(name)[0])
-        response.cache_control.no_cache = True
-        response.add_etag()
-        response.make_conditional(request)
-    else:
-        response = send_from_directory(look.FOLDER, name)
+    data = templates.look.files.get(name)
+    if data is None:
+        raise errors.NotFound
+    response = _file(name, data)
+    response.cache_control.no_cache = True
     # During an upgrade, a process of the other release has other files under this URL.
     if version == templates.look.version:
         _keep(response)
+    return response
+
+
+@functools.lru_cache(maxsize=200)
+def _packed(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)  # in all processes the same, and so is its ETag
+
+
+def _packed_text(data: bytes, kind: str) -> Response:
+    """Return a text without secrets (BREACH), compressed if the browser takes that."""
+    response = Response(data, mimetype=kind)
+    if request.accept_encodings.quality("gzip"):
+        response.set_data(_packed(data))
+        response.content_encoding = "gzip"
+    response.vary.add("Accept-Encoding")
+    return response
+
+
+def _file(name: str, data: bytes) -> Response:
+    response = _packed_text(data, mimetypes.guess_type(name)[0] or "")
+    response.add_etag()
+    response.make_conditional(request)
     return response
 
 
@@ -199,6 +225,6 @@ def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES or not settings.docs:
         raise errors.NotFound
-    response = send_from_directory(_SWAGGER_FOLDER, name)
+    response = _file(name, _SWAGGER_FILES[name])
     _keep(response)
     return response

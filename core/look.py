@@ -50,9 +50,9 @@ def shades(color: str) -> dict[str, str]:
 
 
 class Look(NamedTuple):
-    """The static files that a colour changes; `version` changes with any file that is served."""
+    """The static files as they are served; `version` changes with any of them."""
 
-    painted: dict[str, str]
+    files: dict[str, bytes]
     version: str
 
 
@@ -60,10 +60,8 @@ class Look(NamedTuple):
 def look_of(color: str) -> Look:
     found = shades(color) if color != BLUE else {}
     files = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.is_file()}
-    painted = {
-        # All at once: a shade that was painted may be another one of ours.
-        name: re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
-        for name in (_PAINTED if found else ())
-    }
-    served = files | {name: text.encode() for name, text in painted.items()}
-    return Look(painted, hashlib.sha256(b"\0".join(served.values())).hexdigest()[:12])
+    # All at once: a shade that was painted may be another one of ours.
+    for name in _PAINTED if found else ():
+        text = re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
+        files[name] = text.encode()
+    return Look(files, hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12])
