@@ -2,7 +2,7 @@
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for, or in that of `?language=`; the docs are in English.
+that the browser asks for, or in that of `?language=`; of the docs, only the frame is.
 blueprints/certificates.py has one more page.
 """
 
@@ -23,6 +23,7 @@ from extensions import settings, templates
 from services import profiles
 from services.changes import KEPT
 from web import client
+from web.openapi import DESCRIPTION
 
 bp = Blueprint("site", __name__)
 
@@ -40,7 +41,6 @@ QR_POLICY = STRICT_POLICY.replace(*_PICTURES)
 _DOCS_POLICY = _POLICY.replace(*_PICTURES)
 # An operator's drawing may hold scripts, which run where the file itself is opened.
 _DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-_OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
 _CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 
 # The package's own blueprint is not used: its page has an inline script.
@@ -83,17 +83,16 @@ def show(name: str) -> Response:
     """Show a page that contains no user data."""
     if name in _OF_ACCOUNTS and not settings.account_pages:
         raise errors.NotFound
-    if name == "docs":
-        if not settings.docs:
-            raise errors.NotFound
-        return page(name, PAGES[name], "en", swagger_version=_swagger.version)
+    if name == "docs" and not settings.docs:
+        raise errors.NotFound
     # The scripts ask for the language of the user; the pages to which this one leads keep it.
     wanted = standard_language(request.args.get("language", "")) or ""
     language = wanted if templates.languages.intersection(ranges(wanted)) else ""
     query = f"?language={language}" if language else ""
     if name in _OF_LINKS:
         return page("links", PAGES[name], language, query=query, opened=name)
-    return page(name, PAGES[name], language, query=query)
+    more = {"swagger_version": _swagger.version, "about": DESCRIPTION} if name == "docs" else {}
+    return page(name, PAGES[name], language, query=query, **more)
 
 
 def page(
@@ -145,13 +144,13 @@ for _text, _page in _TYPED.items():
     bp.add_url_rule(f"/{_text}", f"typed {_text}", typed, defaults={"page": _page})
 
 
-@bp.get("/<any('own.css', 'logo.svg'):name>")
+@bp.get("/<any('own.css', 'logo.svg', 'logo-dark.svg'):name>")
 def own_look(name: str) -> Response:
     """Return the operator's own style sheet or logo, which may change with the next restart."""
     text = templates.own_look(name)
     if text is None:
         raise errors.NotFound
-    response = Response(text, mimetype=_OWN_LOOK[name])
+    response = Response(text, mimetype=mimetypes.guess_type(name)[0])
     response.cache_control.max_age = 300
     response.headers["Content-Security-Policy"] = _DRAWING_POLICY
     return response

@@ -16,7 +16,7 @@ BLUE, WHITE, BLACK = "#3451b2", "#ffffff", "#000000"
 LEAST = 5.3
 # The lightest and the darkest ground of the dark look.
 _GROUND, _DARKEST = "#232b3d", "#10131a"
-_PAINTED = ("pages.css", "icon.svg")
+_PAINTED = ("pages.css", "docs.css", "icon.svg")
 
 
 def _parts(color: str) -> list[int]:
@@ -65,3 +65,9 @@ def look_of(color: str) -> Look:
         text = re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
         files[name] = text.encode()
     return Look(files, hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12])
+
+
+def shape(drawing: str) -> float:
+    """Return by how much an SVG is wider than high, by its viewBox; without one, it is square."""
+    size = re.search(r"""viewBox=["'](?:\S+[ ,]+){2}(\d+)\S*[ ,]+([1-9]\d*)""", drawing)
+    return min(int(size[1]) / int(size[2]), 10) if size else 1
