@@ -31,16 +31,16 @@ document.addEventListener("failed", ({ target, detail: { reasons } }) => {
   const isRefused = domains.length && reasons[field?.name]?.includes("invalid");
   if (isRefused && !domains.some(isOf)) reasons[field.name] = ["domain"];
 });
-byId("sign-up").addEventListener("prepare", ({ detail: { body } }) => {
+byId("sign-up")?.addEventListener("prepare", ({ detail: { body } }) => {
   Object.assign(body, { language, timezone: timeZone });
 });
-byId("sign-up").addEventListener("failed", (event) => {
+byId("sign-up")?.addEventListener("failed", (event) => {
   if (!event.detail.reasons.timezone) return;
   event.preventDefault(); // a device without a zone says "Etc/Unknown", or a newer one than we know
   timeZone = undefined;
   event.target.requestSubmit();
 });
-byId("sign-up").addEventListener("done", (event) => {
+byId("sign-up")?.addEventListener("done", (event) => {
   if (options.emailVerificationRequired) return;
   event.preventDefault();
   event.target.reset(); // the password is not needed any more
