@@ -5,7 +5,7 @@ import { Problem, call } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { saveTable } from "./lists.js";
-import { byId, copy, fill, nameOf } from "./words.js";
+import { byId, copy, fill, language, nameOf, texts } from "./words.js";
 
 const PAGE = 100;
 const COLUMNS = ["time", "name", "username", "event", "by"]; // of a file
@@ -18,6 +18,10 @@ const hashOf = (shown) => {
   const entries = Object.entries(shown).filter(([, value]) => value?.trim());
   return `#activity/${new URLSearchParams(entries)}`;
 };
+const what = (key) => texts.get(key).replace(/\{\w+\}/g, "…");
+const kinds = [...texts.keys()].filter((key) => /^say_event_(?!by)/.test(key));
+kinds.sort((one, other) => what(one).localeCompare(what(other), language));
+form.elements.type.append(...kinds.map((key) => new Option(what(key), key.slice(10))));
 let query = {}; // of the calls
 let asked = 0; // an answer that comes after a newer question is dropped
 

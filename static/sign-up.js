@@ -35,7 +35,7 @@ document.addEventListener("failed", ({ target, detail: { reasons } }) => {
   const isRefused = domains.length && reasons[field?.name]?.includes("invalid");
   if (isRefused && !domains.some(isOf)) reasons[field.name] = ["domain"];
 });
-form.addEventListener("prepare", ({ detail }) => {
+form?.addEventListener("prepare", ({ detail }) => {
   const { body, send } = detail;
   Object.assign(body, { language, timezone: timeZone });
   fill(form, { isUnconfirmed: false });
@@ -48,7 +48,7 @@ form.addEventListener("prepare", ({ detail }) => {
     await call("POST", "auth/login", login).catch(() => (location.hash = `sign-in/${email}`));
   };
 });
-form.addEventListener("failed", (event) => {
+form?.addEventListener("failed", (event) => {
   const { timezone, username } = event.detail.reasons;
   fill(form, { isUnconfirmed: username?.includes("unconfirmed") ?? false });
   if (!timezone) return;
@@ -56,7 +56,7 @@ form.addEventListener("failed", (event) => {
   timeZone = undefined;
   event.target.requestSubmit();
 });
-form.addEventListener("done", (event) => {
+form?.addEventListener("done", (event) => {
   if (isSent) return;
   event.preventDefault();
   form.reset();

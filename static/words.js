@@ -4,7 +4,7 @@
 export const byId = (id) => document.getElementById(id);
 export const language = document.documentElement.lang;
 const lines = document.getElementById("texts").content.textContent.trim().split("\n");
-const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
+export const texts = new Map(lines.map((line) => line.split(/ (.*)/)));
 const plurals = new Intl.PluralRules(language);
 
 /** Decode a part of a URL; with bad escapes it stays as it is. */

@@ -183,3 +183,13 @@ def test_an_admin(look, make_user, make_key, sign_in):
     page.evaluate("location.hash = 'keys'")
     expect(page.locator("#keys-list tbody tr")).to_have_count(1)
     check("keys")
+
+
+def test_the_docs(look, base_url):
+    """What only Swagger UI can mend is not serious; docs/pages.md lists it."""
+    page, check = look
+    page.goto(f"{base_url}/docs")
+    page.locator(".opblock-tag").first.click()
+    page.locator(".opblock-summary-control").first.click()
+    expect(page.locator("textarea").first).to_be_visible()
+    check("docs")
