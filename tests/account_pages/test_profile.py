@@ -154,6 +154,22 @@ def test_a_large_photo_is_made_smaller_and_a_large_file_of_another_kind_is_refus
     expect(form.get_by_role("status")).to_have_text("Saved.")
 
 
+def test_a_photo_that_is_saved_before_it_is_drawn_is_made_smaller_too(signed_in, change_settings):
+    change_settings(max_avatar_bytes=2**20)
+    page = signed_in().page
+    page.evaluate("""() => {
+        const real = createImageBitmap;
+        const drawn = new Promise((draw) => (window.draw = draw));
+        window.createImageBitmap = (file) => drawn.then(() => real(file));
+    }""")
+    form = page.locator("#picture-form")
+    form.get_by_label("New picture").set_input_files(picture(side=700))
+    form.get_by_role("button", name="Save the picture").click()
+    expect(form.get_by_role("status")).to_have_text("One moment…")
+    page.evaluate("draw()")
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+
+
 def test_a_small_file_of_a_large_picture_is_taken_too(signed_in):
     form = signed_in().page.locator("#picture-form")
     file = io.BytesIO()
