@@ -259,7 +259,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
         New_password="another good one",
     )
     expect(card.get_by_role("listitem")).to_contain_text(
-        ["Password changed", "created by an admin or a teacher", "First sign-in from this IP address"]
+        ["Password changed", "created by an admin or a teacher", "First sign-in from this IP"]
     )
     expect(card).to_contain_text("127.0.0.1")
     expect(card).not_to_contain_text("192.0.2.77")

@@ -62,9 +62,7 @@ def test_only_what_was_changed_is_saved(
     assert (stored["emailNotifications"], stored["pushNotifications"]) == (False, False)
 
 
-def test_a_switch_is_saved_at_once_also_while_it_is_at_work_and_else_goes_back(
-    signed_in, settings_of
-):
+def test_a_switch_is_saved_at_once_or_goes_back(signed_in, settings_of):
     it = signed_in("account#settings")
     switch, held = it.page.get_by_role("switch", name="Others may see my progress"), []
     form = it.page.locator("form", has=switch)
