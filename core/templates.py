@@ -41,6 +41,7 @@ _SAMPLE: dict[str, Any] = {
     "left": "9",
     "unlinked": True,
     "had_passkeys": True,
+    **dict.fromkeys(("first_name", "last_name", "username"), "x"),
 }
 
 

@@ -42,11 +42,12 @@ function device(userAgent) {
   return userAgent || say("say_unknown_device");
 }
 
-function rowOf(session) {
+function rowOf(session, index) {
   const used = session.current ? 0 : Math.min(0, Date.parse(session.lastUsedAt) - Date.now());
   const values = { device: device(session.userAgent), used: when(used / 1000) };
   const since = say("say_on_since", { date: moment(session.createdAt) });
   const row = copy("security-session", { ...session, ...values, since });
+  row.hidden = index >= 5 && !part("all").hidden;
   const form = row.querySelector("form");
   form.dataset.id = session.id;
   form.querySelector("button").ariaLabel = say("say_sign_out_device", values);
@@ -97,7 +98,10 @@ async function load() {
   if (["off", "on"].includes(stage())) showStage(state.enabled ? "on" : "off");
   showPasskeys(passkeys);
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
+  sessions.sort((one, other) => other.current - one.current); // else by the last use
   part("sessions").replaceChildren(...sessions.map(rowOf));
+  part("all").textContent = say("say_all_devices", { count: sessions.length });
+  part("all").hidden ||= sessions.length <= 5; // or it was pressed
   part("others").hidden = sessions.length < 2;
   showEvents(part("happened"), me.profile.id, events);
 }
@@ -201,6 +205,11 @@ part("kept").addEventListener("reset", () => {
 part("cancel").addEventListener("click", () => {
   showStage("off");
   moveOn(factor);
+});
+part("all").addEventListener("click", ({ target }) => {
+  target.hidden = true;
+  for (const row of part("sessions").rows) row.hidden = false;
+  part("sessions").rows[5].querySelector("button").focus();
 });
 part("copy").addEventListener("click", copyCodes);
 part("save").addEventListener("click", () => {

@@ -90,7 +90,7 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     assert cells(ben) == ["step-0"] * 7
     expect(mia.locator(".whole")).to_have_text(["1", "90"])
     expect(ben.locator(".whole")).to_have_text(["\u2013", "\u2013"])
-    expect(mia.get_by_role("img", name="1 lesson · 1 hour 30 minutes")).to_be_visible()
+    expect(mia.get_by_role("img", name="1 lesson · 1 hr 30 min")).to_be_visible()
     idle = page.locator("#groups-week [data-text=idle]")
     expect(idle).to_have_text('1 of 2 learned nothing: Ben =Young "B".')
     sorting = page.get_by_role("button", name="Minutes")
