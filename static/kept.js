@@ -42,7 +42,7 @@ function text(name, value) {
 function facts({ id, ...more }) {
   const values = id === undefined ? more : { ...more, id };
   const fact = ([name, value]) =>
-    make("div", "", make("dt", "", word(name)), make("dd", "", shown(name, value)));
+    make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
   return make("dl", "facts", ...Object.entries(values).map(fact));
 }
 
@@ -54,16 +54,11 @@ function shown(name, value) {
   return blocks.length ? make("ul", "plain-list", ...blocks) : word("none");
 }
 
-function picture({ mediaType, data }) {
-  const image = make("img", "avatar");
-  return Object.assign(image, { src: `data:${mediaType};base64,${data}`, alt: mediaType });
-}
-
 async function happened(event) {
   const { type, by, byId, details: { role, provider, ...details }, ...more } = event;
   const texts = await describe(event);
   const said = `${texts.event} ${texts.by || word(`by_${by}`)}`;
-  return make("li", "", said, facts({ ...more, ...details }));
+  return make("li", "", said, facts({ ...more, ...(byId && { byId }), ...details }));
 }
 
 /** Show it in a place; return its heading. */
@@ -81,9 +76,12 @@ export async function show(place, id, isLate) {
   const at = { url: new URL("privacy", location).href, zone: rest.settings.timezone };
   fill(paper, { ...at, title, day: moment(exportedAt, zone), back: `admin#people/${id}` });
   const add = (name, content) =>
-    paper.append(make("section", "", make("h2", "", word(name)), content));
+    paper.append(make("section", "room", make("h2", "", word(name)), content));
   add("account", facts(account));
-  add("avatar", avatar ? picture(avatar) : word("none"));
+  const image = make("img", "avatar");
+  image.alt = avatar?.mediaType;
+  if (avatar) image.src = `data:${avatar.mediaType};base64,${avatar.data}`;
+  add("avatar", avatar ? image : word("none"));
   for (const [name, value] of Object.entries(rest)) add(name, shown(name, value));
   add("events", history.length ? make("ul", "plain-list", ...history) : word("none"));
   paper.querySelector("[value=save]").onclick = () => saveData(account.username, data);

@@ -19,6 +19,7 @@ const news = byId("people-news");
 const joining = byId("person-join");
 const menu = byId("person-menu");
 const kept = byId("person-kept");
+const chips = byId("person-groups"); // the last one is for another group
 const [languages, zones] = ["language", "timezone"].map((name) =>
   part.querySelector(`[name=${name}]`),
 );
@@ -52,15 +53,6 @@ function todoOf({ role, isActive, lockedUntil, hindrances }, manages) {
   return Object.fromEntries(Object.keys(needed).map((act) => [act, act === first]));
 }
 
-// The copy for the person is in the person's language, in a page of its own if this one has another.
-function linkKept() {
-  const { id, language: tag } = account;
-  const way = menu.querySelector("a");
-  const isOther = !`${tag}-`.startsWith(`${language}-`);
-  way.target = isOther ? "_blank" : "";
-  way.href = `${isOther ? `admin?language=${tag}&for=person` : ""}#people/${id}/kept`;
-}
-
 function refill(form) {
   form.reset();
   const others = addressOf(account).noMailbox ? { email: "", deliver: "link" } : {};
@@ -71,6 +63,8 @@ function refill(form) {
 function render(manages) {
   const { firstName, lastName, username, role, joinDate, lastLogin, id } = account;
   const at = `#people/${id}`;
+  // The copy is in the person's language, if need be in a page of its own.
+  const isOther = !`${account.language}-`.startsWith(`${language}-`);
   const isAdmin = role === "admin";
   const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
   choose(zones, account.timezone);
@@ -94,6 +88,7 @@ function render(manages) {
     learns: role === "student",
     todo: todoOf(account, manages),
     hasChoice: isAdmin || !account.isActive || !noMailbox || hasWayIn(account),
+    kept: `${isOther ? `admin?language=${account.language}&for=person` : ""}${at}/kept`,
     ways: Object.fromEntries(PARTS.map((name, n) => [name, n ? `${at}/${name}` : at])),
     initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
     groupNames: account.groups.map((group) => group.name).join(", "),
@@ -104,7 +99,8 @@ function render(manages) {
     item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  byId("person-groups").replaceChildren(...account.groups.map(chip));
+  for (const old of chips.querySelectorAll("li:not(:last-child)")) old.remove();
+  chips.prepend(...account.groups.map(chip));
   const own = new Set(account.groups.map((group) => group.id));
   for (const option of [...joining.elements.groupId]) if (own.has(option.value)) option.remove();
   for (const form of part.querySelectorAll("form")) {
@@ -116,7 +112,7 @@ function render(manages) {
   for (const button of refused) button.disabled = isAdmin;
   byId("person-access-choice").disabled = isAdmin || !account.isActive;
   byId("person-add").open = menu.open = false;
-  linkKept();
+  menu.querySelector("a").target = isOther ? "_blank" : "";
 }
 
 function showHandout(made) {
@@ -126,27 +122,26 @@ function showHandout(made) {
   handout.replaceChildren(copy("person-handed"), slip);
 }
 
-// Says who was taken out of which group, where that was done, and offers to undo it.
+// Says where it was done that the person was taken out of a group, and offers to undo it.
 function showLeft(groupId) {
   const text = say("say_people_left", { group: groups.get(groupId) });
   const item = copy("person-left", { groupId, text });
-  byId("person-groups").append(item);
   item.querySelector("form").dataset.id = account.id;
-  const undo = item.querySelector("button");
-  undo.setAttribute("aria-describedby", "person-taken");
-  return undo;
+  chips.prepend(item);
+  return item.querySelector("button");
 }
 
 // Shows one of the parts; paper has all. Returns its heading: that of the first is the name.
 function showPart(place) {
-  const isThere = (name) => name === place && !byId(`person-${name}`).hidden;
-  const chosen = PARTS.find(isThere) ?? PARTS[0];
+  const isThere = PARTS.includes(place) && !byId(`person-${place}`).hidden;
+  const chosen = isThere ? place : PARTS[0];
   for (const [n, way] of [...byId("person-ways").children].entries()) {
-    if (PARTS[n] === chosen) way.ariaCurrent = "page";
-    else way.removeAttribute("aria-current");
+    way.ariaCurrent = PARTS[n] === chosen ? "page" : null;
     byId(`person-${PARTS[n]}`).classList.toggle("shown", PARTS[n] === chosen);
   }
-  return byId(`person-${chosen}`).querySelector("h2") ?? part.querySelector("h1");
+  const heading = byId(`person-${chosen}`).querySelector("h2") ?? part.querySelector("h1");
+  heading.tabIndex = -1;
+  return heading;
 }
 
 function showNews(text) {
@@ -250,7 +245,6 @@ function closeMenu() {
 }
 menu.addEventListener("click", ({ target }) => target.closest("button, a") && closeMenu());
 menu.addEventListener("keydown", ({ key }) => key === "Escape" && closeMenu());
-document.addEventListener("click", ({ target }) => (menu.open &&= menu.contains(target)));
-menu.addEventListener("focusout", ({ relatedTarget: next }) => {
-  if (next) menu.open &&= menu.contains(next);
-});
+for (const moved of ["click", "focusin"]) {
+  document.addEventListener(moved, ({ target }) => (menu.open &&= menu.contains(target)));
+}
