@@ -263,7 +263,7 @@ def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
     page.get_by_role("link", name="Mia Okoro").click()
     chips = page.locator("#person-groups a")
     expect(chips).to_have_text(["7b"])
-    page.get_by_text("Add to a group").click()
+    page.locator("#person-add summary").click()
     page.locator("#person-groupId").select_option("8c")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("#people-news")).to_have_text("Added to 8c.")

@@ -46,11 +46,9 @@ def leaves(value, key=""):
     """Return the keys and texts of an export."""
     if isinstance(value, dict):
         return [pair for name, each in value.items() for pair in [(name, ""), *leaves(each, name)]]
-    return (
-        [pair for each in value for pair in leaves(each, key)]
-        if isinstance(value, list)
-        else [(key, value)]
-    )
+    if isinstance(value, list):
+        return [pair for each in value for pair in leaves(each, key)]
+    return [(key, value)]
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
