@@ -28,8 +28,9 @@ const isIn = () => userId() !== null && byId("sign-in") !== null;
 
 // Reloads the page once in the user's language; the service may not have it.
 function switchLanguage(wanted) {
-  if (me.brought) return; // it would be lost
   const url = new URL(location);
+  // What a link brings would be lost; a page for somebody else is in the language of that person.
+  if (me.brought || url.searchParams.has("for")) return;
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
   url.searchParams.set("language", wanted);

@@ -263,18 +263,22 @@ def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
     page.get_by_role("link", name="Mia Okoro").click()
     chips = page.locator("#person-groups a")
     expect(chips).to_have_text(["7b"])
-    page.get_by_label("Add to a group").select_option("8c")
+    page.locator("#person-add summary").click()
+    page.locator("#person-groupId").select_option("8c")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.locator("#people-news")).to_have_text("The person is in the group now.")
+    expect(page.locator("#people-news")).to_have_text("Added to 8c.")
     expect(chips).to_have_text(["7b", "8c"])
+    page.locator("#person-menu summary").click()
     page.get_by_role("button", name="Change the role").click()
     expect(page.get_by_role("dialog")).to_contain_text("the person leaves all groups: 7b, 8c")
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Take out of 7b").click()
     expect(chips).to_have_text(["8c"])
     assert [row.group_id for row in rows(app, Membership, user_id=school.mia.id)] == [school.other]
+    page.locator("#person-menu summary").click()
+    page.get_by_role("link", name="Print or save what is kept").click()
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Save the data of this person").click()
+        page.locator("#person-kept").get_by_role("button", name="Save as a file").click()
     assert saved.value.suggested_filename == "mia.json"
     assert json.loads(Path(saved.value.path()).read_text())["groups"] == ["8c"]
 
@@ -446,6 +450,7 @@ def test_an_admin_sets_the_number_of_another_system(people, school, make_user, a
     make_user("other", external_id="S-1")
     people.get_by_role("link", name="Mia Okoro").click()
     person = people.locator("#person")
+    person.locator("#person-menu summary").click()
     person.get_by_role("button", name="Edit details").click()
     field = people.get_by_label("External number (such as a school ID)")
     field.fill("S-1")

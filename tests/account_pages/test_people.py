@@ -26,9 +26,15 @@ def expect_list(page, text, rows):
     expect(page.locator("#people-list tbody tr")).to_have_count(rows)
 
 
+def open_act(page, button):
+    """Choose an act of the menu."""
+    page.locator("#person-menu summary").click()
+    page.locator("#person-menu").get_by_role("button", name=button).click()
+
+
 def act(page, button, dialog, **fields):
     """Fill in and send the form of a dialog."""
-    page.locator("#person").get_by_role("button", name=button).click()
+    open_act(page, button)
     for name, value in fields.items():
         page.locator(f"#act-{dialog} [name={name}]").fill(value)
     page.locator(f"#act-{dialog} form button").first.click()
@@ -68,6 +74,7 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     expect(page.locator("#person-state")).to_have_text("Can sign in.")
     expect(page.get_by_role("button", name="Unlock")).to_be_hidden()
 
+    page.get_by_role("link", name="Access").click()
     page.get_by_label("Show a link, a code and a QR code").check()
     page.get_by_label("The current password stops working").check()
     page.get_by_role("button", name="Create link").click()
@@ -115,9 +122,10 @@ def test_a_person_is_shown_with_facts_that_are_there_and_named_in_each_dialog(
     expect(locked).to_have_text("Can sign in.")
     expect(facts.filter(has_text="Locked until")).to_have_count(0)
     for button, dialog in (("Delete the account", "delete"), ("Change the role", "role")):
-        page.get_by_role("button", name=button).click()
+        open_act(page, button)
         expect(page.locator(f"#act-{dialog} .quiet").first).to_have_text("Lee Young (lee)")
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("link", name="Access").click()
     page.get_by_label("Show a link, a code and a QR code").check()
     page.get_by_role("button", name="Create link").click()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -155,6 +163,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     people.locator("#people-search").fill("lee@")
     expect_list(people, "1-1 of 1", 1)
     people.get_by_role("link", name="Lee Last").click()
+    people.get_by_role("link", name="Learning").click()
     expect(people.locator("#learning-courses")).to_contain_text("Databases")
     act(people, "Edit details", "details", firstName="Leo", username="HEAD")
     field = people.locator("#act-details [name=username]")
@@ -169,6 +178,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
     act(people, "Deactivate", "deactivate")
     expect(people.locator("#person-state")).to_contain_text("The account is deactivated.")
+    people.get_by_role("link", name="Access").click()
     expect(people.get_by_role("button", name="Create link")).to_be_disabled()
     people.get_by_role("button", name="Activate", exact=True).click()
     expect_news(people, "The account is active again.")
@@ -222,8 +232,8 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     ]
     with app.app_context(), transaction() as session:
         session.add_all(added)
-    page = signed_in(f"admin#people/{lee.id}", username="kim", role="admin").page
-    card = page.locator("#person-happened")
+    page = signed_in(f"admin#people/{lee.id}/history", username="kim", role="admin").page
+    card = page.locator("#person-history")
     rows = card.get_by_role("listitem")
     expect(rows).to_have_count(20)
     expect(card.get_by_text("Nothing is recorded")).to_be_hidden()
@@ -236,6 +246,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     expect(card.get_by_role("button")).to_be_hidden()
     rows.first.get_by_role("link").click()
     expect(page.locator("#person")).to_contain_text("head@")
+    page.get_by_role("link", name="History").click()
     expect(card.get_by_text("Nothing is recorded")).to_be_visible()
 
 
@@ -246,12 +257,14 @@ def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):
     expect(row).to_contain_text("None")
     row.get_by_role("link").click()
     person = people.locator("#person")
-    expect(person.get_by_role("definition").nth(1)).to_have_text("None")
+    expect(person.get_by_role("definition").first).to_have_text("None")
     expect(person).not_to_contain_text(lee.email)
+    people.get_by_role("link", name="Access").click()
+    expect(person.get_by_role("heading", name="Access")).to_be_focused()
     expect(person.get_by_label("Send a link")).to_be_hidden()
     expect(person).not_to_contain_text(re.compile("confirmed", re.I), use_inner_text=True)
     for button in ("Edit details", "Change the e-mail", "Delete the account"):
-        person.get_by_role("button", name=button).click()
+        open_act(people, button)
         dialog = people.get_by_role("dialog")
         expect(dialog).to_be_visible()
         expect(dialog).not_to_contain_text("get an e-mail", use_inner_text=True)
@@ -263,8 +276,9 @@ def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):
 
 def test_the_name_of_the_person_leads_the_page(people):
     people.locator("#people-list tbody a").click()
-    name = people.get_by_role("heading", name="First Last")
-    expect(name).to_be_focused()
+    expect(people.get_by_role("heading", name="First Last")).to_be_focused()
+    people.get_by_role("link", name="Access").click()
+    expect(people.get_by_role("heading", name="Access")).to_be_focused()
     headings = """[...document.querySelectorAll("#people :is(h1, h2)")]
         .filter((each) => each.offsetParent)
         .map((each) => [parseFloat(getComputedStyle(each).fontSize), each.textContent])"""
@@ -273,13 +287,14 @@ def test_the_name_of_the_person_leads_the_page(people):
     expect(people.get_by_role("heading", level=1)).to_have_text("First Last")
     assert first > max(others)
     people.go_back()
+    people.go_back()
     expect(people.get_by_role("heading", name="People")).to_be_in_viewport()
 
 
 def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_user):
     """The dialog does not block the sign-in either."""
     people.goto(f"{people.url.split('#')[0]}#people/{make_user('lee').id}")
-    people.get_by_role("button", name="Edit details").click()
+    open_act(people, "Edit details")
     field = people.locator("#act-details [name=firstName]")
     field.fill("Leo")
     token = login(client, "head@example.org").json["data"]["accessToken"]
@@ -290,7 +305,7 @@ def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_
     form.locator("[name=email]").fill("head")
     form.locator("[name=password]").fill(PASSWORD)
     form.locator("[name=password]").press("Enter")
-    people.get_by_role("button", name="Edit details").click()
+    open_act(people, "Edit details")
     expect(people.locator("#act-details [role=alert]")).to_be_empty()
     field.press("Enter")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
@@ -308,8 +323,10 @@ def test_a_name_is_shown_as_it_is_and_turns_no_other_text_around(people, make_us
 
 def test_an_admin_sees_what_is_done_to_admins_only_on_the_machine(people):
     people.locator("#people-list tbody a").click()
+    people.get_by_role("link", name="Access").click()
     expect(people.get_by_text("flask users access-link head")).to_be_visible()
     expect(people.get_by_role("button", name="Create link")).to_be_hidden()
+    people.locator("#person-menu summary").click()
     button = people.get_by_role("button", name="Change the e-mail address")
     expect(button).to_be_disabled()
     expect(button).to_have_accessible_description(re.compile("flask users set-email head"))
@@ -331,9 +348,10 @@ def test_a_teacher_sees_students_and_makes_links_and_nothing_else(
     expect_list(page, "1-1 of 1", 1)
     expect(page.locator("#people-role")).to_be_hidden()
     page.locator("#people-list tbody a").click()
-    expect(page.locator("#person :is(h1, h2):visible")).to_have_text(
-        ["First Last", "Reset the password", "Learning"]
-    )
+    expect(page.locator("#person :is(h1, h2):visible")).to_have_text(["First Last"])
+    ways = page.locator("#person-ways a").filter(visible=True)
+    expect(ways).to_have_text(["Overview", "Learning", "Access"])
+    expect(page.locator("#person-menu, #person-add").filter(visible=True)).to_have_count(0)
 
 
 @pytest.mark.parametrize("language", ["de", "fr"])
