@@ -146,12 +146,10 @@ function showWeek() {
   const { id, name, dates, students, teachers } = shown;
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
-  const staff = { name: say("say_role_instructor"), value: listed(teachers) };
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
     span: span(from, to),
-    teachers: teachers.length ? say("say_list_fact", staff) : "",
     members: `#people/groupId=${id}&sort=name`,
   });
   showIdle(shown);
@@ -185,7 +183,9 @@ menu.addEventListener("click", () => {
   menu.ariaExpanded = String(menu.ariaExpanded === "false");
 });
 addEventListener("beforeprint", () => {
-  fill(week, { printed: say("say_groups_printed", { date: date(Date.now()) }) });
+  const staff = { name: say("say_role_instructor"), value: listed(shown?.teachers ?? []) };
+  const printed = say("say_groups_printed", { date: date(Date.now()) });
+  fill(week, { paper: [printed, staff.value && say("say_list_fact", staff)].join(" · ") });
 });
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
