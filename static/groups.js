@@ -1,23 +1,29 @@
 // The section "groups": the groups that the user sees, and a week of one, Monday to Sunday.
 // #groups/<id> is this week, #groups/<id>/2026-11-20 that with this day.
 
-import { Problem, call, loadModule } from "./api.js";
+import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
-import { labelOf, listed, loadAll, newId, saveTable } from "./lists.js";
-import { byId, copy, dayOf, fill, nameOf, say } from "./words.js";
+import { labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { byId, copy, date, dayOf, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
+const AT_A_TIME = 4; // groups whose figures are asked for: others use the service, too
+const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
 const make = list.querySelector("form");
 const table = week.querySelector("table");
+const menu = byId("groups-menu"); // on small screens
 let me;
 let asked = 0; // what comes after a newer question is dropped
-let shown; // {name, dates, students}: the week, with the days of each student by their dates
+let figures; // by the ids of groups; null where they cannot be had
+let shown; // the week: {id, name, dates, students, teachers}; the days of students by their dates
 let order = { by: "name", step: 1 }; // of the table
 
+const manages = () => me.profile.role === "admin";
+const initialsOf = ({ firstName, lastName }) => firstName.slice(0, 1) + lastName.slice(0, 1);
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 // Returns the active students of a group, by name, and what they did on these days.
@@ -28,8 +34,8 @@ async function load(id, bounds) {
   return { students, days };
 }
 
-// Returns how many students a group has, and who learned nothing last week and in this one.
-async function sumUp({ id, name }) {
+// Returns the students of a group, and who learned nothing last week and in this one.
+async function sumUp({ id }) {
   const now = Date.parse(dayOf());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
@@ -38,44 +44,83 @@ async function sumUp({ id, name }) {
     const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));
     return students.filter((student) => !learned.has(student.id));
   };
-  const weeks = [idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
-  const [idleBefore, idleNow] = weeks.map(({ length }) => length);
-  return { name, weeks, students: students.length, idleBefore, idle: idleNow };
+  return [students, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
 }
+// Returns null where they cannot be had: the API does not sum up more than 1,000 students.
+const figuresOf = (group) =>
+  sumUp(group).catch((problem) => (problem instanceof Problem ? null : Promise.reject(problem)));
 
-async function showList(groups) {
-  const isTeacher = me.profile.role !== "admin"; // admins have all groups, and one call for them
-  const sums = isTeacher ? await Promise.all(groups.map(sumUp)) : [];
-  fill(list, { none: !groups.length, any: groups.length > 0, isTeacher });
-  const item = ({ id, name, members: count }, at) =>
-    copy("groups-item", { name, href: `#groups/${id}`, count, isTeacher, ...sums[at] });
-  list.querySelector("tbody").replaceChildren(...groups.map(item));
+const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
+const countsOf = (lists) => textsOf((n) => (lists ? number(lists[n].length) : "–"));
+
+// Shows who learned nothing, and the sums: who learns in several groups counts once.
+function showSums(groups) {
+  const known = groups.map(({ id, name }) => ({ name, lists: figures.get(id) }))
+    .filter(({ lists }) => lists);
+  const once = (n) => new Set(known.flatMap(({ lists }) => lists[n].map(({ id }) => id))).size;
+  const mark = known.length < groups.length ? "≥ " : ""; // there may be more in the others
+  fill(list.querySelector("tfoot"), textsOf((n) => mark + number(once(n))));
   for (const [at, details] of list.querySelectorAll("details").entries()) {
-    const some = sums.filter(({ weeks }) => weeks[at].length);
-    details.hidden = !some.length;
-    const lines = some.map(({ name, weeks }) => lineOf(name, listed(weeks[at])));
+    const lines = known.filter(({ lists }) => lists[at + 1].length).map(({ name, lists }) => {
+      const line = lineOf(name, "");
+      line.lastElementChild.append(...linked(lists[at + 1], "/learning"));
+      return line;
+    });
+    details.hidden = !lines.length;
     details.querySelector("ul").replaceChildren(...lines);
   }
+}
+
+// The names of groups are there at once, their figures as they come.
+async function showList(groups) {
+  const mine = asked;
+  const rows = groups.map(({ id, name }) => copy("groups-item", { name, href: `#groups/${id}` }));
+  list.querySelector("tbody").replaceChildren(...rows);
+  const { length } = groups;
+  fill(list, { none: !length, any: length > 0, several: length > 1, ...textsOf(() => "…") });
+  const left = groups.entries();
+  const isLeft = () => mine !== asked || section.hidden;
+  const lane = async () => {
+    for (const [at, group] of left) {
+      const lists = figures.get(group.id) ?? (await figuresOf(group));
+      if (isLeft()) return;
+      figures.set(group.id, lists);
+      fill(rows[at], countsOf(lists));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, lane));
+  if (!isLeft()) showSums(groups);
 }
 
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const { students: found, days } = await load(id, { from: dates[0], to: dates[6] });
+  const query = { groupId: id, role: "instructor", sort: "name" };
+  // Teachers do not see one another.
+  const teaching = manages() ? loadAll(query, MOST) : [me.profile];
+  const learning = load(id, { from: dates[0], to: dates[6] });
+  const [{ students: found, days }, teachers] = await Promise.all([learning, teaching]);
   const students = found.map((student) => {
     const own = days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
     return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };
   });
-  return { id, name, dates, students };
+  return { id, name, dates, students, teachers };
 }
 
+// Writes 23–29 Nov 2026.
+const span = (...days) =>
+  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, {
+    ...{ day: "numeric", month: "short", year: "numeric", timeZone: "UTC" },
+  }).formatRange(...days.map((each) => new Date(each)));
+
 function rowOf(student) {
-  const { id, days } = student;
+  const { id, days, firstName, lastName } = student;
   const more = student.lessons ? {} : { lessons: "–", minutes: "–" };
-  Object.assign(more, { name: nameOf(student), href: `#people/${id}/learning` });
-  const row = copy("groups-row", { ...student, ...more });
+  const [name, initials] = [`${lastName}, ${firstName}`, initialsOf(student)];
+  const href = `#people/${id}/learning`;
+  const row = copy("groups-row", { ...student, name, initials, href, ...more });
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
@@ -88,20 +133,27 @@ function rowOf(student) {
   return row;
 }
 
+function showIdle({ dates, students }) {
+  const idle = students.filter(({ lessons }) => !lessons);
+  const counts = { count: idle.length, all: students.length };
+  const text = say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts);
+  const [before, after = ""] = text.split("{names}");
+  byId("groups-idle").replaceChildren(before, ...linked(idle, "/learning"), after);
+  byId("groups-idle").hidden = !students.length || dates[0] > dayOf();
+}
+
 function showWeek() {
-  const { id, name, dates, students } = shown;
+  const { id, name, dates, students, teachers } = shown;
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
-  const idle = students.filter(({ lessons }) => !lessons);
-  const counts = { count: idle.length, all: students.length, names: listed(idle) };
   fill(week, {
-    ...{ name, who: name, none: !students.length, before: weekFrom(-7), anyIdle: idle.length > 0 },
-    idle: students.length ? say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts) : "",
-    span: `${day(from, { day: "numeric", month: "long" })} – ${day(to)}`,
-    // Where students are, it may be tomorrow already.
-    after: to < iso(Date.parse(dayOf()) + DAY) ? weekFrom(7) : "",
+    ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
+    after: to < dayOf() ? weekFrom(7) : "",
+    span: span(from, to),
     members: `#people/groupId=${id}&sort=name`,
   });
+  showIdle(shown);
+  menu.ariaExpanded = "false";
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;
   const head = table.querySelector("svg");
   head.replaceChildren();
@@ -127,10 +179,13 @@ function sortRows(by = order.by, isClick = false) {
   }
 }
 table.tHead.addEventListener("click", ({ target }) => target.value && sortRows(target.value, true));
-byId("groups-idle").addEventListener("click", async () => {
-  const { chosen } = await loadModule("people");
-  for (const student of shown.students) if (!student.lessons) chosen.set(student.id, student);
-  me.go(`people/groupId=${shown.id}&sort=name`);
+menu.addEventListener("click", () => {
+  menu.ariaExpanded = String(menu.ariaExpanded === "false");
+});
+addEventListener("beforeprint", () => {
+  const staff = { name: say("say_role_instructor"), value: listed(shown?.teachers ?? []) };
+  const printed = say("say_groups_printed", { date: date(Date.now()) });
+  fill(week, { paper: [printed, staff.value && say("say_list_fact", staff)].join(" · ") });
 });
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
@@ -146,7 +201,9 @@ byId("groups-save").addEventListener("click", () => {
 make.dataset.id = newId();
 make.addEventListener("done", async () => {
   make.dataset.id = newId(); // at once: the next name is typed while the list is on its way
-  await showList((await call("GET", "groups")).groups);
+  const mine = ++asked;
+  const groups = await loadGroups();
+  if (mine === asked) await showList(groups);
 });
 // A second group of one name is asked about.
 let again = ""; // the name that was asked about
@@ -164,16 +221,18 @@ week.addEventListener("done", () => me.go(location.hash.slice(1)));
 async function show(_, who, id = "", last = "") {
   const mine = ++asked;
   me = who;
-  const { groups } = await call("GET", "groups");
+  const groups = await loadGroups();
   const group = groups.find((each) => each.id === id);
   if (id && !group) throw new Problem("not_found");
   const found = group && (await loadWeek(group, last));
-  if (mine !== asked) return;
+  if (mine !== asked || section.hidden) return; // the user has gone on
   list.hidden = Boolean(group);
   week.hidden = !group;
-  fill(section, { manages: me.profile.role === "admin" });
+  fill(section, { manages: manages() });
   shown = found;
-  return group ? showWeek() : showList(groups);
+  if (group) return showWeek();
+  figures = new Map();
+  showList(groups); // which is not waited for
 }
 
 export const sections = { groups: show };

@@ -28,6 +28,17 @@ export const partsOf = (items, size) =>
 /** Return the names of people as a sentence lists them. */
 export const listed = (people) => new Intl.ListFormat(language).format(people.map(nameOf));
 
+/** Return the same, each name as a link to a part of this person's page. */
+export function linked(people, part = "") {
+  const left = people.values();
+  const link = (textContent) => {
+    const href = `#people/${left.next().value.id}${part}`;
+    return Object.assign(document.createElement("a"), { href, textContent, dir: "auto" });
+  };
+  const parts = new Intl.ListFormat(language).formatToParts(people.map(nameOf));
+  return parts.map(({ type, value }) => (type === "element" ? link(value) : value));
+}
+
 /** Return what a field of an account is called; one that the pages do not have: its name. */
 export const labelOf = (name) => byId(`person-${name}`)?.labels[0].textContent ?? name;
 
@@ -38,15 +49,21 @@ export function newId() {
   return hex.replace(/(.{8})(.{4}).(.{3}).(.{3})/, "$1-$2-4$3-a$4-");
 }
 
-/** List the groups that the user sees in a select, below its first option. */
-export async function listGroups(select) {
+const { compare } = new Intl.Collator(language, { numeric: true });
+/** Return the groups that the user sees, as people count: 5a before 10a. */
+export async function loadGroups() {
   const { groups } = await call("GET", "groups");
+  return groups.sort((a, b) => compare(a.name, b.name));
+}
+
+/** List them in a select, below its first option. */
+export async function listGroups(select) {
+  const groups = await loadGroups();
   const { value } = select;
   select.length = 1;
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
 }
 
-const { compare } = new Intl.Collator(language);
 const ORDERS = {
   name: (a, b) => compare(a.lastName, b.lastName) || compare(a.firstName, b.firstName),
   "-joinDate": (a, b) => compare(b.joinDate, a.joinDate),

@@ -139,7 +139,7 @@ def test_a_teacher(look, make_user, make_group, make_key, sign_in, client, chang
     page.evaluate(f"location.hash = 'groups/{group}'")
     expect(page.locator("#groups-week tbody tr")).to_have_count(1)
     check("week")
-    page.get_by_role("link", name="First Last").click()
+    page.get_by_role("link", name="Last, First").click()
     expect(page.get_by_role("heading", name="Learning")).to_be_focused()
     check("learning")
 
