@@ -46,6 +46,30 @@ export async function listGroups(select) {
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
 }
 
+/** Return the text of an option of a select, by its value. */
+export const textOf = ({ options }, value) =>
+  [...options].find((option) => option.value === value)?.text ?? "";
+
+/** Return all memberships of groups, for admins: [{groupId, userId}]. */
+export async function loadMemberships() {
+  const found = [];
+  for (let after = ""; after !== null; ) {
+    const query = { limit: AT_ONCE, ...(after && { after }) };
+    const { records, next } = await call("GET", "learning/memberships", query);
+    found.push(...records);
+    after = next;
+  }
+  return found;
+}
+
+/** Show the initials of a user in the `.face` below an element, in a colour that stays theirs. */
+export function faceOf({ id, firstName, lastName }, root) {
+  const face = root.querySelector(".face");
+  const letters = [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase());
+  face.textContent = letters.join("");
+  face.style.setProperty("--hue", (parseInt(id.slice(-2), 16) % 6) * 60);
+}
+
 const { compare } = new Intl.Collator(language);
 const ORDERS = {
   name: (a, b) => compare(a.lastName, b.lastName) || compare(a.firstName, b.firstName),

@@ -3,11 +3,14 @@
 
 import { call, loadModule, userId } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
-import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
-import { addressOf, byId, copy, date, fill, nameOf, say } from "./words.js";
+import {
+  faceOf, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, textOf,
+} from "./lists.js";
+import { addressOf, byId, copy, fill, known, nameOf, say, written } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
+const FEW = 10; // found by a search: each is asked for a lock, which lists do not have
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page
@@ -18,6 +21,9 @@ let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let asked = 0; // an answer that comes after a newer question is dropped
 let shown = {}; // the query of the list
+let place = {}; // where the list was left for a person: the `link`, the query, and the `top`
+let isAdmin = false;
+let timeZone;
 
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 // The boxes that the one for all stands for: in a list of one group, of those who learn in it.
@@ -39,24 +45,30 @@ export function countText(key, users, more) {
 
 function showChosen() {
   const some = chosen.size > 0;
-  fill(acts, { some, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
+  fill(acts, { some, only: shown.only, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
   all.checked = boxes().length > 0 && boxes().every((box) => box.checked);
+}
+
+// Shows on the small screen, where filters are folded, how many are set and to what.
+function showFilters() {
+  const set = [...form.querySelectorAll("select:not([name=sort])")].filter(({ value }) => value);
+  const texts = set.map(({ selectedOptions: [option] }) => option.text);
+  fill(form, { filters: set.length || "", set: texts.join(" · ") });
 }
 
 function rowOf(user) {
   const name = nameOf(user);
   const row = copy("people-row", {
     ...user,
-    name,
+    name: shown.sort === "name" ? `${user.lastName}, ${user.firstName}` : name,
     email: addressOf(user).email,
     href: `#people/${user.id}`,
     roleName: say(`say_role_${user.role}`),
-    isWell: !user.hindrances.length,
     isUnproven: user.hindrances.includes("email_unverified"),
     lacksPassword: user.hindrances.includes("no_password"),
-    lastSeen: user.lastLogin ? date(user.lastLogin) : say("say_people_never"),
     chosen: chosen.has(user.id),
   });
+  faceOf(user, row);
   const box = row.querySelector("input");
   box.ariaLabel = say("say_people_choose", { name });
   box.value = user.role;
@@ -69,8 +81,16 @@ function rowOf(user) {
   return row;
 }
 
+// Shows in the row of a user until when the sign-in is locked; whom nobody may ask about is not.
+const showLock = (row, id) =>
+  call("GET", `users/${id}/account`).then(
+    ({ lockedUntil: until }) =>
+      until && fill(row, { locked: written(until, { timeStyle: "short", timeZone }) }),
+    () => {},
+  );
+
 // Returns what the API is asked for by the query of the list.
-const askedOf = ({ isActive, search, ...rest }) => ({
+const askedOf = ({ isActive, search, only, ...rest }) => ({
   ...rest,
   ...(isActive === "hindered" ? { hindered: true } : isActive && { isActive }),
   ...(search && { search: search.replaceAll(",", " ") }), // "Schmidt, Lea" is a name, too
@@ -85,9 +105,12 @@ async function load(query) {
   showProblem(form, null);
   setBusy(form, true);
   try {
-    const { users, page, total } = await call("GET", "users", { ...askedOf(query), perPage });
+    const some = query.only ? [...chosen.values()] : [];
+    const { users, page, total } = some.length
+      ? { users: some, page: 1, total: some.length }
+      : await call("GET", "users", { ...askedOf(query), perPage });
     if (mine !== asked) return;
-    const last = Math.ceil(total / perPage);
+    const last = some.length ? 1 : Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last });
     for (const button of list.querySelectorAll("th button")) {
       const way = button.value === "name" ? "ascending" : "descending";
@@ -97,11 +120,16 @@ async function load(query) {
     for (const user of users) if (chosen.has(user.id)) chosen.set(user.id, user);
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
-    list.querySelector("tbody").replaceChildren(...users.map(rowOf));
+    const rows = users.map(rowOf);
+    list.querySelector("tbody").replaceChildren(...rows);
+    if (query.search && total <= FEW) users.forEach(({ id }, at) => showLock(rows[at], id));
     list.querySelector("table").hidden = all.parentElement.hidden = !total;
-    list.querySelector(".empty").hidden = total > 0;
+    const empty = list.querySelector(".empty");
+    empty.hidden = total > 0;
+    fill(empty, { isGroup: Object.keys(query).every((name) => ["groupId", "sort"].includes(name)) });
     byId("people-failures").replaceChildren();
     showChosen();
+    showFilters();
     const from = (page - 1) * perPage + 1;
     const numbers = { from, to: from + users.length - 1, count: total };
     text = total ? say("say_people_range", numbers) : say("say_people_none");
@@ -120,20 +148,30 @@ export const reload = trying(() => load(shown));
 async function saveList() {
   const { page, ...query } = shown;
   fill(acts, { chosen: say("say_wait") });
-  const people = await loadAll(askedOf(query), MOST_SAVED).finally(showChosen);
+  const [people, memberships] = await Promise.all([
+    query.only && chosen.size ? [...chosen.values()] : loadAll(askedOf(query), MOST_SAVED),
+    isAdmin ? loadMemberships() : [],
+  ]).finally(showChosen);
+  const groupsOf = (user) =>
+    memberships.filter(({ userId: id }) => id === user.id)
+      .map(({ groupId }) => textOf(form.elements.groupId, groupId)).join(", ");
   const names = ["lastName", "firstName", "username", "email", "externalId"];
   const [, , , ...others] = [...list.querySelectorAll("thead th")].map((head) => head.textContent);
   const lines = people.map((user) => {
     const states = [...rowOf(user).querySelectorAll(".badge:not([hidden])")];
     return [
       ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
-      ...[say(`say_role_${user.role}`), states.map((state) => state.textContent).join(", ")],
+      say(`say_role_${user.role}`),
+      states.map((state) => state.textContent).join(", ") || textOf(form.elements.isActive, "true"),
       user.lastLogin ?? "",
+      ...(isAdmin ? [groupsOf(user)] : []),
     ];
   });
   const title = list.querySelector("caption").textContent;
-  const [group] = form.elements.groupId.selectedOptions;
-  saveTable(group.value ? `${title} ${group.text}` : title, [[...names.map(labelOf), ...others], ...lines]);
+  const { groupId } = form.elements;
+  if (isAdmin) others.push(groupId.labels[0].textContent);
+  const name = groupId.value ? `${title} ${groupId.selectedOptions[0].text}` : title;
+  saveTable(name, [[...names.map(labelOf), ...others], ...lines]);
 }
 
 function search() {
@@ -141,6 +179,10 @@ function search() {
   if (form.offsetParent === null) return; // the user has gone on
   const entries = Object.entries(read(form)).filter(([, value]) => value.trim());
   const query = Object.fromEntries(entries);
+  return open(query);
+}
+
+function open(query) {
   history.replaceState(null, "", hashOf(query));
   return load(query);
 }
@@ -151,7 +193,10 @@ async function ask({ target }) {
     all.focus();
     return load(shown);
   }
-  if (target.matches("button")) (await loadModule("many")).ask(target);
+  const { only, page, ...rest } = shown;
+  if (target.closest("[value=only]")) return open(only ? rest : { ...rest, only: "chosen" });
+  if (target.matches(".fold")) target.ariaExpanded = String(target.ariaExpanded === "false");
+  else if (target.matches("button")) (await loadModule("many")).ask(target);
 }
 
 form.addEventListener("submit", (event) => {
@@ -167,6 +212,13 @@ all.addEventListener("change", () => {
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
 acts.addEventListener("click", trying(ask));
+for (const button of form.querySelectorAll(".fold, #people-pick")) {
+  button.addEventListener("click", trying(ask));
+}
+list.querySelector("tbody").addEventListener("click", ({ target }) => {
+  const link = target.closest("a")?.hash;
+  if (link) place = { link, query: hashOf(shown), top: scrollY };
+});
 // A click on a heading sorts by it, a second one by the newest again.
 list.querySelector("thead").addEventListener("click", ({ target: { value } }) => {
   const { sort } = form.elements;
@@ -182,8 +234,9 @@ async function show(section, me, rest = "", part = "") {
   out.hidden = true;
   back.hidden = !isPerson;
   section.querySelector("h1").hidden = isPerson; // the name takes its place
-  const manages = me.profile.role === "admin";
-  form.elements.role.closest(".field").hidden = !manages; // teachers see one only
+  isAdmin = me.profile.role === "admin";
+  timeZone = known(me.settings.timezone);
+  form.elements.role.closest(".field").hidden = !isAdmin; // teachers see one only
   if (isPerson) {
     const mine = ++asked;
     person ??= await loadModule("person");
@@ -197,8 +250,19 @@ async function show(section, me, rest = "", part = "") {
   const { groupId } = form.elements;
   if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
-  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages });
+  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: isAdmin });
   await Promise.all([load(query), listGroups(groupId)]);
+  showFilters();
+  return comeBack(hashOf(query));
+}
+
+// Goes to where the list was left; returns the link of who was opened there.
+function comeBack(query) {
+  const { link, top, query: left } = place;
+  place = {};
+  if (left !== query) return;
+  scrollTo(0, top);
+  return list.querySelector(`[href="${link}"]`);
 }
 
 export const sections = { people: show };
