@@ -4,13 +4,13 @@
 import { call, loadModule, userId } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import {
-  faceOf, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, textOf,
+  askedOf, faceOf, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
+  textOf,
 } from "./lists.js";
-import { addressOf, byId, copy, fill, known, nameOf, say, written } from "./words.js";
+import { addressOf, byId, copy, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
-const FEW = 10; // found by a search: each is asked for a lock, which lists do not have
 const [list, back, form, acts] = ["list", "back", "form", "acts"].map((id) => byId(`people-${id}`));
 const out = byId("person-out"); // in place of somebody out of reach
 const all = byId("people-all"); // the box for all on the page
@@ -21,15 +21,14 @@ let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let asked = 0; // an answer that comes after a newer question is dropped
 let shown = {}; // the query of the list
-let place = {}; // where the list was left for a person: the `link`, the query, and the `top`
-let isAdmin = false;
-let timeZone;
+let place = {}; // where the list was left for a person: its hash, the query, and the height
+let me = null;
 
+const manages = () => me.profile.role === "admin";
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 // The boxes that the one for all stands for: in a list of one group, of those who learn in it.
 const boxes = () => {
-  const isOfGroup = shown.groupId && !shown.role;
-  const which = isOfGroup ? "[value=student]" : "";
+  const which = shown.groupId && !shown.role ? "[value=student]" : "";
   return [...list.querySelectorAll(`tbody input${which}:enabled`)];
 };
 
@@ -45,7 +44,8 @@ export function countText(key, users, more) {
 
 function showChosen() {
   const some = chosen.size > 0;
-  fill(acts, { some, only: shown.only, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
+  const text = some ? countText("say_people_chosen", [...chosen.values()]) : "";
+  fill(acts, { some, only: Boolean(shown.only), chosen: text });
   all.checked = boxes().length > 0 && boxes().every((box) => box.checked);
 }
 
@@ -69,6 +69,9 @@ function rowOf(user) {
     chosen: chosen.has(user.id),
   });
   faceOf(user, row);
+  row.querySelector("a").addEventListener("click", ({ currentTarget: { hash } }) => {
+    place = { hash, query: hashOf(shown), top: scrollY };
+  });
   const box = row.querySelector("input");
   box.ariaLabel = say("say_people_choose", { name });
   box.value = user.role;
@@ -80,21 +83,6 @@ function rowOf(user) {
   });
   return row;
 }
-
-// Shows in the row of a user until when the sign-in is locked; whom nobody may ask about is not.
-const showLock = (row, id) =>
-  call("GET", `users/${id}/account`).then(
-    ({ lockedUntil: until }) =>
-      until && fill(row, { locked: written(until, { timeStyle: "short", timeZone }) }),
-    () => {},
-  );
-
-// Returns what the API is asked for by the query of the list.
-const askedOf = ({ isActive, search, only, ...rest }) => ({
-  ...rest,
-  ...(isActive === "hindered" ? { hindered: true } : isActive && { isActive }),
-  ...(search && { search: search.replaceAll(",", " ") }), // "Schmidt, Lea" is a name, too
-});
 
 // Who is chosen stays so.
 async function load(query) {
@@ -122,11 +110,12 @@ async function load(query) {
     fill(list, { previous: to(page - 1), next: to(page + 1) });
     const rows = users.map(rowOf);
     list.querySelector("tbody").replaceChildren(...rows);
-    if (query.search && total <= FEW) users.forEach(({ id }, at) => showLock(rows[at], id));
+    if (query.search) showLocks(users, rows, me.settings);
     list.querySelector("table").hidden = all.parentElement.hidden = !total;
     const empty = list.querySelector(".empty");
     empty.hidden = total > 0;
-    fill(empty, { isGroup: Object.keys(query).every((name) => ["groupId", "sort"].includes(name)) });
+    const { search, role, isActive } = query;
+    fill(empty, { isGroup: Boolean(query.groupId && !search && !role && !isActive) });
     byId("people-failures").replaceChildren();
     showChosen();
     showFilters();
@@ -150,26 +139,24 @@ async function saveList() {
   fill(acts, { chosen: say("say_wait") });
   const [people, memberships] = await Promise.all([
     query.only && chosen.size ? [...chosen.values()] : loadAll(askedOf(query), MOST_SAVED),
-    isAdmin ? loadMemberships() : [],
+    manages() ? loadMemberships() : [],
   ]).finally(showChosen);
-  const groupsOf = (user) =>
-    memberships.filter(({ userId: id }) => id === user.id)
-      .map(({ groupId }) => textOf(form.elements.groupId, groupId)).join(", ");
+  const { groupId, isActive } = form.elements;
   const names = ["lastName", "firstName", "username", "email", "externalId"];
   const [, , , ...others] = [...list.querySelectorAll("thead th")].map((head) => head.textContent);
   const lines = people.map((user) => {
     const states = [...rowOf(user).querySelectorAll(".badge:not([hidden])")];
+    const groups = memberships.filter(({ userId: id }) => id === user.id);
     return [
       ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
       say(`say_role_${user.role}`),
-      states.map((state) => state.textContent).join(", ") || textOf(form.elements.isActive, "true"),
+      states.map((state) => state.textContent).join(", ") || textOf(isActive, "true"),
       user.lastLogin ?? "",
-      ...(isAdmin ? [groupsOf(user)] : []),
+      ...(manages() ? [groups.map((group) => textOf(groupId, group.groupId)).join(", ")] : []),
     ];
   });
+  if (manages()) others.push(groupId.labels[0].textContent);
   const title = list.querySelector("caption").textContent;
-  const { groupId } = form.elements;
-  if (isAdmin) others.push(groupId.labels[0].textContent);
   const name = groupId.value ? `${title} ${groupId.selectedOptions[0].text}` : title;
   saveTable(name, [[...names.map(labelOf), ...others], ...lines]);
 }
@@ -178,8 +165,7 @@ function search() {
   clearTimeout(waiting);
   if (form.offsetParent === null) return; // the user has gone on
   const entries = Object.entries(read(form)).filter(([, value]) => value.trim());
-  const query = Object.fromEntries(entries);
-  return open(query);
+  return open(Object.fromEntries(entries));
 }
 
 function open(query) {
@@ -188,15 +174,16 @@ function open(query) {
 }
 
 async function ask({ target }) {
-  if (target.value === "let-go") {
+  const button = target.closest("button");
+  const { only, page, ...rest } = shown;
+  if (button?.value === "let-go") {
     chosen.clear();
     all.focus();
     return load(shown);
   }
-  const { only, page, ...rest } = shown;
-  if (target.closest("[value=only]")) return open(only ? rest : { ...rest, only: "chosen" });
-  if (target.matches(".fold")) target.ariaExpanded = String(target.ariaExpanded === "false");
-  else if (target.matches("button")) (await loadModule("many")).ask(target);
+  if (button?.value === "only") return open(only ? rest : { ...rest, only: "chosen" });
+  if (button?.ariaExpanded) button.ariaExpanded = String(button.ariaExpanded === "false");
+  else if (button) (await loadModule("many")).ask(button);
 }
 
 form.addEventListener("submit", (event) => {
@@ -211,14 +198,9 @@ all.addEventListener("change", () => {
   const { checked } = all; // each box changes it
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
-acts.addEventListener("click", trying(ask));
-for (const button of form.querySelectorAll(".fold, #people-pick")) {
-  button.addEventListener("click", trying(ask));
+for (const part of [acts, byId("people-pick"), form.querySelector(".fold")]) {
+  part.addEventListener("click", trying(ask));
 }
-list.querySelector("tbody").addEventListener("click", ({ target }) => {
-  const link = target.closest("a")?.hash;
-  if (link) place = { link, query: hashOf(shown), top: scrollY };
-});
 // A click on a heading sorts by it, a second one by the newest again.
 list.querySelector("thead").addEventListener("click", ({ target: { value } }) => {
   const { sort } = form.elements;
@@ -227,16 +209,15 @@ list.querySelector("thead").addEventListener("click", ({ target: { value } }) =>
 });
 byId("people-save").addEventListener("click", trying(saveList));
 
-async function show(section, me, rest = "", part = "") {
+async function show(section, who, rest = "", part = "") {
   clearTimeout(waiting);
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
   out.hidden = true;
   back.hidden = !isPerson;
   section.querySelector("h1").hidden = isPerson; // the name takes its place
-  isAdmin = me.profile.role === "admin";
-  timeZone = known(me.settings.timezone);
-  form.elements.role.closest(".field").hidden = !isAdmin; // teachers see one only
+  me = who;
+  form.elements.role.closest(".field").hidden = !manages(); // teachers see one only
   if (isPerson) {
     const mine = ++asked;
     person ??= await loadModule("person");
@@ -250,7 +231,7 @@ async function show(section, me, rest = "", part = "") {
   const { groupId } = form.elements;
   if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
-  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: isAdmin });
+  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: manages() });
   await Promise.all([load(query), listGroups(groupId)]);
   showFilters();
   return comeBack(hashOf(query));
@@ -258,11 +239,11 @@ async function show(section, me, rest = "", part = "") {
 
 // Goes to where the list was left; returns the link of who was opened there.
 function comeBack(query) {
-  const { link, top, query: left } = place;
+  const { hash, top, query: left } = place;
   place = {};
   if (left !== query) return;
   scrollTo(0, top);
-  return list.querySelector(`[href="${link}"]`);
+  return list.querySelector(`[href="${hash}"]`);
 }
 
 export const sections = { people: show };

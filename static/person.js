@@ -4,7 +4,7 @@ import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { hasWayIn, listGroups, saveData } from "./lists.js";
+import { faceOf, hasWayIn, listGroups, saveData } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, byId, copy, fill, languageName, moment, nameOf, say } from "./words.js";
@@ -43,7 +43,7 @@ function refill(form) {
 }
 
 function render(manages) {
-  const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
+  const { username, role, joinDate, lastLogin, lockedUntil, id } = account;
   const isAdmin = role === "admin";
   const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
   choose(zones, account.timezone);
@@ -68,9 +68,9 @@ function render(manages) {
     locked: lockedUntil && moment(lockedUntil),
     learns: role === "student",
     mayHaveCode: account.isActive && !isAdmin,
-    initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
     groupNames: account.groups.map((group) => group.name).join(", "),
   });
+  faceOf(account, part);
   const chip = (group) => {
     const { id: groupId, name } = group;
     const item = copy("person-group", { groupId, name, manages, href: `#groups/${groupId}` });
