@@ -84,7 +84,8 @@ export function faceOf({ id, firstName, lastName }, root) {
   const face = root.querySelector(".face");
   const letters = [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase());
   face.textContent = letters.join("");
-  face.style.setProperty("--hue", (parseInt(id.slice(-2), 16) % 6) * 60);
+  const sum = [...id].reduce((before, sign) => before + sign.charCodeAt(0), 0);
+  face.style.setProperty("--hue", (sum % 6) * 60);
 }
 
 const { compare } = new Intl.Collator(language);

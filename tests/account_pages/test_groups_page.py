@@ -260,7 +260,7 @@ def people(page, sign_in, make_user, school):
 
 def test_groups_of_a_person_are_changed_on_their_page(people, school, app):
     page = people
-    page.get_by_role("link", name="Mia Okoro").click()
+    page.get_by_role("link", name="Okoro, Mia").click()
     chips = page.locator("#person-groups a")
     expect(chips).to_have_text(["7b"])
     page.get_by_label("Add to a group").select_option("8c")
@@ -447,7 +447,7 @@ def test_what_students_may_not_change_is_not_offered(signed_in, change_settings,
 
 def test_an_admin_sets_the_number_of_another_system(people, school, make_user, app):
     make_user("other", external_id="S-1")
-    people.get_by_role("link", name="Mia Okoro").click()
+    people.get_by_role("link", name="Okoro, Mia").click()
     person = people.locator("#person")
     person.get_by_role("button", name="Edit details").click()
     field = people.get_by_label("External number (such as a school ID)")
