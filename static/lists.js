@@ -1,13 +1,14 @@
 // Whole lists of people, and files that are made in the page.
 
 import { Problem, call } from "./api.js";
-import { byId, language, nameOf } from "./words.js";
+import { byId, fill, known, language, nameOf, written } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
 // What one call takes: people or memberships, slips, and names to look for.
 export const AT_ONCE = 1000;
 export const SLIPS = 100;
 const NAMES = 30;
+const FEW = 10; // users of whom each is asked for
 export const hasWayIn = ({ hasPassword, provider }) => hasPassword || provider !== "";
 
 // What a call about many leaves behind, by the status: the names of errors that say so.
@@ -62,6 +63,47 @@ export async function listGroups(select) {
   const { value } = select;
   select.length = 1;
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
+}
+
+/** Return what the API is asked for by the query of the list of people. */
+export const askedOf = ({ isActive, search, only, ...rest }) => ({
+  ...rest,
+  ...(isActive === "hindered" ? { hindered: true } : isActive && { isActive }),
+  ...(search && { search: search.replaceAll(",", " ") }), // "Schmidt, Lea" is a name, too
+});
+
+/** Show in the rows of a few users until when a sign-in is locked, which no list tells. */
+export function showLocks(users, rows, { timezone }) {
+  const format = { timeStyle: "short", timeZone: known(timezone) };
+  for (const [at, { id }] of users.length > FEW ? [] : users.entries()) {
+    const show = ({ lockedUntil: end }) => end && fill(rows[at], { locked: written(end, format) });
+    call("GET", `users/${id}/account`).then(show, () => {});
+  }
+}
+
+/** Return the text of an option of a select, by its value. */
+export const textOf = ({ options }, value) =>
+  [...options].find((option) => option.value === value)?.text ?? "";
+
+/** Return all memberships of groups, for admins: [{groupId, userId}]. */
+export async function loadMemberships() {
+  const found = [];
+  for (let after = ""; after !== null; ) {
+    const query = { limit: AT_ONCE, ...(after && { after }) };
+    const { records, next } = await call("GET", "learning/memberships", query);
+    found.push(...records);
+    after = next;
+  }
+  return found;
+}
+
+/** Show the initials of a user in the `.face` below an element, in a colour that stays theirs. */
+export function faceOf({ id, firstName, lastName }, root) {
+  const face = root.querySelector(".face");
+  const letters = [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase());
+  face.textContent = letters.join("");
+  const sum = [...id].reduce((before, sign) => before + sign.charCodeAt(0), 0);
+  face.style.setProperty("--hue", (sum % 6) * 60);
 }
 
 const ORDERS = {

@@ -1,9 +1,11 @@
 // An act for those chosen in the list of people: one call for up to 1,000 of them, which the same
 // call, turned round, takes back.
 
-import { Problem, call, userId } from "./api.js";
+import { Problem, userId } from "./api.js";
 import { attempt, explain, setBusy, showProblem } from "./forms.js";
-import { AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, listed, partsOf } from "./lists.js";
+import {
+  AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, listed, loadMemberships, partsOf, textOf,
+} from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
 import { byId, copy, fill, nameOf, say } from "./words.js";
@@ -74,13 +76,8 @@ async function listFrom() {
   const found = new Map();
   setBusy(form, true);
   const isListed = await attempt(form, async () => {
-    for (let after = ""; after !== null; ) {
-      const query = { limit: AT_ONCE, ...(after && { after }) };
-      const { records, next } = await call("GET", "learning/memberships", query);
-      for (const { groupId: group, userId: id } of records) {
-        if (mine.has(id)) found.set(group, (found.get(group) ?? new Set()).add(id));
-      }
-      after = next;
+    for (const { groupId: group, userId: id } of await loadMemberships()) {
+      if (mine.has(id)) found.set(group, (found.get(group) ?? new Set()).add(id));
     }
   });
   if (mine !== people) return; // another act has begun
@@ -172,12 +169,14 @@ async function finish() {
   const isDone = (id) => !refused.has(id) && !open.has(id);
   if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
   const done = [...asked].filter(isDone).length;
-  const counts = { act: byId("many-title").textContent, done, all: asked.size };
+  const counts = { count: asked.size, done };
+  const whom = say(done < asked.size ? "say_people_some" : "say_people_all", counts);
+  const [from, to] = [fromId, groupId].map(({ value }) => textOf(filter, value));
   const failed = [...refused].map(([id, code]) =>
     copy("learning-line", { name: nameOf(people.get(id)), facts: explain({ code }) }),
   );
   const texts = [
-    say("say_people_done", counts),
+    say(`say_people_done_${act}`, { whom, from, to }),
     done && latest.isLoss ? say("say_people_lost") : "",
     form.querySelector("[role=alert]").textContent,
   ];

@@ -5,7 +5,7 @@ import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { hasWayIn, listGroups } from "./lists.js";
+import { faceOf, hasWayIn, listGroups } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, byId, copy, fill, language, languageName, moment, nameOf, say } from "./words.js";
@@ -61,7 +61,7 @@ function refill(form) {
 }
 
 function render(manages) {
-  const { firstName, lastName, username, role, joinDate, lastLogin, id } = account;
+  const { username, role, joinDate, lastLogin, id } = account;
   const at = `#people/${id}`;
   // The copy is in the person's language, if need be in a page of its own.
   const isOther = !`${account.language}-`.startsWith(`${language}-`);
@@ -90,9 +90,9 @@ function render(manages) {
     hasChoice: isAdmin || !account.isActive || !noMailbox || hasWayIn(account),
     kept: `${isOther ? `admin?language=${account.language}&for=person` : ""}${at}/kept`,
     ways: Object.fromEntries(PARTS.map((name, n) => [name, n ? `${at}/${name}` : at])),
-    initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
     groupNames: account.groups.map((group) => group.name).join(", "),
   });
+  faceOf(account, part);
   const chip = (group) => {
     const { id: groupId, name } = group;
     const item = copy("person-group", { groupId, name, manages, href: `#groups/${groupId}` });

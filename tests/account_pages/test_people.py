@@ -66,6 +66,9 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     # Somebody slow has searched for less before.
     expect(page).to_have_url(re.compile(r"#people/search=LEE\+YO$"))
     expect_list(page, "1-1 of 1", 1)
+    # No filter finds who is locked; a search shows it.
+    badges = page.locator("#people-list tbody .badge:visible")
+    expect(badges).to_have_text(re.compile(r"^Locked until \d\d:\d\d$"))
     page.get_by_role("link", name="Lee Young").click()
     expect(page.get_by_role("heading", name="Lee Young")).to_be_focused()
     expect(page.locator("#person-state")).to_contain_text("Too many failed sign-ins")
@@ -133,6 +136,97 @@ def test_a_person_is_shown_with_facts_that_are_there_and_named_in_each_dialog(
     expect(page.get_by_role("button", name="Copied.")).to_be_visible()
     link = page.locator("#person-link").input_value()
     assert page.evaluate("navigator.clipboard.readText()") == link
+
+
+TOP = "element => element.getBoundingClientRect().top"
+
+
+def test_a_phone_shows_people_on_its_first_screen_and_the_acts_beside_a_tick(people, app):
+    crowd(app, 62)
+    people.set_viewport_size({"width": 375, "height": 740})
+    people.reload()
+    expect_list(people, "1-63 of 63", 63)
+    rows, acts = people.locator("#people-list tbody tr"), people.locator("#people-acts")
+    assert rows.first.evaluate(TOP) <= 400
+    assert max(rows.evaluate_all("rows => rows.map(({ offsetHeight }) => offsetHeight)")) <= 72
+    assert people.evaluate("document.documentElement.scrollHeight") <= 5500
+    expect(people.locator("#people-list tbody .badge:visible")).to_have_count(0)  # all is well
+
+    rows.nth(55).get_by_role("checkbox").check()
+    for width in (375, 1280):
+        people.set_viewport_size({"width": width, "height": 740})
+        for button in ("Slips with codes", "Move"):
+            expect(acts.get_by_role("button", name=button)).to_be_in_viewport(ratio=1)
+        rows.nth(55).get_by_role("checkbox").focus()
+        for _ in range(14):  # down to the acts, and on
+            people.keyboard.press("Tab")
+            assert (
+                people.evaluate("""() => {
+                const { left, top, bottom } = document.activeElement.getBoundingClientRect();
+                const at = (y) => document.elementFromPoint(left + 4, y);
+                const hidden = (y) => !at(y)?.contains(document.activeElement)
+                    && !document.activeElement.contains(at(y));
+                return hidden(top + 4) || hidden(bottom - 4) ? document.activeElement.outerHTML : "";
+            }""")
+                == ""
+            )
+
+
+def test_filters_that_are_folded_on_a_phone_say_what_is_set(people, make_group):
+    group = make_group("7b")
+    people.set_viewport_size({"width": 375, "height": 740})
+    people.goto(f"{people.url.split('#')[0]}#people/groupId={group}&role=student")
+    expect(people.get_by_text("Nobody is in this group.")).to_be_hidden()  # who is in another role
+    expect(people.get_by_text("Student \u00b7 7b")).to_be_visible()
+    expect(people.locator("#people-role")).to_be_hidden()
+    people.get_by_role("button", name="Filters 2").click()
+    people.locator("#people-role").select_option("All")
+    expect(people.get_by_text("Nobody is in this group.")).to_be_visible()
+
+
+def test_the_table_stays_one_on_a_phone(people):
+    """Also for screen readers: each row with its heading, each cell below its own."""
+    people.set_viewport_size({"width": 375, "height": 740})
+    nodes = people.context.new_cdp_session(people).send("Accessibility.getFullAXTree")["nodes"]
+    roles = [node["role"]["value"] for node in nodes if "role" in node and not node["ignored"]]
+    counts = {role: roles.count(role) for role in ("table", "columnheader", "rowheader", "row")}
+    assert counts == {"table": 1, "columnheader": 6, "rowheader": 1, "row": 2}
+    assert len([role for role in roles if role in ("cell", "gridcell")]) == 5
+
+
+@pytest.mark.parametrize("way", ["back", "link"])
+def test_who_comes_back_to_the_list_is_where_it_was_left(people, app, way):
+    crowd(app, 62)
+    people.goto(f"{people.url.split('#')[0]}#people/sort=-lastLogin&role=student")
+    expect_list(people, "1-62 of 62", 62)
+    link = people.locator("#people-list tbody a").nth(29)
+    link.scroll_into_view_if_needed()
+    place, face = people.evaluate("scrollY"), people.locator("#people-list .face").nth(29)
+    assert place > 500
+    colours = "face => [face.textContent, getComputedStyle(face).backgroundColor]"
+    own = face.evaluate(colours)
+    assert len({str(each.evaluate(colours)) for each in people.locator(".face:visible").all()}) > 3
+    link.click()
+    expect(people.locator("#person h1")).to_be_focused()
+    assert people.locator("#person .face").evaluate(colours) == own
+    if way == "back":
+        people.go_back()
+    else:
+        people.get_by_role("link", name="Back to the list").click()
+    expect(link).to_be_focused()
+    assert people.evaluate("scrollY") == place
+
+
+def test_a_list_shows_only_those_chosen(people, app):
+    crowd(app, 30)
+    people.reload()
+    expect_list(people, "1-31 of 31", 31)
+    for number in (3, 20):
+        people.locator("#people-list tbody input").nth(number).check()
+    people.get_by_role("button", name="Show only these").click()
+    expect_list(people, "1-2 of 2", 2)
+    people.get_by_role("button", name="Show all").click()
+    expect_list(people, "1-31 of 31", 31)
 
 
 def test_an_answer_to_an_older_search_is_dropped(people, make_user):
