@@ -4,7 +4,7 @@
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
-import { labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
 import { byId, copy, date, dayOf, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
@@ -23,7 +23,6 @@ let shown; // the week: {id, name, dates, students, teachers}; the days of stude
 let order = { by: "name", step: 1 }; // of the table
 
 const manages = () => me.profile.role === "admin";
-const initialsOf = ({ firstName, lastName }) => firstName.slice(0, 1) + lastName.slice(0, 1);
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 // Returns the active students of a group, by name, and what they did on these days.
@@ -118,9 +117,9 @@ const span = (...days) =>
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;
   const more = student.lessons ? {} : { lessons: "–", minutes: "–" };
-  const [name, initials] = [`${lastName}, ${firstName}`, initialsOf(student)];
-  const href = `#people/${id}/learning`;
-  const row = copy("groups-row", { ...student, name, initials, href, ...more });
+  const name = `${lastName}, ${firstName}`;
+  const row = copy("groups-row", { ...student, name, href: `#people/${id}/learning`, ...more });
+  faceOf(student, row);
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
