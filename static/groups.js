@@ -3,12 +3,12 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
+import { DAY, add, addDay, day, doneText, iso } from "./learning.js";
 import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
-import { byId, copy, date, dayOf, fill, language, number, say } from "./words.js";
+import { byId, copy, date, dayOf, fill, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
-const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
+const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of ids
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
@@ -39,32 +39,15 @@ async function figuresOf({ id }) {
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
   const found = await load(id, bounds).catch(() => null);
   if (!found) return null;
+  const all = found.students.map((student) => student.id);
   const idle = (isMeant) => {
     const learned = new Set(found.days.filter(isMeant).map(({ userId }) => userId));
-    return found.students.filter((student) => !learned.has(student.id));
+    return all.filter((student) => !learned.has(student));
   };
-  return [found.students, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
+  return [all, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
 }
 
 const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
-
-// Shows who learned nothing, and the sums: who learns in several groups counts once.
-function showSums(groups) {
-  const known = groups.map(({ id, name }) => ({ name, lists: figures.get(id) }))
-    .filter(({ lists }) => lists);
-  const once = (n) => new Set(known.flatMap(({ lists }) => lists[n].map(({ id }) => id))).size;
-  const mark = known.length < groups.length ? "≥ " : ""; // there may be more in the others
-  fill(list.querySelector("tfoot"), textsOf((n) => mark + number(once(n))));
-  for (const [at, details] of list.querySelectorAll("details").entries()) {
-    const lines = known.filter(({ lists }) => lists[at + 1].length).map(({ name, lists }) => {
-      const line = lineOf(name, "");
-      line.lastElementChild.append(...linked(lists[at + 1], "/learning"));
-      return line;
-    });
-    details.hidden = !lines.length;
-    details.querySelector("ul").replaceChildren(...lines);
-  }
-}
 
 // The names of groups are there at once, their figures one after the other.
 async function showList(groups) {
@@ -79,7 +62,11 @@ async function showList(groups) {
     figures.set(group.id, lists);
     fill(rows[at], textsOf((n) => (lists ? number(lists[n].length) : "–")));
   }
-  showSums(groups);
+  const known = groups.map(({ id }) => figures.get(id)).filter(Boolean);
+  const mark = known.length < length ? "≥ " : ""; // there may be more in the others
+  // Who learns in several groups counts once.
+  const sumOf = (n) => mark + number(new Set(known.flatMap((lists) => lists[n])).size);
+  fill(list.querySelector("tfoot"), textsOf(sumOf));
 }
 
 async function loadWeek({ id, name }, named) {
@@ -98,12 +85,6 @@ async function loadWeek({ id, name }, named) {
   });
   return { id, name, dates, students, teachers };
 }
-
-// Writes 23–29 Nov 2026.
-const span = (...days) =>
-  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, {
-    ...{ day: "numeric", month: "short", year: "numeric", timeZone: "UTC" },
-  }).formatRange(...days.map((each) => new Date(each)));
 
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;
@@ -140,7 +121,7 @@ function showWeek() {
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
-    span: span(from, to),
+    span: `${day(from, { day: "numeric", month: "short" })} – ${day(to, { dateStyle: "medium" })}`,
     members: `#people/groupId=${id}&sort=name`,
   });
   showIdle();

@@ -37,28 +37,21 @@ export async function describe({ type, details, at, by, byId, ipAddress }) {
 /** Return the latest events of an account. */
 export const latest = (id) => call("GET", `users/${id}/activity`, { limit: 20 });
 
-const textsOf = ({ events }) => Promise.all(events.map(describe));
-
-function append(card, texts, { next }) {
-  const rows = texts.map((text) => copy("happened-event", text));
-  card.querySelector("ul").append(...rows);
-  fill(card, { next: Boolean(next), after: next ?? "" });
-  return rows;
-}
-
-/** Show the latest events of an account in a card, newest first; its form asks for earlier ones. */
-export async function showEvents(card, id, page) {
+/** Show events of an account in a card, below `old` rows; its form asks for earlier ones. */
+export async function showEvents(card, id, { events, next }, old = []) {
   const { dataset } = card.querySelector("form");
   dataset.id = id;
-  const texts = await textsOf(page);
+  const rows = (await Promise.all(events.map(describe))).map((text) => copy("happened-event", text));
   if (dataset.id !== id) return; // another account is shown by now
-  fill(card, { happened: texts.length > 0 });
-  card.querySelector("ul").replaceChildren();
-  append(card, texts, page);
+  card.querySelector("ul").replaceChildren(...old, ...rows);
+  fill(card, { happened: rows.length > 0, next: Boolean(next), after: next ?? "" });
 }
 document.addEventListener("done", async (event) => {
   const { target, detail: { data } } = event;
   if (!target.matches(".earlier")) return;
   event.stopPropagation(); // nothing was done to the account
-  append(target.parentElement, await textsOf(data), data)[0].focus();
+  const card = target.parentElement;
+  const rows = [...card.querySelectorAll("li")];
+  await showEvents(card, target.dataset.id, data, rows);
+  card.querySelectorAll("li")[rows.length].focus();
 }, true);
