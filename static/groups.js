@@ -4,7 +4,7 @@
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso } from "./learning.js";
-import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { faceOf, labelOf, linked, loadAll, loadGroups, newId, saveTable } from "./lists.js";
 import { byId, copy, date, dayOf, fill, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
@@ -17,7 +17,7 @@ const table = week.querySelector("table");
 let me;
 let asked = 0; // what comes after a newer question is dropped
 let figures; // by the ids of groups; null where they cannot be had
-let shown; // the week: {id, name, dates, students, teachers}; the days of students by their dates
+let shown; // the week: {id, name, dates, students}; the days of students by their dates
 let order = { by: "name", way: "ascending" }; // of the table
 
 const manages = () => me.profile.role === "admin";
@@ -72,18 +72,14 @@ async function showList(groups) {
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const query = { groupId: id, role: "instructor", sort: "name" };
-  const [found, teachers] = await Promise.all([
-    load(id, { from: dates[0], to: dates[6] }),
-    manages() ? loadAll(query, MOST) : [me.profile], // teachers do not see one another
-  ]);
+  const found = await load(id, { from: dates[0], to: dates[6] });
   const students = found.students.map((student) => {
     const own = found.days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const days = new Map(own.map((one) => [one.date, one]));
     return { ...student, lessons: sum("lessons"), minutes: sum("minutes"), days };
   });
-  return { id, name, dates, students, teachers };
+  return { id, name, dates, students };
 }
 
 function rowOf(student) {
@@ -122,6 +118,7 @@ function showWeek() {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
     span: `${day(from, { day: "numeric", month: "short" })} – ${day(to, { dateStyle: "medium" })}`,
+    paper: say("say_groups_printed", { date: date(Date.now()) }),
     members: `#people/groupId=${id}&sort=name`,
   });
   showIdle();
@@ -153,11 +150,6 @@ table.tHead.addEventListener("click", ({ target: { value: by, parentElement: hea
   if (!by) return;
   order = { by, way: head.ariaSort === "ascending" ? "descending" : "ascending" };
   showRows();
-});
-addEventListener("beforeprint", () => {
-  const staff = { name: say("say_role_instructor"), value: listed(shown?.teachers ?? []) };
-  const printed = say("say_groups_printed", { date: date(Date.now()) });
-  fill(week, { paper: [printed, staff.value && say("say_list_fact", staff)].join(" · ") });
 });
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;

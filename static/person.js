@@ -18,7 +18,7 @@ const back = document.querySelector("#people-back a");
 const news = byId("people-news");
 const menu = byId("person-menu");
 const kept = byId("person-kept");
-const chips = byId("person-groups");
+const chips = byId("person-groups"); // the last ones are to undo, and for another group
 const joined = byId("person-groupId"); // the groups to add the person to
 const [languages, zones] = ["language", "timezone"].map((name) =>
   part.querySelector(`[name=${name}]`),
@@ -101,7 +101,8 @@ function render(manages, taken, left) {
     item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  chips.replaceChildren(...account.groups.map(chip));
+  for (const old of chips.querySelectorAll("li:not(.no-print)")) old.remove();
+  chips.prepend(...account.groups.map(chip));
   for (const option of joined.options) {
     option.disabled = account.groups.some((group) => group.id === option.value);
   }
@@ -164,10 +165,8 @@ export async function show(who, id, place, isLate) {
     call("GET", path).catch(() => null), // of a deactivated account there is none
     manages && listGroups(joined),
   ]);
-  const [provider] = await Promise.all([
-    found.provider && providerOf(found.provider),
-    showEvents(byId("person-history"), id, events),
-  ]);
+  const provider = found.provider && (await providerOf(found.provider));
+  await showEvents(byId("person-history"), id, events);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
   account = { ...found, provider: provider ?? found.provider, picture };
