@@ -20,9 +20,7 @@ const menu = byId("person-menu");
 const kept = byId("person-kept");
 const chips = byId("person-groups"); // the last ones are to undo, and for another group
 const joined = byId("person-groupId"); // the groups to add the person to
-const [languages, zones] = ["language", "timezone"].map((name) =>
-  part.querySelector(`[name=${name}]`),
-);
+const [languages, zones] = ["language", "timezone"].map((name) => byId(`person-${name}`));
 listZones(zones, "UTC");
 let me = null;
 let account = null;
