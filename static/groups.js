@@ -3,24 +3,22 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
-import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
-import { byId, copy, date, dayOf, fill, language, number, say } from "./words.js";
+import { DAY, add, addDay, day, doneText, iso } from "./learning.js";
+import { faceOf, labelOf, linked, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { byId, copy, date, dayOf, fill, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
-const AT_A_TIME = 4; // groups whose figures are asked for: others use the service, too
-const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
+const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of ids
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
 const make = list.querySelector("form");
 const table = week.querySelector("table");
-const menu = byId("groups-menu"); // on small screens
 let me;
 let asked = 0; // what comes after a newer question is dropped
 let figures; // by the ids of groups; null where they cannot be had
-let shown; // the week: {id, name, dates, students, teachers}; the days of students by their dates
-let order = { by: "name", step: 1 }; // of the table
+let shown; // the week: {id, name, dates, students}; the days of students by their dates
+let order = { by: "name", way: "ascending" }; // of the table
 
 const manages = () => me.profile.role === "admin";
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
@@ -33,93 +31,63 @@ async function load(id, bounds) {
   return { students, days };
 }
 
-// Returns the students of a group, and who learned nothing last week and in this one.
-async function sumUp({ id }) {
+// Returns the students of a group, and who learned nothing last week and in this one; null where
+// they cannot be had: the API does not sum up more than 1,000 students.
+async function figuresOf({ id }) {
   const now = Date.parse(dayOf());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
-  const { students, days } = await load(id, bounds);
+  const found = await load(id, bounds).catch(() => null);
+  if (!found) return null;
+  const all = found.students.map((student) => student.id);
   const idle = (isMeant) => {
-    const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));
-    return students.filter((student) => !learned.has(student.id));
+    const learned = new Set(found.days.filter(isMeant).map(({ userId }) => userId));
+    return all.filter((student) => !learned.has(student));
   };
-  return [students, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
+  return [all, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
 }
-// Returns null where they cannot be had: the API does not sum up more than 1,000 students.
-const figuresOf = (group) =>
-  sumUp(group).catch((problem) => (problem instanceof Problem ? null : Promise.reject(problem)));
 
 const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
-const countsOf = (lists) => textsOf((n) => (lists ? number(lists[n].length) : "–"));
 
-// Shows who learned nothing, and the sums: who learns in several groups counts once.
-function showSums(groups) {
-  const known = groups.map(({ id, name }) => ({ name, lists: figures.get(id) }))
-    .filter(({ lists }) => lists);
-  const once = (n) => new Set(known.flatMap(({ lists }) => lists[n].map(({ id }) => id))).size;
-  const mark = known.length < groups.length ? "≥ " : ""; // there may be more in the others
-  fill(list.querySelector("tfoot"), textsOf((n) => mark + number(once(n))));
-  for (const [at, details] of list.querySelectorAll("details").entries()) {
-    const lines = known.filter(({ lists }) => lists[at + 1].length).map(({ name, lists }) => {
-      const line = lineOf(name, "");
-      line.lastElementChild.append(...linked(lists[at + 1], "/learning"));
-      return line;
-    });
-    details.hidden = !lines.length;
-    details.querySelector("ul").replaceChildren(...lines);
-  }
-}
-
-// The names of groups are there at once, their figures as they come.
+// The names of groups are there at once, their figures one after the other.
 async function showList(groups) {
   const mine = asked;
   const rows = groups.map(({ id, name }) => copy("groups-item", { name, href: `#groups/${id}` }));
   list.querySelector("tbody").replaceChildren(...rows);
   const { length } = groups;
   fill(list, { none: !length, any: length > 0, several: length > 1, ...textsOf(() => "…") });
-  const left = groups.entries();
-  const isLeft = () => mine !== asked || section.hidden;
-  const lane = async () => {
-    for (const [at, group] of left) {
-      const lists = figures.get(group.id) ?? (await figuresOf(group));
-      if (isLeft()) return;
-      figures.set(group.id, lists);
-      fill(rows[at], countsOf(lists));
-    }
-  };
-  await Promise.all(Array.from({ length: AT_A_TIME }, lane));
-  if (!isLeft()) showSums(groups);
+  for (const [at, group] of groups.entries()) {
+    const lists = figures.get(group.id) ?? (await figuresOf(group));
+    if (mine !== asked || section.hidden) return;
+    figures.set(group.id, lists);
+    fill(rows[at], textsOf((n) => (lists ? number(lists[n].length) : "–")));
+  }
+  const known = groups.map(({ id }) => figures.get(id)).filter(Boolean);
+  const mark = known.length < length ? "≥ " : ""; // there may be more in the others
+  // Who learns in several groups counts once.
+  const sumOf = (n) => mark + number(new Set(known.flatMap((lists) => lists[n])).size);
+  fill(list.querySelector("tfoot"), textsOf(sumOf));
 }
 
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const query = { groupId: id, role: "instructor", sort: "name" };
-  // Teachers do not see one another.
-  const teaching = manages() ? loadAll(query, MOST) : [me.profile];
-  const learning = load(id, { from: dates[0], to: dates[6] });
-  const [{ students: found, days }, teachers] = await Promise.all([learning, teaching]);
-  const students = found.map((student) => {
-    const own = days.filter(({ userId }) => userId === student.id);
+  const found = await load(id, { from: dates[0], to: dates[6] });
+  const students = found.students.map((student) => {
+    const own = found.days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
-    const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
-    return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };
+    const days = new Map(own.map((one) => [one.date, one]));
+    return { ...student, lessons: sum("lessons"), minutes: sum("minutes"), days };
   });
-  return { id, name, dates, students, teachers };
+  return { id, name, dates, students };
 }
-
-// Writes 23–29 Nov 2026.
-const span = (...days) =>
-  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, {
-    ...{ day: "numeric", month: "short", year: "numeric", timeZone: "UTC" },
-  }).formatRange(...days.map((each) => new Date(each)));
 
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;
   const more = student.lessons ? {} : { lessons: "–", minutes: "–" };
   const name = `${lastName}, ${firstName}`;
-  const row = copy("groups-row", { ...student, name, href: `#people/${id}/learning`, ...more });
-  faceOf(student, row);
+  const href = `#people/${id}/learning`;
+  const row = faceOf(student, copy("groups-row", { ...student, name, href, ...more }));
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
@@ -132,7 +100,8 @@ function rowOf(student) {
   return row;
 }
 
-function showIdle({ dates, students }) {
+function showIdle() {
+  const { dates, students } = shown;
   const idle = students.filter(({ lessons }) => !lessons);
   const counts = { count: idle.length, all: students.length };
   const text = say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts);
@@ -142,49 +111,45 @@ function showIdle({ dates, students }) {
 }
 
 function showWeek() {
-  const { id, name, dates, students, teachers } = shown;
+  const { id, name, dates, students } = shown;
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
-    span: span(from, to),
+    span: `${day(from, { day: "numeric", month: "short" })} – ${day(to, { dateStyle: "medium" })}`,
+    paper: say("say_groups_printed", { date: date(Date.now()) }),
     members: `#people/groupId=${id}&sort=name`,
   });
-  showIdle(shown);
-  menu.ariaExpanded = "false";
+  showIdle();
+  week.querySelector(".fold").ariaExpanded = "false";
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;
   const head = table.querySelector("svg");
   head.replaceChildren();
   for (const [n, date] of dates.entries()) {
     add(head, "text", { x: n * STEP + 2, y: 12 }, day(date, { weekday: "narrow" }));
   }
-  sortRows();
+  showRows();
   table.hidden = !students.length;
   document.title = `${name} · ${document.title}`;
   return week.querySelector("h2");
 }
 
-// A click on a heading sorts by it, a second one the other way round.
-function sortRows(by = order.by, isClick = false) {
-  order = { by, step: isClick && order.by === by ? -order.step : isClick ? 1 : order.step };
-  const { students } = shown;
-  const place = (student) => (by === "name" ? students.indexOf(student) : student[by]);
-  const sorted = [...students].sort((a, b) => (place(a) - place(b)) * order.step);
-  table.tBodies[0].replaceChildren(...sorted.map(rowOf));
+function showRows() {
+  const { by, way } = order;
+  const rows = [...shown.students];
+  if (by !== "name") rows.sort((a, b) => a[by] - b[by]); // they come by name
+  if (way === "descending") rows.reverse();
+  table.tBodies[0].replaceChildren(...rows.map(rowOf));
   for (const button of table.querySelectorAll("th button")) {
-    const sort = order.step > 0 ? "ascending" : "descending";
-    button.parentElement.ariaSort = button.value === by ? sort : "none";
+    button.parentElement.ariaSort = button.value === by ? way : "none";
   }
 }
-table.tHead.addEventListener("click", ({ target }) => target.value && sortRows(target.value, true));
-menu.addEventListener("click", () => {
-  menu.ariaExpanded = String(menu.ariaExpanded === "false");
-});
-addEventListener("beforeprint", () => {
-  const staff = { name: say("say_role_instructor"), value: listed(shown?.teachers ?? []) };
-  const printed = say("say_groups_printed", { date: date(Date.now()) });
-  fill(week, { paper: [printed, staff.value && say("say_list_fact", staff)].join(" · ") });
+// A click on a heading sorts by it, a second one the other way round.
+table.tHead.addEventListener("click", ({ target: { value: by, parentElement: head } }) => {
+  if (!by) return;
+  order = { by, way: head.ariaSort === "ascending" ? "descending" : "ascending" };
+  showRows();
 });
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
@@ -206,13 +171,12 @@ make.addEventListener("done", async () => {
 });
 // A second group of one name is asked about.
 let again = ""; // the name that was asked about
-const plain = (text) => text.trim().toLowerCase();
 make.addEventListener("prepare", (event) => {
-  const { name } = event.detail.body;
-  const names = [...list.querySelectorAll("tbody a")].map((way) => plain(way.textContent));
-  if (again === plain(name) || !names.includes(plain(name))) return;
+  const name = event.detail.body.name.trim().toLowerCase();
+  const names = [...list.querySelectorAll("tbody a")].map((way) => way.textContent.toLowerCase());
+  if (again === name || !names.includes(name)) return;
   event.preventDefault();
-  again = plain(name);
+  again = name;
   showProblem(make, new Problem("invalid_request", { reasons: { name: ["again"] } }));
 });
 week.addEventListener("done", () => me.go(location.hash.slice(1)));

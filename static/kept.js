@@ -13,9 +13,8 @@ let zone; // of the person
 const load = (url) =>
   new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.onload = ({ target: { response, status } }) =>
-      status === 200 && response ? resolve(response) : reject(new Problem("internal_error"));
-    request.onerror = () => reject(new Problem("no_response"));
+    request.onloadend = () =>
+      request.status === 200 ? resolve(request.response) : reject(new Problem("no_response"));
     request.open("GET", url);
     request.responseType = "document";
     request.send();
@@ -38,27 +37,26 @@ function text(name, value) {
   return name === "language" ? languageName(value) : words.get(`${name}_${value}`) ?? value;
 }
 
-// Returns the facts of an object; the number, which says least, comes last.
-function facts({ id, ...more }) {
-  const values = id === undefined ? more : { ...more, id };
+function facts(values) {
   const fact = ([name, value]) =>
     make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
   return make("dl", "facts", ...Object.entries(values).map(fact));
 }
 
-// Returns what stands for a value: a text, facts, or a block for each item of a list.
+// Returns what stands for a value: an element, a text, facts, or a block for each item of a list.
 function shown(name, value) {
+  if (value instanceof Element) return value;
   if (value === null || typeof value !== "object") return text(name, value);
   if (!Array.isArray(value)) return facts(value);
-  const blocks = value.map((item) => make("li", "", shown(name, item)));
-  return blocks.length ? make("ul", "plain-list", ...blocks) : word("none");
+  const items = value.map((item) => make("li", "", shown(name, item)));
+  return items.length ? make("ul", "plain-list", ...items) : word("none");
 }
 
 async function happened(event) {
   const { type, by, byId, details: { role, provider, ...details }, ...more } = event;
   const texts = await describe(event);
   const said = `${texts.event} ${texts.by || word(`by_${by}`)}`;
-  return make("li", "", said, facts({ ...more, ...(byId && { byId }), ...details }));
+  return make("div", "", said, facts({ ...more, ...(byId && { byId }), ...details }));
 }
 
 /** Show it in a place; return its heading. */
@@ -75,15 +73,13 @@ export async function show(place, id, isLate) {
   const title = word("title").replace("{name}", () => nameOf(account));
   const at = { url: new URL("privacy", location).href, zone: rest.settings.timezone };
   fill(paper, { ...at, title, day: moment(exportedAt, zone), back: `admin#people/${id}` });
-  const add = (name, content) =>
-    paper.append(make("section", "room", make("h2", "", word(name)), content));
-  add("account", facts(account));
   const image = make("img", "avatar");
   image.alt = avatar?.mediaType;
   if (avatar) image.src = `data:${avatar.mediaType};base64,${avatar.data}`;
-  add("avatar", avatar ? image : word("none"));
-  for (const [name, value] of Object.entries(rest)) add(name, shown(name, value));
-  add("events", history.length ? make("ul", "plain-list", ...history) : word("none"));
+  const all = { account, avatar: avatar && image, ...rest, events: history };
+  for (const [name, value] of Object.entries(all)) {
+    paper.append(make("section", "room", make("h2", "", word(name)), shown(name, value)));
+  }
   paper.querySelector("[value=save]").onclick = () => saveData(account.username, data);
   place.replaceChildren(paper);
   document.title = `${title} · ${document.title}`;

@@ -29,16 +29,12 @@ export const partsOf = (items, size) =>
 /** Return the names of people as a sentence lists them. */
 export const listed = (people) => new Intl.ListFormat(language).format(people.map(nameOf));
 
-/** Return the same, each name as a link to a part of this person's page. */
-export function linked(people, part = "") {
-  const left = people.values();
-  const link = (textContent) => {
-    const href = `#people/${left.next().value.id}${part}`;
-    return Object.assign(document.createElement("a"), { href, textContent, dir: "auto" });
-  };
-  const parts = new Intl.ListFormat(language).formatToParts(people.map(nameOf));
-  return parts.map(({ type, value }) => (type === "element" ? link(value) : value));
-}
+/** Return them as links to a part of each person's page. */
+export const linked = (people, part = "") =>
+  people.flatMap((person, n) => {
+    const way = { href: `#people/${person.id}${part}`, textContent: nameOf(person), dir: "auto" };
+    return [n ? ", " : "", Object.assign(document.createElement("a"), way)];
+  });
 
 /** Return what a field of an account is called; one that the pages do not have: its name. */
 export const labelOf = (name) => byId(`person-${name}`)?.labels[0].textContent ?? name;
@@ -64,6 +60,10 @@ export async function listGroups(select) {
   select.length = 1;
   for (const { id, name } of groups) select.add(new Option(name, id, false, id === value));
 }
+
+/** Return the values without those that are empty, of a query. */
+export const filled = (values) =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
 
 /** Return what the API is asked for by the query of the list of people. */
 export const askedOf = ({ isActive, search, only, ...rest }) => ({
@@ -100,11 +100,17 @@ export async function loadMemberships() {
 /** Show the initials of a user in the `.face` below an element, in a colour that stays theirs. */
 export function faceOf({ id, firstName, lastName }, root) {
   const face = root.querySelector(".face");
-  const letters = [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase());
-  face.textContent = letters.join("");
+  face.textContent = [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join("");
   const sum = [...id].reduce((before, sign) => before + sign.charCodeAt(0), 0);
   face.style.setProperty("--hue", (sum % 6) * 60);
+  return root;
 }
+
+// On small screens a button shows and hides what comes after it.
+document.addEventListener("click", ({ target }) => {
+  const fold = target.closest(".fold");
+  if (fold) fold.ariaExpanded = String(fold.ariaExpanded === "false");
+});
 
 const ORDERS = {
   name: (a, b) => compare(a.lastName, b.lastName) || compare(a.firstName, b.firstName),

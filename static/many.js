@@ -17,7 +17,7 @@ const { fromId, groupId } = form.elements;
 const news = byId("people-done");
 let act = "";
 let people = new Map(); // who is chosen, or was for what is undone, by their ids
-let members = new Map(); // of the groups that they are in: Sets of ids
+let members = []; // their memberships: [{groupId, userId}]
 let asked = new Set(); // ids that were sent
 let refused = new Map(); // codes by ids
 let queue = []; // the calls that are not answered yet
@@ -38,7 +38,8 @@ const ACTS = {
 };
 const idsOf = ({ ids = [], add = [], remove = [] }) => [...ids, ...add, ...remove];
 
-const isMember = ({ id }) => members.get(fromId.value)?.has(id) ?? true; // before one is named: all
+const isMember = ({ id }) => // before a group is named: all
+  !fromId.value || members.some((each) => each.groupId === fromId.value && each.userId === id);
 const isFor = {
   leave: isMember,
   move: isMember,
@@ -73,22 +74,18 @@ fromId.addEventListener("change", showWhom);
 // Lists the groups that those chosen are in, of which they can be taken out.
 async function listFrom() {
   const mine = people;
-  const found = new Map();
+  let found = [];
   setBusy(form, true);
-  const isListed = await attempt(form, async () => {
-    for (const { groupId: group, userId: id } of await loadMemberships()) {
-      if (mine.has(id)) found.set(group, (found.get(group) ?? new Set()).add(id));
-    }
-  });
+  const isListed = await attempt(form, async () => (found = await loadMemberships()));
   if (mine !== people) return; // another act has begun
   setBusy(form, false);
   if (!isListed) return;
-  members = found;
-  const groups = [...filter.options].filter(({ value }) => members.has(value));
-  const option = ({ text, value }) => new Option(`${text} (${members.get(value).size})`, value);
-  fromId.replaceChildren(new Option("–", ""), ...groups.map(option));
-  if (members.has(filter.value)) fromId.value = filter.value;
-  else if (groups.length === 1) fromId.selectedIndex = 1;
+  members = found.filter(({ userId: id }) => people.has(id));
+  for (const { text, value } of filter.options) {
+    const count = members.filter((each) => each.groupId === value).length;
+    if (count) fromId.add(new Option(`${text} (${count})`, value, false, value === filter.value));
+  }
+  if (fromId.length === 2) fromId.selectedIndex = 1;
   fromId.disabled = false;
   showWhom();
 }
@@ -101,7 +98,7 @@ export function ask(opener) {
   people = act === "undo" ? latest.people : new Map(chosen);
   [asked, refused, turned] = [new Set(), new Map(), []];
   if (!sheet.hasCodes()) slips = new Set();
-  members = new Map();
+  members = [];
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
   const text = opener.textContent;
   fromId.replaceChildren(new Option("–", ""));

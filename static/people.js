@@ -4,7 +4,7 @@
 import { call, loadModule, userId } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import {
-  askedOf, faceOf, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
+  askedOf, faceOf, filled, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
   textOf,
 } from "./lists.js";
 import { addressOf, byId, copy, fill, nameOf, say } from "./words.js";
@@ -57,23 +57,21 @@ function showFilters() {
 }
 
 function rowOf(user) {
-  const name = nameOf(user);
-  const row = copy("people-row", {
+  const row = faceOf(user, copy("people-row", {
     ...user,
-    name: shown.sort === "name" ? `${user.lastName}, ${user.firstName}` : name,
+    name: shown.sort === "name" ? `${user.lastName}, ${user.firstName}` : nameOf(user),
     email: addressOf(user).email,
     href: `#people/${user.id}`,
     roleName: say(`say_role_${user.role}`),
     isUnproven: user.hindrances.includes("email_unverified"),
     lacksPassword: user.hindrances.includes("no_password"),
     chosen: chosen.has(user.id),
-  });
-  faceOf(user, row);
+  }));
   row.querySelector("a").addEventListener("click", ({ currentTarget: { hash } }) => {
     place = { hash, query: hashOf(shown), top: scrollY };
   });
   const box = row.querySelector("input");
-  box.ariaLabel = say("say_people_choose", { name });
+  box.ariaLabel = say("say_people_choose", { name: nameOf(user) });
   box.value = user.role;
   box.disabled = user.id === userId(); // nobody shuts themselves out with all others
   box.addEventListener("change", () => {
@@ -164,8 +162,7 @@ async function saveList() {
 function search() {
   clearTimeout(waiting);
   if (form.offsetParent === null) return; // the user has gone on
-  const entries = Object.entries(read(form)).filter(([, value]) => value.trim());
-  return open(Object.fromEntries(entries));
+  return open(filled(read(form)));
 }
 
 function open(query) {
@@ -182,8 +179,7 @@ async function ask({ target }) {
     return load(shown);
   }
   if (button?.value === "only") return open(only ? rest : { ...rest, only: "chosen" });
-  if (button?.ariaExpanded) button.ariaExpanded = String(button.ariaExpanded === "false");
-  else if (button) (await loadModule("many")).ask(button);
+  if (button && !button.ariaExpanded) (await loadModule("many")).ask(button);
 }
 
 form.addEventListener("submit", (event) => {
@@ -198,14 +194,13 @@ all.addEventListener("change", () => {
   const { checked } = all; // each box changes it
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
-for (const part of [acts, byId("people-pick"), form.querySelector(".fold")]) {
-  part.addEventListener("click", trying(ask));
-}
+for (const part of [acts, byId("people-pick")]) part.addEventListener("click", trying(ask));
 // A click on a heading sorts by it, a second one by the newest again.
 list.querySelector("thead").addEventListener("click", ({ target: { value } }) => {
+  if (!value) return;
   const { sort } = form.elements;
-  if (value) sort.value = sort.value === value ? "" : value;
-  if (value) trying(search)();
+  sort.value = sort.value === value ? "" : value;
+  trying(search)();
 });
 byId("people-save").addEventListener("click", trying(saveList));
 
@@ -234,16 +229,11 @@ async function show(section, who, rest = "", part = "") {
   for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: manages() });
   await Promise.all([load(query), listGroups(groupId)]);
   showFilters();
-  return comeBack(hashOf(query));
-}
-
-// Goes to where the list was left; returns the link of who was opened there.
-function comeBack(query) {
   const { hash, top, query: left } = place;
   place = {};
-  if (left !== query) return;
+  if (left !== hashOf(query)) return;
   scrollTo(0, top);
-  return list.querySelector(`[href="${hash}"]`);
+  return list.querySelector(`[href="${hash}"]`); // of who was opened there
 }
 
 export const sections = { people: show };

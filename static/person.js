@@ -5,7 +5,7 @@ import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { faceOf, hasWayIn, listGroups } from "./lists.js";
+import { faceOf, hasWayIn, listGroups, textOf } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
 import { addressOf, byId, copy, fill, language, languageName, moment, nameOf, say } from "./words.js";
@@ -16,17 +16,14 @@ const part = byId("person");
 const handout = byId("person-handout");
 const back = document.querySelector("#people-back a");
 const news = byId("people-news");
-const joining = byId("person-join");
 const menu = byId("person-menu");
 const kept = byId("person-kept");
-const chips = byId("person-groups"); // the last one is for another group
-const [languages, zones] = ["language", "timezone"].map((name) =>
-  part.querySelector(`[name=${name}]`),
-);
+const chips = byId("person-groups"); // the last ones are to undo, and for another group
+const joined = byId("person-groupId"); // the groups to add the person to
+const [languages, zones] = ["language", "timezone"].map((name) => byId(`person-${name}`));
 listZones(zones, "UTC");
 let me = null;
 let account = null;
-let groups = new Map(); // the names of all, by their ids
 let done = null; // what an act has done: {id, text, made, left}, until the account is loaded again
 
 // Says whether the user can sign in, and what hinders that.
@@ -53,6 +50,8 @@ function todoOf({ role, isActive, lockedUntil, hindrances }, manages) {
   return Object.fromEntries(Object.keys(needed).map((act) => [act, act === first]));
 }
 
+const groupNames = () => account.groups.map(({ name }) => name).join(", ");
+
 function refill(form) {
   form.reset();
   const others = addressOf(account).noMailbox ? { email: "", deliver: "link" } : {};
@@ -60,7 +59,7 @@ function refill(form) {
   showProblem(form, null);
 }
 
-function render(manages) {
+function render(manages, taken, left) {
   const { username, role, joinDate, lastLogin, id } = account;
   const at = `#people/${id}`;
   // The copy is in the person's language, if need be in a page of its own.
@@ -90,7 +89,8 @@ function render(manages) {
     hasChoice: isAdmin || !account.isActive || !noMailbox || hasWayIn(account),
     kept: `${isOther ? `admin?language=${account.language}&for=person` : ""}${at}/kept`,
     ways: Object.fromEntries(PARTS.map((name, n) => [name, n ? `${at}/${name}` : at])),
-    groupNames: account.groups.map((group) => group.name).join(", "),
+    groupNames: groupNames(),
+    ...{ taken, groupId: left },
   });
   faceOf(account, part);
   const chip = (group) => {
@@ -99,10 +99,11 @@ function render(manages) {
     item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  for (const old of chips.querySelectorAll("li:not(:last-child)")) old.remove();
+  for (const old of chips.querySelectorAll("li:not(.no-print)")) old.remove();
   chips.prepend(...account.groups.map(chip));
-  const own = new Set(account.groups.map((group) => group.id));
-  for (const option of [...joining.elements.groupId]) if (own.has(option.value)) option.remove();
+  for (const option of joined.options) {
+    option.disabled = account.groups.some((group) => group.id === option.value);
+  }
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);
@@ -113,22 +114,6 @@ function render(manages) {
   byId("person-access-choice").disabled = isAdmin || !account.isActive;
   byId("person-add").open = menu.open = false;
   menu.querySelector("a").target = isOther ? "_blank" : "";
-}
-
-function showHandout(made) {
-  const group = account.groups.map(({ name }) => name).join(", ");
-  const slip = slipOf({ ...made, user: account, group });
-  slip.querySelector("[name=link]").id = "person-link";
-  handout.replaceChildren(copy("person-handed"), slip);
-}
-
-// Says where it was done that the person was taken out of a group, and offers to undo it.
-function showLeft(groupId) {
-  const text = say("say_people_left", { group: groups.get(groupId) });
-  const item = copy("person-left", { groupId, text });
-  item.querySelector("form").dataset.id = account.id;
-  chips.prepend(item);
-  return item.querySelector("button");
 }
 
 // Shows one of the parts; paper has all. Returns its heading: that of the first is the name.
@@ -144,11 +129,6 @@ function showPart(place) {
   return heading;
 }
 
-function showNews(text) {
-  news.textContent = text;
-  if (text) news.focus();
-}
-
 function closeDialogs() {
   for (const dialog of part.querySelectorAll("dialog[open]")) dialog.close();
 }
@@ -159,7 +139,8 @@ export function hide() {
   part.hidden = true;
   kept.replaceChildren();
   handout.replaceChildren();
-  showNews(done && !done.id ? done.text : "");
+  news.textContent = done && !done.id ? done.text : "";
+  if (news.textContent) news.focus();
   done = null;
 }
 
@@ -180,28 +161,29 @@ export async function show(who, id, place, isLate) {
     learning.load(path),
     manages ? latest(id) : { events: [] },
     call("GET", path).catch(() => null), // of a deactivated account there is none
-    manages && listGroups(joining.elements.groupId),
+    manages && listGroups(joined),
   ]);
-  const [provider] = await Promise.all([
-    found.provider && providerOf(found.provider),
-    showEvents(byId("person-history"), id, events),
-  ]);
+  const provider = found.provider && (await providerOf(found.provider));
+  await showEvents(byId("person-history"), id, events);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
-  groups = new Map([...joining.elements.groupId].map(({ value, text }) => [value, text]));
   account = { ...found, provider: provider ?? found.provider, picture };
-  render(manages);
+  const { text = "", made, left } = done?.id === id ? done : {};
+  done = null;
+  render(manages, left ? text : "", left);
   part.hidden = false;
   learning.render(byId("person-learning"), learned);
   handout.replaceChildren();
   const heading = showPart(place);
   document.title = `${nameOf(account)} · ${document.title}`;
-  const { text, made, left } = done?.id === id ? done : {};
-  done = null;
-  if (made?.link) showHandout(made);
-  showNews(text ?? "");
-  if ((text || left) && id === me.profile.id) await me.reload();
-  if (left) return showLeft(left);
+  if (made?.link) {
+    const slip = slipOf({ ...made, user: account, group: groupNames() });
+    slip.querySelector("[name=link]").id = "person-link";
+    handout.append(copy("person-handed"), slip);
+  }
+  news.textContent = left ? "" : text;
+  if (text && id === me.profile.id) await me.reload();
+  if (left) return byId("person-undo");
   return text ? news : heading;
 }
 
@@ -228,7 +210,7 @@ part.addEventListener("done", (event) => {
   const key = data?.link ? "say_people_handed" : form.dataset.done;
   const groupId = form.elements.groupId?.value;
   const left = key === "say_people_left" && groupId;
-  const text = left ? "" : say(key, { ...account, group: groups.get(groupId) });
+  const text = say(key, { ...account, group: textOf(joined, groupId) });
   done = { id: isGone ? undefined : account.id, text, made: data, left };
   me.go(isGone ? back.hash.slice(1) : location.hash.slice(1));
 });

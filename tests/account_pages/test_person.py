@@ -80,7 +80,7 @@ def test_all_that_is_kept_is_on_paper_in_words(open_person, make_user, page):
     shown = paper.inner_text()
     assert {text for text in texts if text not in shown} == {MOMENT}
     assert shown.count(WORDS) == texts.count(MOMENT)
-    assert "Sign-in from a new IP address by the person" in shown
+    assert "First sign-in from this IP address by the person" in shown
     assert re.search(r"Passkeys\s+none", shown)
     expect(paper.locator("dl > div", has_text="shoe").last).to_have_text("shoe 44")
     assert avatar["data"] not in shown
