@@ -5,7 +5,8 @@ import { Problem, call } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { linked, saveTable } from "./lists.js";
-import { byId, copy, dayOf, fill, known, language, nameOf, say, texts } from "./words.js";
+import { dayOf, known } from "./times.js";
+import { byId, copy, fill, language, nameOf, say, texts } from "./words.js";
 
 const PAGE = 100;
 const ENOUGH = 25; // lines that are shown at once

@@ -5,7 +5,8 @@ import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
 import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
-import { byId, copy, date, dayOf, fill, language, number, say } from "./words.js";
+import { date, dayOf } from "./times.js";
+import { byId, copy, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const AT_A_TIME = 4; // groups whose figures are asked for: others use the service, too

@@ -2,7 +2,8 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { byId, copy, date, dayOf, fill, known, moment, number, say, written } from "./words.js";
+import { date, dayOf, known, moment, written } from "./times.js";
+import { byId, copy, fill, number, say } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next

@@ -8,7 +8,8 @@ import "./client-passkeys.js"; // or it comes only after passkeys.js, which need
 import { show as showPasskeys } from "./passkeys.js";
 import { logOut } from "./shared.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { date, moment } from "./times.js";
+import { addressOf, byId, copy, fill, pictureOf, say, when } from "./words.js";
 
 const part = (id) => byId(`security-${id}`);
 const section = byId("security");

@@ -7,7 +7,7 @@ import {
   Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, byId, fill, language, say, setZone } from "./words.js";
+import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL first of all.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
@@ -39,9 +39,10 @@ function switchLanguage(wanted) {
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
 async function reload() {
-  const [profile, settings] = await Promise.all([
+  const [profile, settings, { setZone }] = await Promise.all([
     call("GET", "users/profile"),
     call("GET", "users/settings"),
+    loadModule("times"),
   ]);
   Object.assign(me, { profile, settings });
   document.documentElement.dataset.theme = settings.theme;
