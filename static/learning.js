@@ -192,7 +192,6 @@ stop?.addEventListener("done", ({ detail }) => {
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
 
-
 /** Load what a user has learned; `at` is the path of the user's records. */
 export async function load(at) {
   const names = ["progress", "progress/days", "courses"];

@@ -16,21 +16,12 @@ const section = byId("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = {
-  Edge: /Edg/,
-  Opera: /OPR\//,
-  "Samsung Internet": /SamsungBrowser/,
-  Firefox: /Firefox|FxiOS/,
-  Chrome: /Chrome|CriOS/,
-  Safari: /Safari/,
+  Edge: /Edg/, Opera: /OPR\//, "Samsung Internet": /SamsungBrowser/, Firefox: /Firefox|FxiOS/,
+  Chrome: /Chrome|CriOS/, Safari: /Safari/,
 };
 const SYSTEMS = {
-  iPhone: /iPhone/,
-  iPad: /iPad/,
-  Android: /Android/,
-  Windows: /Windows/,
-  ChromeOS: /CrOS/,
-  macOS: /Mac OS/,
-  Linux: /Linux/,
+  iPhone: /iPhone/, iPad: /iPad/, Android: /Android/, Windows: /Windows/, ChromeOS: /CrOS/,
+  macOS: /Mac OS/, Linux: /Linux/,
 };
 let me;
 let codes = [];

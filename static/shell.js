@@ -59,12 +59,9 @@ async function reload() {
 // Returns the section that the URL names, if it is open to the user; else that of the role, or the
 // first.
 function find(id) {
-  const closed = new Set(
-    [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
-  );
-  const open = all.filter(
-    (section) => "signedOut" in section.dataset !== isIn() && !closed.has(section.id),
-  );
+  const isClosed = (section) => document.querySelector(`nav a[hidden][href="#${section.id}"]`);
+  const isFor = ({ dataset }) => "signedOut" in dataset !== isIn();
+  const open = all.filter((section) => isFor(section) && !isClosed(section));
   const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
@@ -82,8 +79,7 @@ async function route({ focus = true, keep = false } = {}) {
   for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
-    if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
-    else way.removeAttribute("aria-current");
+    way.ariaCurrent = way.hash === `#${section.id}` ? "page" : null;
   }
   document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");

@@ -57,6 +57,9 @@ export function when(seconds) {
   return new Intl.RelativeTimeFormat(language, { numeric: "auto" }).format(amount, unit);
 }
 
+/** Return what has this name in an object; a dot leads into another one. */
+export const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[part], object);
+
 /** What `fill` does with an element for each attribute; times.js adds its own. */
 export const fillers = {
   "data-text": (element, value) => {
@@ -73,15 +76,11 @@ export const fillers = {
   },
 };
 
-/**
- * Fill values into the elements below, by the attributes of `fillers`. A dot in a name leads into an
- * object. Names that the values do not have are left alone.
- */
+/** Fill values into the elements below, by their names; those that are not there stay. */
 export function fill(root, values) {
   for (const [attribute, act] of Object.entries(fillers)) {
     for (const element of root.querySelectorAll(`[${attribute}]`)) {
-      const path = element.getAttribute(attribute).split(".");
-      const value = path.reduce((object, name) => object?.[name], values);
+      const value = at(values, element.getAttribute(attribute));
       if (value !== undefined) act(element, value);
     }
   }
