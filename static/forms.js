@@ -98,10 +98,7 @@ export function read(form) {
   return body;
 }
 
-/**
- * Ask for the code of the second factor below the current password, or do not any more; return
- * whether that is new.
- */
+/** Ask for the code of the second factor below the password, or not; return whether that is new. */
 export function askForCode(form, isAsked) {
   const password = form.querySelector("[autocomplete=current-password]");
   const { secondFactor } = form.elements;

@@ -116,13 +116,9 @@ function showCodes({ recoveryCodes }) {
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
 
 async function copyCodes() {
-  let said = "say_copied";
-  try {
-    await navigator.clipboard.writeText(codesAsText());
-  } catch {
-    said = "say_not_copied"; // without https, or the user does not want it
-  }
-  part("copied").textContent = say(said);
+  const copied = navigator.clipboard?.writeText(codesAsText()).then(() => "say_copied");
+  const said = await copied?.catch(() => {}); // the user does not want it
+  part("copied").textContent = say(said ?? "say_not_copied"); // without https, too
 }
 
 // Moves the focus on in the card if the place of what was done is gone.

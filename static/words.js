@@ -76,7 +76,7 @@ export const fillers = {
   },
 };
 
-/** Fill values into the elements below, by their names; those that are not there stay. */
+/** Fill values into the elements below by their names; what has none is left alone. */
 export function fill(root, values) {
   for (const [attribute, act] of Object.entries(fillers)) {
     for (const element of root.querySelectorAll(`[${attribute}]`)) {
