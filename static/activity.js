@@ -5,7 +5,8 @@ import { Problem, call } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { filled, findAll, linked, saveTable } from "./lists.js";
-import { byId, copy, dayOf, fill, known, language, nameOf, say, texts } from "./words.js";
+import { dayOf, known } from "./times.js";
+import { byId, copy, fill, language, nameOf, say, texts } from "./words.js";
 
 const COLUMNS = ["time", "name", "username", "event", "by"]; // of a file
 const MOST_SAVED = 2000; // events in a file

@@ -3,12 +3,13 @@
 
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
-import { DAY, add, addDay, day, doneText, iso } from "./learning.js";
+import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
 import { faceOf, labelOf, linked, loadAll, loadGroups, newId, saveTable } from "./lists.js";
-import { byId, copy, date, dayOf, fill, number, say } from "./words.js";
+import { date, dayOf } from "./times.js";
+import { byId, copy, fill, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
-const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of ids
+const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
@@ -39,12 +40,11 @@ async function figuresOf({ id }) {
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
   const found = await load(id, bounds).catch(() => null);
   if (!found) return null;
-  const all = found.students.map((student) => student.id);
   const idle = (isMeant) => {
     const learned = new Set(found.days.filter(isMeant).map(({ userId }) => userId));
-    return all.filter((student) => !learned.has(student));
+    return found.students.filter((student) => !learned.has(student.id));
   };
-  return [all, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
+  return [found.students, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
 }
 
 const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
@@ -65,8 +65,18 @@ async function showList(groups) {
   const known = groups.map(({ id }) => figures.get(id)).filter(Boolean);
   const mark = known.length < length ? "≥ " : ""; // there may be more in the others
   // Who learns in several groups counts once.
-  const sumOf = (n) => mark + number(new Set(known.flatMap((lists) => lists[n])).size);
-  fill(list.querySelector("tfoot"), textsOf(sumOf));
+  const idsOf = (n) => new Set(known.flatMap((lists) => lists[n].map(({ id }) => id)));
+  fill(list.querySelector("tfoot"), textsOf((n) => mark + number(idsOf(n).size)));
+  for (const [n, details] of list.querySelectorAll("details").entries()) {
+    const lines = groups.flatMap(({ id, name }) => {
+      const idle = figures.get(id)?.[n + 1] ?? [];
+      const line = lineOf(name, "");
+      line.lastElementChild.append(...linked(idle, "/learning"));
+      return idle.length ? [line] : [];
+    });
+    details.hidden = !lines.length;
+    details.querySelector("ul").replaceChildren(...lines);
+  }
 }
 
 async function loadWeek({ id, name }, named) {

@@ -3,7 +3,8 @@
 import { Problem, call } from "./api.js";
 import { describe } from "./happened.js";
 import { saveData } from "./lists.js";
-import { fill, known, language, languageName, moment, nameOf, number } from "./words.js";
+import { known, languageName, moment } from "./times.js";
+import { fill, language, nameOf, number } from "./words.js";
 
 const TIME = /^\d{4}-\d\d-\d\dT.*Z$/;
 let words; // of what an export has, by the names there

@@ -2,7 +2,8 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { byId, copy, date, dayOf, fill, known, moment, number, say, written } from "./words.js";
+import { date, dayOf, known, moment, written } from "./times.js";
+import { byId, copy, fill, number, say } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -190,7 +191,6 @@ stop?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
-
 
 /** Load what a user has learned; `at` is the path of the user's records. */
 export async function load(at) {

@@ -1,7 +1,8 @@
 // Whole lists of people, and files that are made in the page.
 
 import { Problem, call } from "./api.js";
-import { byId, fill, known, language, nameOf, written } from "./words.js";
+import { known, written } from "./times.js";
+import { byId, fill, language, nameOf } from "./words.js";
 
 export const perPage = 100; // the most that the API gives at once
 // What one call takes: people or memberships, slips, and names to look for.

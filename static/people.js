@@ -7,6 +7,7 @@ import {
   askedOf, faceOf, filled, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
   textOf,
 } from "./lists.js";
+import "./times.js"; // or it comes only after lists.js, which needs it
 import { addressOf, byId, copy, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins

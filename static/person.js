@@ -8,7 +8,8 @@ import * as learning from "./learning.js";
 import { faceOf, hasWayIn, listGroups, textOf } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, byId, copy, fill, language, languageName, moment, nameOf, say } from "./words.js";
+import { languageName, moment } from "./times.js";
+import { addressOf, byId, copy, fill, language, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
 const PARTS = ["overview", "learning", "access", "history"];

@@ -2,7 +2,8 @@
 
 import { call } from "./api.js";
 import { attempt, setBusy, showProblem } from "./forms.js";
-import { byId, date, fill, nameOf, say } from "./words.js";
+import { date } from "./times.js";
+import { byId, fill, nameOf, say } from "./words.js";
 
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;

@@ -8,28 +8,20 @@ import "./client-passkeys.js"; // or it comes only after passkeys.js, which need
 import { show as showPasskeys } from "./passkeys.js";
 import { logOut } from "./shared.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { date, moment } from "./times.js";
+import { addressOf, byId, copy, fill, pictureOf, say, when } from "./words.js";
 
 const part = (id) => byId(`security-${id}`);
 const section = byId("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = {
-  Edge: /Edg/,
-  Opera: /OPR\//,
-  "Samsung Internet": /SamsungBrowser/,
-  Firefox: /Firefox|FxiOS/,
-  Chrome: /Chrome|CriOS/,
-  Safari: /Safari/,
+  Edge: /Edg/, Opera: /OPR\//, "Samsung Internet": /SamsungBrowser/, Firefox: /Firefox|FxiOS/,
+  Chrome: /Chrome|CriOS/, Safari: /Safari/,
 };
 const SYSTEMS = {
-  iPhone: /iPhone/,
-  iPad: /iPad/,
-  Android: /Android/,
-  Windows: /Windows/,
-  ChromeOS: /CrOS/,
-  macOS: /Mac OS/,
-  Linux: /Linux/,
+  iPhone: /iPhone/, iPad: /iPad/, Android: /Android/, Windows: /Windows/, ChromeOS: /CrOS/,
+  macOS: /Mac OS/, Linux: /Linux/,
 };
 let me;
 let codes = [];
@@ -124,13 +116,9 @@ function showCodes({ recoveryCodes }) {
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
 
 async function copyCodes() {
-  let said = "say_copied";
-  try {
-    await navigator.clipboard.writeText(codesAsText());
-  } catch {
-    said = "say_not_copied"; // without https, or the user does not want it
-  }
-  part("copied").textContent = say(said);
+  const copied = navigator.clipboard?.writeText(codesAsText()).then(() => "say_copied");
+  const said = await copied?.catch(() => {}); // the user does not want it
+  part("copied").textContent = say(said ?? "say_not_copied"); // without https, too
 }
 
 // Moves the focus on in the card if the place of what was done is gone.

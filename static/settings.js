@@ -1,7 +1,8 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
 import { attempt } from "./forms.js";
-import { addressOf, byId, fill, languageName } from "./words.js";
+import { languageName } from "./times.js";
+import { addressOf, byId, fill } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 
 const section = byId("settings");

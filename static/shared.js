@@ -29,10 +29,7 @@ export function startAnew() {
   return new Promise(() => location.reload()); // what waits for it goes on until then
 }
 
-/**
- * Sign out, or forget an account that is gone; `hash` names the section that comes then: on a device
- * of others, or `always`.
- */
+/** Sign out; `hash` is the section that comes then, on a device of others or `always`. */
 export async function logOut(hash, always = false) {
   isOwn = client.ownDevice;
   after = always || !isOwn ? hash : "";
@@ -87,10 +84,7 @@ export async function leadOn() {
   return new Promise(() => location.assign(way.href));
 }
 
-/**
- * Ask whether who is signed in makes way for somebody else, whose name is percent-encoded or empty;
- * the page goes on at `hash`.
- */
+/** Ask who is signed in to make way for another, of this name or any, at `hash`. */
 export function askWho(user, encoded, hash) {
   const name = decoded(encoded);
   const isOwn = [user.username, user.email].some((own) => own.toLowerCase() === name.toLowerCase());

@@ -1,7 +1,8 @@
 // The sheet to print: a slip for each link and code that was just made.
 
 import { client } from "./api.js";
-import { byId, copy, date, fill, moment, nameOf, pictureOf } from "./words.js";
+import { date, moment } from "./times.js";
+import { byId, copy, fill, nameOf, pictureOf } from "./words.js";
 
 // The first view needs none of it.
 const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };

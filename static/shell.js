@@ -7,7 +7,7 @@ import {
   Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, byId, fill, language, say, setZone } from "./words.js";
+import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL first of all.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
@@ -39,9 +39,10 @@ function switchLanguage(wanted) {
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
 async function reload() {
-  const [profile, settings] = await Promise.all([
+  const [profile, settings, { setZone }] = await Promise.all([
     call("GET", "users/profile"),
     call("GET", "users/settings"),
+    loadModule("times"),
   ]);
   Object.assign(me, { profile, settings });
   document.documentElement.dataset.theme = settings.theme;
@@ -58,12 +59,9 @@ async function reload() {
 // Returns the section that the URL names, if it is open to the user; else that of the role, or the
 // first.
 function find(id) {
-  const closed = new Set(
-    [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
-  );
-  const open = all.filter(
-    (section) => "signedOut" in section.dataset !== isIn() && !closed.has(section.id),
-  );
+  const isClosed = (section) => document.querySelector(`nav a[hidden][href="#${section.id}"]`);
+  const isFor = ({ dataset }) => "signedOut" in dataset !== isIn();
+  const open = all.filter((section) => isFor(section) && !isClosed(section));
   const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
@@ -81,8 +79,7 @@ async function route({ focus = true, keep = false } = {}) {
   for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
-    if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
-    else way.removeAttribute("aria-current");
+    way.ariaCurrent = way.hash === `#${section.id}` ? "page" : null;
   }
   document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
