@@ -69,6 +69,8 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
         ["7b", "2", "1", "1"]
     )
     expect(page.get_by_role("button", name="Create the group")).to_be_hidden()
+    page.get_by_text("Nothing yet this week").last.click()
+    expect(page.locator("#groups-list li:visible")).to_have_text(['7b Ben =Young "B"'])
     page.get_by_role("link", name="7b").click()
     expect(page.get_by_role("heading", name="7b")).to_be_focused()
     lines = page.locator("#groups-week tbody tr")
@@ -225,6 +227,11 @@ def test_the_head_sees_the_figures_of_all_groups(
                 ("All", r"3\s+2\s+3"),
             )
         ]
+    )
+    page.get_by_text("Learned nothing last week").last.click()
+    names = page.locator("#groups-list li:visible")
+    expect(names).to_have_text(
+        ['7b Ben =Young "B"', "8c Ann Last", "10a Ann Last", '20 Ben =Young "B"']
     )
     # One that is too large for the API leaves the others theirs.
     page.route(f"**/api/groups/{large}/days?*", lambda route: route.fulfill(status=400, json={}))
