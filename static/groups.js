@@ -4,7 +4,7 @@
 import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
-import { faceOf, labelOf, linked, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
 import { date, dayOf } from "./times.js";
 import { byId, copy, fill, number, say } from "./words.js";
 
@@ -82,14 +82,18 @@ async function showList(groups) {
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const found = await load(id, { from: dates[0], to: dates[6] });
+  const query = { groupId: id, role: "instructor", sort: "name" };
+  // Teachers do not see one another.
+  const teaching = manages() ? loadAll(query, MOST) : [me.profile];
+  const learning = load(id, { from: dates[0], to: dates[6] });
+  const [found, teachers] = await Promise.all([learning, teaching]);
   const students = found.students.map((student) => {
     const own = found.days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
     const days = new Map(own.map((one) => [one.date, one]));
     return { ...student, lessons: sum("lessons"), minutes: sum("minutes"), days };
   });
-  return { id, name, dates, students };
+  return { id, name, dates, students, teachers };
 }
 
 function rowOf(student) {
@@ -121,14 +125,16 @@ function showIdle() {
 }
 
 function showWeek() {
-  const { id, name, dates, students } = shown;
+  const { id, name, dates, students, teachers } = shown;
+  const staff = { name: say("say_role_instructor"), value: listed(teachers) };
+  const printed = say("say_groups_printed", { date: date(Date.now()) });
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
     span: `${day(from, { day: "numeric", month: "short" })} – ${day(to, { dateStyle: "medium" })}`,
-    paper: say("say_groups_printed", { date: date(Date.now()) }),
+    paper: [printed, staff.value && say("say_list_fact", staff)].filter(Boolean).join(" · "),
     members: `#people/groupId=${id}&sort=name`,
   });
   showIdle();
