@@ -103,7 +103,7 @@ def test_a_teacher_sees_the_week_of_a_group_and_then_what_one_has_learned(
     page.emulate_media(media="print")
     today = f"{datetime.now(UTC):%-d %B %Y}"
     paper = page.locator("#groups-week .paper")
-    expect(paper).to_have_text(f"127.0.0.1 · Printed on {today}")
+    expect(paper).to_have_text(f"127.0.0.1 · Printed on {today} · Teacher: First Last")
     left_out = page.locator("header, #groups .actions a, #groups .actions button")
     expect(left_out.filter(visible=True)).to_have_count(0)
     expect(page.locator("#groups-week th button")).to_have_text(["Name", "Lessons", "Minutes"])
