@@ -18,9 +18,11 @@ function showSignIn(section, _, name) {
   return email.value ? password : email;
 }
 
-// What was typed at the sign-in need not be typed again.
+// What was typed need not be typed again, unless an account was begun with another address.
 function askForName(section) {
-  const typed = signIn.querySelector("[name=email]").value || byId("sign-up-email").value;
+  const isOther = "#sign-up:has([data-if=isUnconfirmed]:not([hidden])) *";
+  const fields = [...document.querySelectorAll("#sign-in [name=email], #sign-up-email")];
+  const typed = fields.find((each) => each.value && !each.matches(isOther))?.value ?? "";
   const field = section.querySelector("[name=email]");
   if (!field.value && (field.type !== "email" || typed.includes("@"))) field.value = typed;
 }
