@@ -9,6 +9,7 @@ blueprints/certificates.py has one more page.
 import functools
 import gzip
 import mimetypes
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -185,23 +186,26 @@ def static_file(name: str, version: str) -> Response:
     return response
 
 
-@functools.lru_cache(maxsize=200)
-def _packed(data: bytes) -> bytes:
-    return gzip.compress(data, mtime=0)  # in all processes the same, and so is its ETag
+def _pack(data: bytes) -> bytes:
+    return gzip.compress(data, 6, mtime=0)  # in all processes the same, and so is its ETag
 
 
-def _packed_text(data: bytes, kind: str) -> Response:
+_pack_once = functools.lru_cache(maxsize=200)(_pack)  # of files: pages may name people
+
+
+def _packed_text(data: bytes, kind: str, pack: Callable[[bytes], bytes] = _pack) -> Response:
     """Return a text without secrets (BREACH), compressed if the browser takes that."""
     response = Response(data, mimetype=kind)
     if request.accept_encodings.quality("gzip"):
-        response.set_data(_packed(data))
+        response.set_data(pack(data))
         response.content_encoding = "gzip"
     response.vary.add("Accept-Encoding")
     return response
 
 
 def _file(name: str, data: bytes) -> Response:
-    response = _packed_text(data, mimetypes.guess_type(name)[0] or "")
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    response = _packed_text(data, kind, _pack_once)
     response.add_etag()
     response.make_conditional(request)
     return response

@@ -5,7 +5,7 @@ import { Problem, call } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
 import { describe } from "./happened.js";
 import { filled, findAll, linked, saveTable } from "./lists.js";
-import { dayOf, known } from "./times.js";
+import { dayOf, minuteOf } from "./times.js";
 import { byId, copy, fill, language, nameOf, say, texts } from "./words.js";
 
 const COLUMNS = ["time", "name", "username", "event", "by"]; // of a file
@@ -19,9 +19,9 @@ const kinds = [...texts.keys()].filter((key) => /^say_event_(?!by)/.test(key));
 kinds.sort((one, other) => what(one).localeCompare(what(other), language));
 form.elements.type.append(...kinds.map((key) => new Option(what(key), key.slice(10))));
 const [DAY, QUARTER] = [86_400_000, 900_000]; // milliseconds
-let me;
 let query = {}; // of the calls
 let oldest = ""; // no id of an event may be lower
+let unfinished = []; // the events of the last line, which the next page may go on with
 let asked = 0; // an answer that comes after a newer question is dropped
 
 // Returns the id of the one person whom a text names, or what stands for no person.
@@ -53,14 +53,11 @@ async function load(after = query.after) {
   const usernames = new Set(events.map(({ username }) => username));
   const [users, ...texts] = await Promise.all([findAll([...usernames]), ...events.map(describe)]);
   const people = new Map(users.map((user) => [user.id, user]));
-  // Spreadsheets read a time as Swedish writes it.
-  const zone = { dateStyle: "short", timeStyle: "short", timeZone: known(me.settings.timezone) };
-  const minutes = new Intl.DateTimeFormat("sv", zone);
   const rows = events.map(({ id, type, at, by, byId, details, username, userId }, n) => {
     const user = people.get(userId) ?? { id: userId, firstName: username, lastName: "" };
     return {
       ...{ ...texts[n], username, user, name: nameOf(user).trim(), person: `#people/${userId}` },
-      ...{ time: minutes.format(new Date(at)), by: texts[n].name || texts[n].by },
+      ...{ time: minuteOf(at), by: texts[n].name || texts[n].by },
       // What one person does to many in the same minute is a line.
       act: by === "user" ? id : [at.slice(0, 16), type, by, byId, JSON.stringify(details)].join(),
     };
@@ -78,20 +75,23 @@ function lineOf(rows) {
 }
 
 function append({ rows, next }) {
-  const acts = new Map(rows.map(({ act }) => [act, []]));
-  for (const row of rows) acts.get(row.act).push(row);
+  const all = [...unfinished, ...rows];
+  if (unfinished.length) body.lastElementChild.remove();
+  const acts = new Map(all.map(({ act }) => [act, []]));
+  for (const row of all) acts.get(row.act).push(row);
   body.append(...[...acts.values()].map(lineOf));
+  unfinished = [...acts.values()].at(-1) ?? [];
   fill(section, { next: Boolean(next), none: !body.children.length });
   more.value = next ?? "";
 }
 
-async function show(_, who, rest = "") {
+async function show(_, me, rest = "") {
   const mine = ++asked;
-  me = who;
   const given = Object.fromEntries(new URLSearchParams(rest));
   fill(form, { type: "", person: "", by: "", from: "", to: "", ...given });
   showProblem(form, null);
   body.replaceChildren();
+  unfinished = [];
   fill(section, { next: false, none: false });
   await attempt(form, async () => {
     const { type, person, by, from, to } = read(form); // a date that is none is empty there
@@ -107,7 +107,7 @@ async function show(_, who, rest = "") {
 function search() {
   const rest = new URLSearchParams(filled(read(form))).toString();
   history.replaceState(null, "", `#activity/${rest}`);
-  return show(section, me, rest);
+  return show(section, null, rest);
 }
 
 form.addEventListener("submit", (event) => {

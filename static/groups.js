@@ -6,7 +6,7 @@ import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
 import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
 import { date, dayOf } from "./times.js";
-import { byId, copy, fill, number, say } from "./words.js";
+import { byId, copy, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
@@ -38,7 +38,9 @@ async function figuresOf({ id }) {
   const now = Date.parse(dayOf());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
-  const found = await load(id, bounds).catch(() => null);
+  const found = await load(id, bounds).catch((problem) => {
+    if (problem.status !== 400 && problem.code !== "too_many_people") throw problem;
+  });
   if (!found) return null;
   const idle = (isMeant) => {
     const learned = new Set(found.days.filter(isMeant).map(({ userId }) => userId));
@@ -49,19 +51,19 @@ async function figuresOf({ id }) {
 
 const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
 
-// The names of groups are there at once, their figures one after the other.
+// The names of groups are there at once, their figures as they come.
 async function showList(groups) {
   const mine = asked;
   const rows = groups.map(({ id, name }) => copy("groups-item", { name, href: `#groups/${id}` }));
   list.querySelector("tbody").replaceChildren(...rows);
   const { length } = groups;
   fill(list, { none: !length, any: length > 0, several: length > 1, ...textsOf(() => "…") });
-  for (const [at, group] of groups.entries()) {
+  await Promise.all(groups.map(async (group, at) => {
     const lists = figures.get(group.id) ?? (await figuresOf(group));
-    if (mine !== asked || section.hidden) return;
     figures.set(group.id, lists);
     fill(rows[at], textsOf((n) => (lists ? number(lists[n].length) : "–")));
-  }
+  }));
+  if (mine !== asked) return;
   const known = groups.map(({ id }) => figures.get(id)).filter(Boolean);
   const mark = known.length < length ? "≥ " : ""; // there may be more in the others
   // Who learns in several groups counts once.
@@ -82,7 +84,7 @@ async function showList(groups) {
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const query = { groupId: id, role: "instructor", sort: "name" };
+  const query = { groupId: id, role: "instructor", isActive: true, sort: "name" };
   // Teachers do not see one another.
   const teaching = manages() ? loadAll(query, MOST) : [me.profile];
   const learning = load(id, { from: dates[0], to: dates[6] });
@@ -95,6 +97,12 @@ async function loadWeek({ id, name }, named) {
   });
   return { id, name, dates, students, teachers };
 }
+
+// Writes 23–29 Nov 2026.
+const span = (...days) =>
+  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, {
+    ...{ dateStyle: "medium", timeZone: "UTC" },
+  }).formatRange(...days.map((each) => new Date(each)));
 
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;
@@ -133,7 +141,7 @@ function showWeek() {
   fill(week, {
     ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
     after: to < dayOf() ? weekFrom(7) : "",
-    span: `${day(from, { day: "numeric", month: "short" })} – ${day(to, { dateStyle: "medium" })}`,
+    span: span(from, to),
     paper: [printed, staff.value && say("say_list_fact", staff)].filter(Boolean).join(" · "),
     members: `#people/groupId=${id}&sort=name`,
   });

@@ -43,7 +43,7 @@ export async function showEvents(card, id, { events, next }, old = []) {
   const rows = (await Promise.all(events.map(describe))).map((text) => copy("happened-event", text));
   if (dataset.id !== id) return; // another account is shown by now
   card.querySelector("ul").replaceChildren(...old, ...rows);
-  fill(card, { happened: rows.length > 0, next: Boolean(next), after: next ?? "" });
+  fill(card, { happened: old.length + rows.length > 0, next: Boolean(next), after: next ?? "" });
 }
 document.addEventListener("done", async (event) => {
   const { target, detail: { data } } = event;
@@ -52,5 +52,5 @@ document.addEventListener("done", async (event) => {
   const card = target.parentElement;
   const rows = [...card.querySelectorAll("li")];
   await showEvents(card, target.dataset.id, data, rows);
-  card.querySelectorAll("li")[rows.length].focus();
+  card.querySelectorAll("li")[rows.length]?.focus();
 }, true);

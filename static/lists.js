@@ -141,9 +141,7 @@ export async function loadAll({ sort = "-joinDate", ...query }, most) {
 /** Return everybody who has one of these usernames, numbers or addresses. */
 export async function findAll(texts) {
   const parts = partsOf(texts, NAMES).map((part) => part.join(","));
-  const found = [];
-  for (const anyOf of parts) found.push(...(await loadAll({ anyOf }, 2 * NAMES)));
-  return found;
+  return (await Promise.all(parts.map((anyOf) => loadAll({ anyOf }, 2 * NAMES)))).flat();
 }
 
 /** Offer a text for saving as a file. */

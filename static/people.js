@@ -7,7 +7,7 @@ import {
   askedOf, faceOf, filled, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
   textOf,
 } from "./lists.js";
-import "./times.js"; // or it comes only after lists.js, which needs it
+import { minuteOf } from "./times.js";
 import { addressOf, byId, copy, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
@@ -86,6 +86,7 @@ function rowOf(user) {
 // Who is chosen stays so.
 async function load(query) {
   const mine = ++asked;
+  if (!chosen.size) delete query.only; // after a reload, or an act
   let text = "";
   shown = query;
   back.firstElementChild.href = hashOf(query);
@@ -150,7 +151,7 @@ async function saveList() {
       ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
       say(`say_role_${user.role}`),
       states.map((state) => state.textContent).join(", ") || textOf(isActive, "true"),
-      user.lastLogin ?? "",
+      user.lastLogin ? minuteOf(user.lastLogin) : "",
       ...(manages() ? [groups.map((group) => textOf(groupId, group.groupId)).join(", ")] : []),
     ];
   });

@@ -143,7 +143,7 @@ export function hide() {
   handout.replaceChildren();
   news.textContent = done && !done.id ? done.text : "";
   if (news.textContent) news.focus();
-  done = null;
+  if (!done?.id) done = null;
 }
 
 /**
@@ -166,12 +166,13 @@ export async function show(who, id, place, isLate) {
     manages && listGroups(joined),
   ]);
   const provider = found.provider && (await providerOf(found.provider));
+  if (isLate()) return;
   await showEvents(byId("person-history"), id, events);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
   account = { ...found, provider: provider ?? found.provider, picture };
   const { text = "", made, left } = done?.id === id ? done : {};
-  done = null;
+  if (done?.id === id) done = null;
   render(manages, left ? text : "", left);
   part.hidden = false;
   learning.render(byId("person-learning"), learned);
@@ -190,7 +191,8 @@ export async function show(who, id, place, isLate) {
 }
 
 part.addEventListener("prepare", (event) => {
-  const { target: form, detail: { body } } = event;
+  const { target: form, detail, detail: { body } } = event;
+  detail.who = account; // another one may be shown when it is done
   news.textContent = "";
   if ("confirmation" in body && body.confirmation.trim() !== account.username) {
     event.preventDefault();
@@ -206,14 +208,14 @@ part.addEventListener("prepare", (event) => {
   }
 });
 part.addEventListener("done", (event) => {
-  const { target: form, detail: { data } } = event;
+  const { target: form, detail: { data, who } } = event;
   event.preventDefault(); // it is said above the account, which is loaded first
   const isGone = form.dataset.done === "say_people_deleted";
   const key = data?.link ? "say_people_handed" : form.dataset.done;
   const groupId = form.elements.groupId?.value;
   const left = key === "say_people_left" && groupId;
-  const text = say(key, { ...account, group: textOf(joined, groupId) });
-  done = { id: isGone ? undefined : account.id, text, made: data, left };
+  const text = say(key, { ...who, group: textOf(joined, groupId) });
+  done = { id: isGone ? undefined : who.id, text, made: data, left };
   me.go(isGone ? back.hash.slice(1) : location.hash.slice(1));
 });
 part.addEventListener("click", ({ target }) => {

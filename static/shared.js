@@ -53,6 +53,7 @@ export function stay(hash) {
 }
 
 function watch(event) {
+  if (!userId()) still?.close();
   if (!userId() || body.hidden) return;
   isOwn = client.ownDevice;
   const isOver = isUnused();

@@ -28,6 +28,11 @@ export const dayOf = (timeZone = zone, value = Date.now()) =>
   // The one language that writes a date as the API does.
   new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone }).format(new Date(value));
 
+/** Write a time as spreadsheets read it, 2026-11-20 09:31, and the Swedish write it. */
+export const minuteOf = (value) =>
+  new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "short", timeZone: zone })
+    .format(new Date(value));
+
 const capital = (text, tag = language) => text[0].toLocaleUpperCase(tag) + text.slice(1);
 
 // Writes a time as people say it: Today 09:31, Yesterday 09:31, Tue 24 Nov, 24 Nov 2025.
