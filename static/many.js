@@ -164,7 +164,7 @@ async function finish() {
   if (!isUndo) latest = { back: turned, people, isLoss: act === "deactivate" };
   const open = new Set(queue.flatMap(([, , body]) => idsOf(body)));
   const isDone = (id) => !refused.has(id) && !open.has(id);
-  if (!isUndo) for (const id of asked) if (isDone(id)) chosen.delete(id);
+  if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
   const done = [...asked].filter(isDone).length;
   const counts = { count: asked.size, done };
   const whom = say(done < asked.size ? "say_people_some" : "say_people_all", counts);
