@@ -186,10 +186,8 @@ def static_file(name: str, version: str) -> Response:
     return response
 
 
-def _pack(data: bytes) -> bytes:
-    return gzip.compress(data, 6, mtime=0)  # in all processes the same, and so is its ETag
-
-
+# In all processes the same, and so is its ETag.
+_pack = functools.partial(gzip.compress, compresslevel=6, mtime=0)
 _pack_once = functools.lru_cache(maxsize=200)(_pack)  # of files: pages may name people
 
 
@@ -204,8 +202,7 @@ def _packed_text(data: bytes, kind: str, pack: Callable[[bytes], bytes] = _pack)
 
 
 def _file(name: str, data: bytes) -> Response:
-    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    response = _packed_text(data, kind, _pack_once)
+    response = _packed_text(data, mimetypes.guess_type(name)[0] or "image/webp", _pack_once)
     response.add_etag()
     response.make_conditional(request)
     return response

@@ -116,7 +116,7 @@ def taken(
         "email": (errors.EmailTaken, User.email == email),
         "externalId": (errors.ExternalIdTaken, User.external_id == (external_id or "")),
     }
-    columns = (User.email, User.password_hash, User.email_verified_at, User.last_login_at)
+    columns = (User.password_hash, User.email_verified_at, User.last_login_at)
     kinds, fields = [], {}
     for field, (kind, same) in wanted.items():
         holder = db.session.execute(select(*columns).where(same, User.id != but)).first()
@@ -124,10 +124,9 @@ def taken(
             continue
         kinds.append(kind)
         fields[field] = [Reason("taken", kind.message)]
-        address, stored, *used = holder
+        stored, *used = holder
         # Of accounts that staff has made strangers learn nothing.
-        began = has_mailbox(address) and passwords.is_usable(stored) and not any(used)
-        if field == "username" and began:
+        if field == "username" and passwords.is_usable(stored) and not any(used):
             fields[field].append(UNCONFIRMED)
     return kinds[0](fields=fields) if kinds else None
 
