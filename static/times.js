@@ -48,7 +48,7 @@ function near(value) {
 }
 // With all of it as the title.
 fillers["data-time"] = (element, value) => {
-  if (value) Object.assign(element, { dateTime: value, title: moment(value) });
+  element.title = value ? moment(value) : "";
   element.textContent = value ? near(value) : "";
 };
 

@@ -76,7 +76,7 @@ def test_all_that_is_kept_is_on_paper_in_words(open_person, make_user, page):
     open_person(lee, "/kept")
     page.emulate_media(media="print")
     paper = page.locator("#person-kept")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("keeps of account.firstName")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("keeps about account.firstName")
     shown = paper.inner_text()
     assert {text for text in texts if text not in shown} == {MOMENT}
     assert shown.count(WORDS) == texts.count(MOMENT)

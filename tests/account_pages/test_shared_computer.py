@@ -194,7 +194,7 @@ def test_slips_that_are_lost_are_said_to_be_lost(page, make_user, sign_in):
     page.locator("#newcomer").get_by_label("Has no e-mail address").check()
     page.locator("#newcomer").get_by_role("button").click()
     expect(page.locator(".slip")).to_have_count(1)
-    expect(page.get_by_text("Print now: this page signs out")).to_be_visible()
+    expect(page.get_by_text("Print now: you are signed out")).to_be_visible()
     page.clock.fast_forward(16 * MINUTE)
     expect(page.locator("#ended")).to_contain_text("Slips that were not printed are gone")
 
