@@ -95,8 +95,12 @@ async function show(_, me, rest = "") {
   fill(section, { next: false, none: false });
   await attempt(form, async () => {
     const { type, person, by, from, to } = read(form); // a date that is none is empty there
-    const ids = await Promise.all([idOf("person", person), idOf("by", by)]);
+    // What was looked up before stands in the URL, for a reload.
+    const asking = [given.userId ?? idOf("person", person), given.byId ?? idOf("by", by)];
+    const ids = await Promise.all(asking);
     if (mine !== asked) return;
+    const known = filled({ ...given, userId: ids[0], byId: ids[1] });
+    if (rest) history.replaceState(null, "", `#activity/${new URLSearchParams(known)}`);
     oldest = from && firstId(from);
     query = { type, userId: ids[0], by: ids[1], after: to && firstId(to, 1) };
     const page = await load();

@@ -114,7 +114,6 @@ function render(manages, taken, left) {
   for (const button of refused) button.disabled = isAdmin;
   byId("person-access-choice").disabled = isAdmin || !account.isActive;
   byId("person-add").open = menu.open = false;
-  byId("person-add").parentElement.hidden ||= joined.length < 2;
   menu.querySelector("a").target = isOther ? "_blank" : "";
 }
 

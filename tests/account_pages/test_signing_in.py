@@ -307,12 +307,11 @@ def test_the_logo_leads_to_the_page_on_which_it_stands(signed_in):
     expect(page.get_by_role("heading", name="People")).to_be_visible()
 
 
-def test_times_are_those_of_the_device_whose_zone_is_named(
+def test_times_are_those_of_the_account_whose_zone_is_named(
     browser, sign_in, client, log_in, make_user
 ):
-    """The account's zone is UTC."""
-    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-US")
-    user = make_user()
+    context = browser.new_context(timezone_id="America/Lima", locale="en-US")
+    user = make_user(timezone="Asia/Kolkata")
     body = {"newEmail": "new@example.org", "password": PASSWORD}
     client.post("/api/users/email", json=body, headers=log_in(user).headers)
     page = sign_in(context.new_page(), user, "account#security")

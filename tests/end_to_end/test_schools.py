@@ -187,7 +187,7 @@ def test_a_school_year_with_groups(browser, school, visit):
         assert school.call("PUT", f"{path}/courses/sql{part}", body, token=token).status == 201
     kim.locator("nav").get_by_role("link", name="Groups").click()  # every Monday
     kim.get_by_role("link", name="7b").click()
-    line = kim.get_by_role("row", name="Pupil Number02")
+    line = kim.get_by_role("row", name="Number02, Pupil")
     expect(line.locator(".whole")).to_have_text(["1", "20"])
     line.get_by_role("link").click()
     expect(kim.locator("#person-learning")).to_contain_text("1 of 2 lessons completed")
