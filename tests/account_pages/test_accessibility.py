@@ -170,7 +170,7 @@ def test_an_admin(look, make_user, make_key, sign_in):
         expect(page.get_by_role("heading", name=heading)).to_be_focused()
         check(part)
     page.evaluate(f"location.hash = 'people/{lee.id}/kept'")
-    expect(page.get_by_role("heading", name="of First Last")).to_be_focused()
+    expect(page.get_by_role("heading", name="about First Last")).to_be_focused()
     check("kept")
     page.evaluate(f"location.hash = 'people/{lee.id}'")
     expect(page.locator("#person h1")).to_be_focused()

@@ -113,6 +113,7 @@ def act(page, button, count, group=""):
     if group:
         dialog.get_by_label("Into the group").select_option(group)
     dialog.get_by_role("button", name=button).click()
+    expect(dialog).to_be_hidden()
     expect(page.locator("#people-done")).to_contain_text(
         re.compile(rf"\b{count} (person|people)\b")
     )
