@@ -10,6 +10,7 @@ import { byId, copy, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
 const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
+const SPAN = { dateStyle: "medium", timeZone: "UTC" };
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
@@ -100,9 +101,7 @@ async function loadWeek({ id, name }, named) {
 
 // Writes 23–29 Nov 2026.
 const span = (...days) =>
-  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, {
-    ...{ dateStyle: "medium", timeZone: "UTC" },
-  }).formatRange(...days.map((each) => new Date(each)));
+  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, SPAN).formatRange(...days.map((each) => new Date(each)));
 
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;
