@@ -99,9 +99,9 @@ async function loadWeek({ id, name }, named) {
   return { id, name, dates, students, teachers };
 }
 
-// Writes 23–29 Nov 2026.
 const span = (...days) =>
-  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, SPAN).formatRange(...days.map((each) => new Date(each)));
+  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, SPAN)
+    .formatRange(...days.map((each) => new Date(each)));
 
 function rowOf(student) {
   const { id, days, firstName, lastName } = student;

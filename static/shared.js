@@ -53,8 +53,7 @@ export function stay(hash) {
 }
 
 function watch(event) {
-  if (!userId()) still?.close();
-  if (!userId() || body.hidden) return;
+  if (!userId() || body.hidden) return still?.close();
   isOwn = client.ownDevice;
   const isOver = isUnused();
   // A key that answers the dialog does nothing else: the focus is elsewhere then.
