@@ -47,10 +47,7 @@ _CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
 _swagger_folder = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
-_SWAGGER_FILES = {
-    name: (_swagger_folder / name).read_bytes()
-    for name in ("swagger-ui.css", "swagger-ui-bundle.js")
-}
+_SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
 
 
 # The policies of the pages. Each page is at the URL of its name.
@@ -221,11 +218,16 @@ def error_page(code: str) -> Response:
     return page("error", STRICT_POLICY, root=root, code=code)
 
 
+@functools.cache  # not before somebody opens the docs: they are large
+def _swagger_file(name: str) -> bytes:
+    return (_swagger_folder / name).read_bytes()
+
+
 @bp.get("/docs/assets/<name>")
 def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES or not settings.docs:
         raise errors.NotFound
-    response = _file(name, _SWAGGER_FILES[name])
+    response = _file(name, _swagger_file(name))
     _keep(response)
     return response
