@@ -56,6 +56,7 @@ def test_large_text_fits_a_small_screen_for_admins(phone, make_user, make_group,
     group = make_group("c" * 64, make_user("a" * 32, first_name="b" * 64))
     sign_in(phone, make_user("head", role="admin", language="de"), "admin?language=de")
     expect(phone.locator("#menu")).to_be_visible()
+    expect(phone.locator("#people-list tbody tr")).to_have_count(2)
     expect_large_text_to_fit(phone, "groups", f"groups/{group}", "people/sort=name", "newcomers")
     expect_large_text_to_fit(phone, "activity")
 

@@ -260,6 +260,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect_list(people, "1-1 of 1", 1)
     people.get_by_role("link", name="Lee Last").click()
     people.get_by_role("link", name="Learning").click()
+    expect(people.get_by_role("heading", name="Learning")).to_be_focused()
     expect(people.locator("#learning-courses")).to_contain_text("Databases")
     act(people, "Edit details", "details", firstName="Leo", username="HEAD")
     field = people.locator("#act-details [name=username]")
