@@ -278,7 +278,8 @@ class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
 class UsernameTaken(ApiError, status=409, code="username_taken"):
     """Another account has this username; upper and lower case count as equal.
 
-    Ask for another one; at a login with `provider`, send the call again.
+    Ask for another one, after the reason `unconfirmed` also whether it is their own account; at a
+    login with `provider`, send the call again.
     """
 
     message = "This username is taken. Choose another one."

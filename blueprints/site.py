@@ -2,16 +2,19 @@
 
 They contain no user data; their scripts call the API like any other client. Their URLs are
 relative, so that they also work below a path prefix that a proxy strips. They are in the language
-that the browser asks for, or in that of `?language=`; the docs are in English.
+that the browser asks for, or in that of `?language=`; of the docs, only the frame is.
 blueprints/certificates.py has one more page.
 """
 
+import functools
+import gzip
 import mimetypes
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, redirect, request, send_from_directory
+from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
 import errors
@@ -21,6 +24,7 @@ from extensions import settings, templates
 from services import profiles
 from services.changes import KEPT
 from web import client
+from web.openapi import DESCRIPTION
 
 bp = Blueprint("site", __name__)
 
@@ -38,13 +42,13 @@ QR_POLICY = STRICT_POLICY.replace(*_PICTURES)
 _DOCS_POLICY = _POLICY.replace(*_PICTURES)
 # An operator's drawing may hold scripts, which run where the file itself is opened.
 _DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-_OWN_LOOK = {"own.css": "text/css", "logo.svg": "image/svg+xml"}
 _CLIENT = {".js": "text/javascript", ".ts": "text/plain"}
 
 # The package's own blueprint is not used: its page has an inline script.
 _swagger = metadata.distribution("flask-swagger-ui")
-_SWAGGER_FOLDER = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
+_swagger_folder = Path(str(_swagger.locate_file("flask_swagger_ui/dist")))
 _SWAGGER_FILES = frozenset({"swagger-ui.css", "swagger-ui-bundle.js"})
+
 
 # The policies of the pages. Each page is at the URL of its name.
 PAGES = {
@@ -77,17 +81,16 @@ def show(name: str) -> Response:
     """Show a page that contains no user data."""
     if name in _OF_ACCOUNTS and not settings.account_pages:
         raise errors.NotFound
-    if name == "docs":
-        if not settings.docs:
-            raise errors.NotFound
-        return page(name, PAGES[name], "en", swagger_version=_swagger.version)
+    if name == "docs" and not settings.docs:
+        raise errors.NotFound
     # The scripts ask for the language of the user; the pages to which this one leads keep it.
     wanted = standard_language(request.args.get("language", "")) or ""
     language = wanted if templates.languages.intersection(ranges(wanted)) else ""
     query = f"?language={language}" if language else ""
     if name in _OF_LINKS:
         return page("links", PAGES[name], language, query=query, opened=name)
-    return page(name, PAGES[name], language, query=query)
+    more = {"swagger_version": _swagger.version, "about": DESCRIPTION} if name == "docs" else {}
+    return page(name, PAGES[name], language, query=query, **more)
 
 
 def page(
@@ -113,7 +116,7 @@ def page(
         "query": query,
     }
     tag, html = templates.page(name, language or client.language(), facts, **more)
-    response = Response(html)
+    response = _packed_text(html.encode(), "text/html")
     response.headers["Content-Language"] = tag
     response.headers["Content-Security-Policy"] = policy
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
@@ -129,6 +132,7 @@ for _name in PAGES:
 # What people type in place of a URL of ours.
 _TYPED = {"account/": "account", "admin/": "admin", "Reset-Password": "reset-password"}
 _TYPED |= {"reset-password/": "reset-password", "code": "reset-password"}
+_TYPED |= {"Account": "account", "Admin": "admin"}
 
 
 def typed(page: str) -> BaseResponse:
@@ -139,13 +143,13 @@ for _text, _page in _TYPED.items():
     bp.add_url_rule(f"/{_text}", f"typed {_text}", typed, defaults={"page": _page})
 
 
-@bp.get("/<any('own.css', 'logo.svg'):name>")
+@bp.get("/<any('own.css', 'logo.svg', 'logo-dark.svg'):name>")
 def own_look(name: str) -> Response:
     """Return the operator's own style sheet or logo, which may change with the next restart."""
     text = templates.own_look(name)
     if text is None:
         raise errors.NotFound
-    response = Response(text, mimetype=_OWN_LOOK[name])
+    response = Response(text, mimetype=mimetypes.guess_type(name)[0])
     response.cache_control.max_age = 300
     response.headers["Content-Security-Policy"] = _DRAWING_POLICY
     return response
@@ -168,16 +172,36 @@ def client_file(name: str) -> BaseResponse:
 @bp.get("/static/<version>/<name>")
 def static_file(name: str, version: str) -> Response:
     """Return a style sheet, script or icon; cached for a year under the version of this code."""
-    if text := templates.look.painted.get(name):
-        response = Response(text, mimetype=mimetypes.guess_type(name)[0])
-        response.cache_control.no_cache = True
-        response.add_etag()
-        response.make_conditional(request)
-    else:
-        response = send_from_directory(look.FOLDER, name)
+    data = templates.look.files.get(name)
+    if data is None:
+        raise errors.NotFound
+    response = _file(name, data)
+    response.cache_control.no_cache = True
     # During an upgrade, a process of the other release has other files under this URL.
     if version == templates.look.version:
         _keep(response)
+    return response
+
+
+# In all processes the same, and so is its ETag.
+_pack = functools.partial(gzip.compress, compresslevel=6, mtime=0)
+_pack_once = functools.lru_cache(maxsize=200)(_pack)  # of files: pages may name people
+
+
+def _packed_text(data: bytes, kind: str, pack: Callable[[bytes], bytes] = _pack) -> Response:
+    """Return a text without secrets (BREACH), compressed if the browser takes that."""
+    response = Response(data, mimetype=kind)
+    if request.accept_encodings.quality("gzip"):
+        response.set_data(pack(data))
+        response.content_encoding = "gzip"
+    response.vary.add("Accept-Encoding")
+    return response
+
+
+def _file(name: str, data: bytes) -> Response:
+    response = _packed_text(data, mimetypes.guess_type(name)[0] or "image/webp", _pack_once)
+    response.add_etag()
+    response.make_conditional(request)
     return response
 
 
@@ -194,11 +218,16 @@ def error_page(code: str) -> Response:
     return page("error", STRICT_POLICY, root=root, code=code)
 
 
+@functools.cache  # not before somebody opens the docs: they are large
+def _swagger_file(name: str) -> bytes:
+    return (_swagger_folder / name).read_bytes()
+
+
 @bp.get("/docs/assets/<name>")
 def docs_asset(name: str) -> Response:
     """Return a file of Swagger UI; cached for a year, because its URL names the version."""
     if name not in _SWAGGER_FILES or not settings.docs:
         raise errors.NotFound
-    response = send_from_directory(_SWAGGER_FOLDER, name)
+    response = _file(name, _swagger_file(name))
     _keep(response)
     return response

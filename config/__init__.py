@@ -103,7 +103,9 @@ class Settings:
     site_name: str = setting(types.name, "")
     """What mails and pages call the service. Unset: the host of `PUBLIC_URL`."""
     site_color: str = setting(types.color, BLUE)
-    """Colour of pages and mails; its contrast with white is 5.3 or more."""
+    """Colour of pages and mails; its contrast with white is 5.3 or more: for yellow or orange, take
+    a dark shade, such as #8a5a00.
+    """
     app_url: str = setting(types.web_url, "")
     """Where users go to use the platform; pages and mails lead there."""
     imprint: str = setting(types.line_or_url, "")

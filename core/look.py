@@ -16,7 +16,7 @@ BLUE, WHITE, BLACK = "#3451b2", "#ffffff", "#000000"
 LEAST = 5.3
 # The lightest and the darkest ground of the dark look.
 _GROUND, _DARKEST = "#232b3d", "#10131a"
-_PAINTED = ("pages.css", "icon.svg")
+_PAINTED = ("pages.css", "docs.css", "icon.svg")
 
 
 def _parts(color: str) -> list[int]:
@@ -50,9 +50,9 @@ def shades(color: str) -> dict[str, str]:
 
 
 class Look(NamedTuple):
-    """The static files that a colour changes; `version` changes with any file that is served."""
+    """The static files as they are served; `version` changes with any of them."""
 
-    painted: dict[str, str]
+    files: dict[str, bytes]
     version: str
 
 
@@ -60,10 +60,14 @@ class Look(NamedTuple):
 def look_of(color: str) -> Look:
     found = shades(color) if color != BLUE else {}
     files = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.is_file()}
-    painted = {
-        # All at once: a shade that was painted may be another one of ours.
-        name: re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
-        for name in (_PAINTED if found else ())
-    }
-    served = files | {name: text.encode() for name, text in painted.items()}
-    return Look(painted, hashlib.sha256(b"\0".join(served.values())).hexdigest()[:12])
+    # All at once: a shade that was painted may be another one of ours.
+    for name in _PAINTED if found else ():
+        text = re.sub("|".join(found), lambda ours: found[ours[0]], files[name].decode())
+        files[name] = text.encode()
+    return Look(files, hashlib.sha256(b"\0".join(files.values())).hexdigest()[:12])
+
+
+def shape(drawing: str) -> float:
+    """Return by how much an SVG is wider than high, by its viewBox; without one, it is square."""
+    size = re.search(r"""viewBox=["'](?:\S+[ ,]+){2}(\d+)\S*[ ,]+([1-9]\d*)""", drawing)
+    return min(int(size[1]) / int(size[2]), 10) if size else 1

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 _OfForm = Literal["required", "unknown", "type", "invalid"]
 _OfBounds = Literal["too_short", "too_long", "too_small", "too_large", "future"]
-_OfState = Literal["taken", "wrong"]
+_OfState = Literal["taken", "unconfirmed", "wrong"]
 _OfPasswords = Literal["common", "personal", "sequence", "repeated"]
 Word = Literal[_OfForm, _OfBounds, _OfState, _OfPasswords]
 # What is wrong with the field, by words that are stable: clients translate them.
@@ -19,6 +19,8 @@ WORDS: dict[Word, str] = {
     "too_large": "The number is above its bounds.",
     "future": "The time is in the future, of something that has happened.",
     "taken": "Somebody else has it.",
+    "unconfirmed": "After `taken`, of a username: nobody has confirmed the account's address or "
+    "logged in to it.",
     "wrong": "It is not the current password, or not a code that is valid now.",
     "common": "The password is one of the most common, or similar to one.",
     "personal": "The password consists of the user's own names or address, or the site's name.",
@@ -44,3 +46,7 @@ class Reason(str):
 
 REQUIRED = Reason("required", "This field is required.")
 UNKNOWN = Reason("unknown", "Unknown field.")
+UNCONFIRMED = Reason(
+    "unconfirmed",
+    "The e-mail address of that account was never confirmed. If it is yours, ask for a new link.",
+)

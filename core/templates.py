@@ -21,12 +21,12 @@ from jinja2.sandbox import SandboxedEnvironment
 from markupsafe import Markup, escape
 
 from core.locales import ranges, standard_language
-from core.look import BLUE, look_of
+from core.look import BLUE, look_of, shape
 
 SHIPPED = Path(__file__).parent.parent / "templates"
 ENGLISH = "en"
 # What the pages use of an operator's folder besides templates.
-OWN_LOOK = frozenset({"own.css", "logo.svg"})
+OWN_LOOK = frozenset({"own.css", "logo.svg", "logo-dark.svg"})
 # The words that scripts say; every page has those of its files for its scripts.
 _SAID = ("say_", "error_", "field_")
 _parse = SandboxedEnvironment().parse
@@ -41,6 +41,7 @@ _SAMPLE: dict[str, Any] = {
     "left": "9",
     "unlinked": True,
     "had_passkeys": True,
+    **dict.fromkeys(("first_name", "last_name", "username"), "x"),
 }
 
 
@@ -79,7 +80,9 @@ class Templates:
             bytecode_cache=compiled,
         )
         self._environment.globals |= {
-            "logo": self.own_look("logo.svg"),
+            "logo": (logo := self.own_look("logo.svg")),
+            "logo_dark": self.own_look("logo-dark.svg"),
+            "logo_width": round(36 * shape(logo or "")),
             "own_css": self.own_look("own.css"),
             "color": color,
             "static": f"static/{self.look.version}",

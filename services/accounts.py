@@ -13,7 +13,7 @@ from callers import Caller
 from core import audit, clock, guessable, passwords
 from core.addresses import has_domain, has_mailbox
 from core.ids import new_row_id
-from core.reasons import Reason
+from core.reasons import UNCONFIRMED, Reason
 from core.roles import Role
 from database import change, insert_into, unique
 from extensions import db, hasher, settings
@@ -108,19 +108,27 @@ def usual_settings() -> dict[str, Any]:
 def taken(
     username: str, email: str, external_id: str | None, *, but: str = ""
 ) -> errors.ApiError | None:
-    """Return the error for names that another account has than the one with the id `but`."""
+    """Return the error for names that another account has than the one with the id `but`; of a
+    username, it says too if nobody has ever used its account or confirmed the address.
+    """
     wanted: dict[str, tuple[type[errors.ApiError], Condition]] = {
         "username": (errors.UsernameTaken, User.username_key == username.lower()),
         "email": (errors.EmailTaken, User.email == email),
         "externalId": (errors.ExternalIdTaken, User.external_id == (external_id or "")),
     }
-    found = {
-        field: kind
-        for field, (kind, same) in wanted.items()
-        if db.session.scalar(select(User.id).where(same, User.id != but))
-    }
-    fields = {field: [Reason("taken", kind.message)] for field, kind in found.items()}
-    return next((kind(fields=fields) for kind in found.values()), None)
+    columns = (User.password_hash, User.email_verified_at, User.last_login_at)
+    kinds, fields = [], {}
+    for field, (kind, same) in wanted.items():
+        holder = db.session.execute(select(*columns).where(same, User.id != but)).first()
+        if not holder:
+            continue
+        kinds.append(kind)
+        fields[field] = [Reason("taken", kind.message)]
+        stored, *used = holder
+        # Of accounts that staff has made strangers learn nothing.
+        if field == "username" and passwords.is_usable(stored) and not any(used):
+            fields[field].append(UNCONFIRMED)
+    return kinds[0](fields=fields) if kinds else None
 
 
 def confirm_password(user: UserRow, raw_password: str, *, field: str) -> None:

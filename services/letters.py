@@ -1,7 +1,6 @@
 """Our e-mails, written when they are sent.
 
-They contain no name and no username. Otherwise anybody could register a victim's e-mail address
-with an advertisement as a name, and we would deliver it.
+`_names` says which of them may contain the names of an account.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from core.addresses import has_mailbox
 from core.templates import Mail
 from database import read_value
 from extensions import settings, templates
-from models import OutboxMail, PendingEmail, User
+from models import OutboxMail, PendingEmail, User, UserRow
 from services import links, users
 from services.links import Action
 
@@ -81,7 +80,7 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     recipient = user.email if "@" not in mail.address else mail.address  # of a username
     is_open = settings.registration == "open"
     facts: dict[str, Any] = {"happened_at": mail.created_at, "registration_open": is_open}
-    facts |= {"unlinked": False, "had_passkeys": False, **mail.facts}
+    facts |= {"unlinked": False, "had_passkeys": False, **_names(kind, user), **mail.facts}
     if kind in ACCOUNT_MAILS:
         action, life, is_wanted = ACCOUNT_MAILS[kind]
         bound, expires_at = links.bound_to(action, user), clock.utcnow() + life()
@@ -98,3 +97,17 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     wanted = wanted and has_mailbox(recipient)
     shown = {name: getattr(settings, name) for name in ("site", "app_url", "imprint", "contact")}
     return templates.mail(kind, language, **shown, **facts), recipient if wanted else ""
+
+
+def _names(kind: MailKind, user: User | UserRow) -> dict[str, str]:
+    """Return the names that an e-mail may say: "" for an address that was never confirmed.
+
+    Otherwise anybody could register a victim's e-mail address with an advertisement as a name, and
+    we would deliver it. An invitation says the names that staff has chosen: nobody has had a way
+    into an account of the first version that has none.
+    """
+    is_by_staff = kind is MailKind.INVITATION and user.password_version == 1
+    is_safe = is_by_staff or user.email_verified_at is not None
+    names = ("first_name", "last_name", "username")
+    # In one line each, whatever came into the database: a blank line would begin a paragraph.
+    return {name: " ".join(getattr(user, name).split()) if is_safe else "" for name in names}

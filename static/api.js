@@ -12,10 +12,9 @@ export { Problem };
 export const client = createClient({ url: new URL(".", location) });
 export const NAME = `accounts ${new URL(".", location).pathname}`;
 export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
-const IDLE = 900_000; // milliseconds without use, after which a device of others is signed out
 
 let lastUser = null; // the id of whose page this is, until it starts anew
-let after = ""; // the section that comes then
+let shown; // waits until what follows a sign-in is on the screen
 let isResuming = false;
 let changed = () => {};
 /** Call back when somebody has signed in here (true), or the session has ended (false). */
@@ -33,35 +32,27 @@ export function stored(name, value) {
   }
 }
 
-/** Whether nobody has used the device for too long; by the clock, since timers sleep with it. */
-export function isUnused() {
-  const used = stored(USED); // without storage, each load asks for a sign-in
-  return used !== null && !client.ownDevice && Date.now() - used > IDLE;
-}
-
-// Drops everything that this page holds about a user; `hash` names the section that comes then.
-function startAnew(hash) {
-  for (const form of document.forms) form.reset(); // or a reload brings back what was typed
-  history.replaceState(null, "", location.pathname + location.search + hash);
-  location.reload();
-  return new Promise(() => {});
-}
-
 client.onChange((user, why) => {
   if (user && !isResuming) stored(USED, Date.now());
   const isGone = why === "signed_out" || why === "replaced";
   if (isGone || (user && lastUser && user.id !== lastUser)) {
     // Or a link's token would be lost.
     if (isGone && document.querySelector("[data-module=links]")) return;
-    return startAnew(after);
+    return (shown = loadModule("shared").then(
+      ({ startAnew }) => startAnew(),
+      () => location.reload(),
+    ));
   }
   lastUser = user?.id ?? lastUser;
-  if (!isResuming) changed(user !== null);
+  if (!isResuming) shown = changed(user !== null);
 });
+
+/** Wait for a sign-in and what follows it; so long its form is at work. */
+export const signedIn = (work) => work.then(() => shown);
 
 /** Return the `data` of the answer. Throws Problem. The body of a GET is its query. */
 export const call = (method, path, body) =>
-  path === "auth/login" ? client.signIn(body) : client.call(method, path, body);
+  path === "auth/login" ? signedIn(client.signIn(body)) : client.call(method, path, body);
 
 /** Return a module of this folder. Throws Problem if it does not come. */
 export const loadModule = (name) =>
@@ -72,28 +63,12 @@ export const loadModule = (name) =>
  * left a device of others alone is signed out; the page goes on at `hash` then.
  */
 export async function resume(hash = "") {
-  const isOver = isUnused();
   const loading = stored(NAME)?.startsWith("{") && loadModule("shared");
   isResuming = true;
   const [user] = await Promise.all([client.resume(), loading]).finally(() => {
     isResuming = false;
   });
-  if (!user) return false;
-  if (!stored(USED)) stored(USED, Date.now()); // the browser has forgotten it
-  const shared = await loadModule("shared");
-  return isOver ? shared.leave(hash) : true;
-}
-
-/**
- * Sign out, or forget an account that is gone; `hash` names the section that comes then: on a device
- * of others, or `always`.
- */
-export async function logOut(hash, always = false) {
-  const isOwn = client.ownDevice;
-  after = always || !isOwn ? hash : "";
-  await client.signOut();
-  if (!isOwn) stored("theme", null); // the next user has another one
-  return startAnew(after);
+  return user !== null && (await loadModule("shared")).stay(hash);
 }
 
 // A page that comes back by the back button may be another user's by now.

@@ -206,9 +206,9 @@ takeBack.addEventListener("done", (event) => {
   for (const id of [...removed, ...codes.keys()]) made.delete(id);
   const left = shown.filter(({ userId }) => !removed.includes(userId));
   const lines = left.map((line) => ({ ...line, ...codes.get(line.userId) }));
-  const act = takeBack.querySelector("button").textContent;
-  const counts = { act, done: removed.length, all: removed.length + refused.length };
-  show({ lines, groups: [], leftOut: [] }, say("say_people_done", counts));
+  const counts = { done: removed.length, count: removed.length + refused.length };
+  const whom = say(refused.length ? "say_people_some" : "say_people_all", counts);
+  show({ lines, groups: [], leftOut: [] }, say("say_people_done_undo", { whom }));
 });
 
 addEventListener("beforeunload", (event) => {

@@ -1,17 +1,14 @@
 // Forms that say in their markup what they do. docs/pages.md has the attributes.
 
 import { Problem, call } from "./api.js";
-import { byId, copy, has, say, when } from "./words.js";
+import { at, byId, copy, has, say, when } from "./words.js";
 
 // What is typed exactly as it is, and never corrected.
 const EXACT = `:is([type=email], [type=password], [autocomplete^=username], [autocomplete$=code],
   [autocomplete=url], [autocomplete=off]:not([name$=Name]), [name=username])`;
 
-function paragraph(className, role) {
-  const made = Object.assign(document.createElement("p"), { className });
-  if (role) made.setAttribute("role", role);
-  return made;
-}
+const paragraph = (className, role = null) =>
+  Object.assign(document.createElement("p"), { className, role });
 
 // Adds what a field of fields.html needs besides: the place of its message, what names and
 // describes the control, and the box that shows a password.
@@ -65,7 +62,6 @@ export function explainReason(name, word, type) {
 }
 
 const controls = (form) => [...form.querySelectorAll(":is(input, select, textarea)[name]")];
-const at = (object, name) => name.split(".").reduce((inner, part) => inner?.[part], object);
 
 /** Show one message for each mistake: at its field, else in the form's alert; none: clear all. */
 export function showProblem(form, problem, focus = true) {
@@ -80,8 +76,7 @@ export function showProblem(form, problem, focus = true) {
     const wrong = Array.isArray(words) && !control.matches(":disabled") && !isAgain;
     const explained = wrong ? words.map((word) => explainReason(name, word, control.type)) : [];
     place.textContent = explained.join(" ");
-    if (wrong) control.setAttribute("aria-invalid", "true");
-    else control.removeAttribute("aria-invalid");
+    control.ariaInvalid = wrong ? "true" : null;
     if (wrong) first ??= control;
   }
   showText(form.querySelector("[role=alert]"), problem && !first ? explain(problem) : "");
@@ -103,10 +98,7 @@ export function read(form) {
   return body;
 }
 
-/**
- * Ask for the code of the second factor below the current password, or do not any more; return
- * whether that is new.
- */
+/** Ask for the code of the second factor below the password, or not; return whether that is new. */
 export function askForCode(form, isAsked) {
   const password = form.querySelector("[autocomplete=current-password]");
   const { secondFactor } = form.elements;
@@ -197,8 +189,8 @@ async function submit(event) {
     if (problem.reasons.secondFactor && askForCode(form, true)) {
       return form.elements.secondFactor.focus();
     }
-    const isForCode = problem.code === "too_many_requests" && form.elements.secondFactor;
-    if (isForCode) problem.key = "error_too_many_codes";
+    const { secondFactor } = form.elements;
+    if (secondFactor && problem.code === "too_many_requests") problem.key = "error_too_many_codes";
     if (emit(form, "failed", problem)) showProblem(form, problem);
   }
 }

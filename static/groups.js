@@ -1,13 +1,16 @@
 // The section "groups": the groups that the user sees, and a week of one, Monday to Sunday.
 // #groups/<id> is this week, #groups/<id>/2026-11-20 that with this day.
 
-import { Problem, call, loadModule } from "./api.js";
+import { Problem, call } from "./api.js";
 import { showProblem } from "./forms.js";
 import { DAY, add, addDay, day, doneText, iso, lineOf } from "./learning.js";
-import { labelOf, listed, loadAll, newId, saveTable } from "./lists.js";
-import { byId, copy, dayOf, fill, nameOf, say } from "./words.js";
+import { faceOf, labelOf, linked, listed, loadAll, loadGroups, newId, saveTable } from "./lists.js";
+import { date, dayOf } from "./times.js";
+import { byId, copy, fill, language, number, say } from "./words.js";
 
 const MOST = 1000; // students whose days the API gives at once
+const FIGURES = ["students", "idleBefore", "idle"]; // of a group, each a list of students
+const SPAN = { dateStyle: "medium", timeZone: "UTC" };
 const STEP = 22; // from one day of a picture to the next
 const section = byId("groups");
 const [list, week] = ["list", "week"].map((name) => byId(`groups-${name}`));
@@ -15,9 +18,11 @@ const make = list.querySelector("form");
 const table = week.querySelector("table");
 let me;
 let asked = 0; // what comes after a newer question is dropped
-let shown; // {name, dates, students}: the week, with the days of each student by their dates
-let order = { by: "name", step: 1 }; // of the table
+let figures; // by the ids of groups; null where they cannot be had
+let shown; // the week: {id, name, dates, students}; the days of students by their dates
+let order = { by: "name", way: "ascending" }; // of the table
 
+const manages = () => me.profile.role === "admin";
 const mondayOf = (time) => time - ((new Date(time).getUTCDay() + 6) % 7) * DAY;
 
 // Returns the active students of a group, by name, and what they did on these days.
@@ -28,32 +33,51 @@ async function load(id, bounds) {
   return { students, days };
 }
 
-// Returns how many students a group has, and who learned nothing last week and in this one.
-async function sumUp({ id, name }) {
+// Returns the students of a group, and who learned nothing last week and in this one; null where
+// they cannot be had: the API does not sum up more than 1,000 students.
+async function figuresOf({ id }) {
   const now = Date.parse(dayOf());
   const monday = iso(mondayOf(now));
   const bounds = { from: iso(mondayOf(now) - 7 * DAY), to: iso(now + DAY) };
-  const { students, days } = await load(id, bounds);
+  const found = await load(id, bounds).catch((problem) => {
+    if (!(problem instanceof Problem)) throw problem; // a mistake of ours
+  });
+  if (!found) return null;
   const idle = (isMeant) => {
-    const learned = new Set(days.filter(isMeant).map(({ userId }) => userId));
-    return students.filter((student) => !learned.has(student.id));
+    const learned = new Set(found.days.filter(isMeant).map(({ userId }) => userId));
+    return found.students.filter((student) => !learned.has(student.id));
   };
-  const weeks = [idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
-  const [idleBefore, idleNow] = weeks.map(({ length }) => length);
-  return { name, weeks, students: students.length, idleBefore, idle: idleNow };
+  return [found.students, idle(({ date }) => date < monday), idle(({ date }) => date >= monday)];
 }
 
+const textsOf = (textOf) => Object.fromEntries(FIGURES.map((name, n) => [name, textOf(n)]));
+
+// The names of groups are there at once, their figures as they come.
 async function showList(groups) {
-  const isTeacher = me.profile.role !== "admin"; // admins have all groups, and one call for them
-  const sums = isTeacher ? await Promise.all(groups.map(sumUp)) : [];
-  fill(list, { none: !groups.length, any: groups.length > 0, isTeacher });
-  const item = ({ id, name, members: count }, at) =>
-    copy("groups-item", { name, href: `#groups/${id}`, count, isTeacher, ...sums[at] });
-  list.querySelector("tbody").replaceChildren(...groups.map(item));
-  for (const [at, details] of list.querySelectorAll("details").entries()) {
-    const some = sums.filter(({ weeks }) => weeks[at].length);
-    details.hidden = !some.length;
-    const lines = some.map(({ name, weeks }) => lineOf(name, listed(weeks[at])));
+  const mine = asked;
+  const rows = groups.map(({ id, name }) => copy("groups-item", { name, href: `#groups/${id}` }));
+  list.querySelector("tbody").replaceChildren(...rows);
+  const { length } = groups;
+  fill(list, { none: !length, any: length > 0, several: length > 1, ...textsOf(() => "…") });
+  await Promise.all(groups.map(async (group, at) => {
+    const lists = figures.get(group.id) ?? (await figuresOf(group));
+    figures.set(group.id, lists);
+    fill(rows[at], textsOf((n) => (lists ? number(lists[n].length) : "–")));
+  }));
+  if (mine !== asked) return;
+  const known = groups.map(({ id }) => figures.get(id)).filter(Boolean);
+  const mark = known.length < length ? "≥ " : ""; // there may be more in the others
+  // Who learns in several groups counts once.
+  const idsOf = (n) => new Set(known.flatMap((lists) => lists[n].map(({ id }) => id)));
+  fill(list.querySelector("tfoot"), textsOf((n) => mark + number(idsOf(n).size)));
+  for (const [n, details] of list.querySelectorAll("details").entries()) {
+    const lines = groups.flatMap(({ id, name }) => {
+      const idle = figures.get(id)?.[n + 1] ?? [];
+      const line = lineOf(name, "");
+      line.lastElementChild.append(...linked(idle, "/learning"));
+      return idle.length ? [line] : [];
+    });
+    details.hidden = !lines.length;
     details.querySelector("ul").replaceChildren(...lines);
   }
 }
@@ -61,21 +85,30 @@ async function showList(groups) {
 async function loadWeek({ id, name }, named) {
   const monday = mondayOf(Date.parse(named) || Date.parse(dayOf()));
   const dates = [0, 1, 2, 3, 4, 5, 6].map((after) => iso(monday + after * DAY));
-  const { students: found, days } = await load(id, { from: dates[0], to: dates[6] });
-  const students = found.map((student) => {
-    const own = days.filter(({ userId }) => userId === student.id);
+  const query = { groupId: id, role: "instructor", isActive: true, sort: "name" };
+  // Teachers do not see one another.
+  const teaching = manages() ? loadAll(query, MOST) : [me.profile];
+  const learning = load(id, { from: dates[0], to: dates[6] });
+  const [found, teachers] = await Promise.all([learning, teaching]);
+  const students = found.students.map((student) => {
+    const own = found.days.filter(({ userId }) => userId === student.id);
     const sum = (name) => own.reduce((all, one) => all + one[name], 0);
-    const sums = { lessons: sum("lessons"), minutes: sum("minutes") };
-    return { ...student, ...sums, days: new Map(own.map((one) => [one.date, one])) };
+    const days = new Map(own.map((one) => [one.date, one]));
+    return { ...student, lessons: sum("lessons"), minutes: sum("minutes"), days };
   });
-  return { id, name, dates, students };
+  return { id, name, dates, students, teachers };
 }
 
+const span = (...days) =>
+  new Intl.DateTimeFormat(language === "en" ? "en-GB" : language, SPAN)
+    .formatRange(...days.map((each) => new Date(each)));
+
 function rowOf(student) {
-  const { id, days } = student;
+  const { id, days, firstName, lastName } = student;
   const more = student.lessons ? {} : { lessons: "–", minutes: "–" };
-  Object.assign(more, { name: nameOf(student), href: `#people/${id}/learning` });
-  const row = copy("groups-row", { ...student, ...more });
+  const name = `${lastName}, ${firstName}`;
+  const href = `#people/${id}/learning`;
+  const row = faceOf(student, copy("groups-row", { ...student, name, href, ...more }));
   const picture = row.querySelector("svg");
   const texts = shown.dates.map((date, n) => {
     const { lessons, minutes } = days.get(date) ?? {};
@@ -88,49 +121,58 @@ function rowOf(student) {
   return row;
 }
 
+function showIdle() {
+  const { dates, students } = shown;
+  const idle = students.filter(({ lessons }) => !lessons);
+  const counts = { count: idle.length, all: students.length };
+  const text = say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts);
+  const [before, after = ""] = text.split("{names}");
+  byId("groups-idle").replaceChildren(before, ...linked(idle, "/learning"), after);
+  byId("groups-idle").hidden = !students.length || dates[0] > dayOf();
+}
+
 function showWeek() {
-  const { id, name, dates, students } = shown;
+  const { id, name, dates, students, teachers } = shown;
+  const staff = { name: say("say_role_instructor"), value: listed(teachers) };
+  const printed = say("say_groups_printed", { date: date(Date.now()) });
   const [from, to] = [dates[0], dates[6]];
   const weekFrom = (days) => `#groups/${id}/${iso(Date.parse(from) + days * DAY)}`;
-  const idle = students.filter(({ lessons }) => !lessons);
-  const counts = { count: idle.length, all: students.length, names: listed(idle) };
   fill(week, {
-    ...{ name, who: name, none: !students.length, before: weekFrom(-7), anyIdle: idle.length > 0 },
-    idle: students.length ? say(`say_groups_${idle.length ? "idle" : "none_idle"}`, counts) : "",
-    span: `${day(from, { day: "numeric", month: "long" })} – ${day(to)}`,
-    // Where students are, it may be tomorrow already.
-    after: to < iso(Date.parse(dayOf()) + DAY) ? weekFrom(7) : "",
+    ...{ name, who: name, none: !students.length, before: weekFrom(-7) },
+    after: to < dayOf() ? weekFrom(7) : "",
+    span: span(from, to),
+    paper: [printed, staff.value && say("say_list_fact", staff)].filter(Boolean).join(" · "),
     members: `#people/groupId=${id}&sort=name`,
   });
+  showIdle();
+  week.querySelector(".fold").ariaExpanded = "false";
   for (const form of week.querySelectorAll("form")) form.dataset.id = id;
   const head = table.querySelector("svg");
   head.replaceChildren();
   for (const [n, date] of dates.entries()) {
     add(head, "text", { x: n * STEP + 2, y: 12 }, day(date, { weekday: "narrow" }));
   }
-  sortRows();
+  showRows();
   table.hidden = !students.length;
   document.title = `${name} · ${document.title}`;
   return week.querySelector("h2");
 }
 
-// A click on a heading sorts by it, a second one the other way round.
-function sortRows(by = order.by, isClick = false) {
-  order = { by, step: isClick && order.by === by ? -order.step : isClick ? 1 : order.step };
-  const { students } = shown;
-  const place = (student) => (by === "name" ? students.indexOf(student) : student[by]);
-  const sorted = [...students].sort((a, b) => (place(a) - place(b)) * order.step);
-  table.tBodies[0].replaceChildren(...sorted.map(rowOf));
+function showRows() {
+  const { by, way } = order;
+  const rows = [...shown.students];
+  if (by !== "name") rows.sort((a, b) => a[by] - b[by]); // they come by name
+  if (way === "descending") rows.reverse();
+  table.tBodies[0].replaceChildren(...rows.map(rowOf));
   for (const button of table.querySelectorAll("th button")) {
-    const sort = order.step > 0 ? "ascending" : "descending";
-    button.parentElement.ariaSort = button.value === by ? sort : "none";
+    button.parentElement.ariaSort = button.value === by ? way : "none";
   }
 }
-table.tHead.addEventListener("click", ({ target }) => target.value && sortRows(target.value, true));
-byId("groups-idle").addEventListener("click", async () => {
-  const { chosen } = await loadModule("people");
-  for (const student of shown.students) if (!student.lessons) chosen.set(student.id, student);
-  me.go(`people/groupId=${shown.id}&sort=name`);
+// A click on a heading sorts by it, a second one the other way round.
+table.tHead.addEventListener("click", ({ target: { value: by, parentElement: head } }) => {
+  if (!by) return;
+  order = { by, way: head.ariaSort === "ascending" ? "descending" : "ascending" };
+  showRows();
 });
 byId("groups-save").addEventListener("click", () => {
   const { name, dates, students } = shown;
@@ -146,17 +188,18 @@ byId("groups-save").addEventListener("click", () => {
 make.dataset.id = newId();
 make.addEventListener("done", async () => {
   make.dataset.id = newId(); // at once: the next name is typed while the list is on its way
-  await showList((await call("GET", "groups")).groups);
+  const mine = ++asked;
+  const groups = await loadGroups();
+  if (mine === asked) await showList(groups);
 });
 // A second group of one name is asked about.
 let again = ""; // the name that was asked about
-const plain = (text) => text.trim().toLowerCase();
 make.addEventListener("prepare", (event) => {
-  const { name } = event.detail.body;
-  const names = [...list.querySelectorAll("tbody a")].map((way) => plain(way.textContent));
-  if (again === plain(name) || !names.includes(plain(name))) return;
+  const name = event.detail.body.name.trim().toLowerCase();
+  const names = [...list.querySelectorAll("tbody a")].map((way) => way.textContent.toLowerCase());
+  if (again === name || !names.includes(name)) return;
   event.preventDefault();
-  again = plain(name);
+  again = name;
   showProblem(make, new Problem("invalid_request", { reasons: { name: ["again"] } }));
 });
 week.addEventListener("done", () => me.go(location.hash.slice(1)));
@@ -164,16 +207,18 @@ week.addEventListener("done", () => me.go(location.hash.slice(1)));
 async function show(_, who, id = "", last = "") {
   const mine = ++asked;
   me = who;
-  const { groups } = await call("GET", "groups");
+  const groups = await loadGroups();
   const group = groups.find((each) => each.id === id);
   if (id && !group) throw new Problem("not_found");
   const found = group && (await loadWeek(group, last));
-  if (mine !== asked) return;
+  if (mine !== asked || section.hidden) return; // the user has gone on
   list.hidden = Boolean(group);
   week.hidden = !group;
-  fill(section, { manages: me.profile.role === "admin" });
+  fill(section, { manages: manages() });
   shown = found;
-  return group ? showWeek() : showList(groups);
+  if (group) return showWeek();
+  figures = new Map();
+  showList(groups); // which is not waited for
 }
 
 export const sections = { groups: show };

@@ -3,18 +3,16 @@
 import { call } from "./api.js";
 import { copy, fill, nameOf, say } from "./words.js";
 
-const names = new Map(); // of those who did something, by their ids
+const asked = new Map(); // what was asked for, by its path
 
-function nameById(id) {
-  if (!names.has(id)) names.set(id, call("GET", `users/${id}/account`).then(nameOf, () => ""));
-  return names.get(id);
+function once(path) {
+  if (!asked.has(path)) asked.set(path, call("GET", path).catch(() => ({})));
+  return asked.get(path);
 }
 
-let groups = null; // their names by their ids, asked for once
-async function groupOf(id) {
-  const named = ({ groups: all }) => new Map(all.map((group) => [group.id, group.name]));
-  groups ??= call("GET", "groups").then(named).catch(() => new Map());
-  return (await groups).get(id) ?? say("say_no_group");
+async function groupOf(group) {
+  const { groups = [] } = await once("groups");
+  return groups.find(({ id }) => id === group)?.name ?? say("say_no_group");
 }
 
 /** Return what an event says, as texts; who sees ids is an admin. */
@@ -23,7 +21,8 @@ export async function describe({ type, details, at, by, byId, ipAddress }) {
   const group = details.group && (await groupOf(details.group));
   const button = document.querySelector(`.providers [name="${details.provider}"]`);
   const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
-  const name = by === "staff" && byId ? await nameById(byId) : "";
+  const actor = by === "staff" && byId ? await once(`users/${byId}/account`) : {};
+  const name = actor.id ? nameOf(actor) : "";
   return {
     event: say(`say_event_${type}`, { role, group }) + provider,
     by: by === "user" ? "" : name ? say("say_event_by", { name }) : say(`say_event_by_${by}`),
@@ -37,28 +36,21 @@ export async function describe({ type, details, at, by, byId, ipAddress }) {
 /** Return the latest events of an account. */
 export const latest = (id) => call("GET", `users/${id}/activity`, { limit: 20 });
 
-const textsOf = ({ events }) => Promise.all(events.map(describe));
-
-function append(card, texts, { next }) {
-  const rows = texts.map((text) => copy("happened-event", text));
-  card.querySelector("ul").append(...rows);
-  fill(card, { next: Boolean(next), after: next ?? "" });
-  return rows;
-}
-
-/** Show the latest events of an account in a card, newest first; its form asks for earlier ones. */
-export async function showEvents(card, id, page) {
+/** Show events of an account in a card, below `old` rows; its form asks for earlier ones. */
+export async function showEvents(card, id, { events, next }, old = []) {
   const { dataset } = card.querySelector("form");
   dataset.id = id;
-  const texts = await textsOf(page);
+  const rows = (await Promise.all(events.map(describe))).map((text) => copy("happened-event", text));
   if (dataset.id !== id) return; // another account is shown by now
-  fill(card, { happened: texts.length > 0 });
-  card.querySelector("ul").replaceChildren();
-  append(card, texts, page);
+  card.querySelector("ul").replaceChildren(...old, ...rows);
+  fill(card, { happened: old.length + rows.length > 0, next: Boolean(next), after: next ?? "" });
 }
 document.addEventListener("done", async (event) => {
   const { target, detail: { data } } = event;
   if (!target.matches(".earlier")) return;
   event.stopPropagation(); // nothing was done to the account
-  append(target.parentElement, await textsOf(data), data)[0].focus();
+  const card = target.parentElement;
+  const rows = [...card.querySelectorAll("li")];
+  await showEvents(card, target.dataset.id, data, rows);
+  card.querySelectorAll("li")[rows.length]?.focus();
 }, true);

@@ -1,7 +1,8 @@
 // The section "keys": which services have a key, and the end of one.
 
 import { call } from "./api.js";
-import { byId, copy, date, fill, say, when } from "./words.js";
+import { date } from "./times.js";
+import { byId, copy, fill, say, when } from "./words.js";
 
 const list = byId("keys-list");
 const dialog = byId("act-revoke");

@@ -2,7 +2,8 @@
 
 import { call } from "./api.js";
 import { explain } from "./forms.js";
-import { byId, copy, date, dayOf, fill, known, moment, number, say, written } from "./words.js";
+import { date, dayOf, known, moment, written } from "./times.js";
+import { byId, copy, fill, number, say } from "./words.js";
 
 export const DAY = 86_400_000; // milliseconds
 const STEP = 17; // from one day of the picture to the next
@@ -21,12 +22,10 @@ export const day = (value, options = { dateStyle: "long" }) =>
 /** Write a time in milliseconds as such a day. */
 export const iso = (time) => new Date(time).toISOString().slice(0, 10);
 const part = (name) => byId(`learning-${name}`);
-const unit = (value, name) =>
-  number(value, { style: "unit", unit: name, unitDisplay: "long", maximumFractionDigits: 1 });
 export const time = (minutes) =>
   [[Math.floor(minutes / 60), "hour"], [minutes % 60, "minute"]]
-    .filter(([value, name]) => value || (minutes < 60 && name === "minute"))
-    .map(([value, name]) => unit(value, name))
+    .filter(([value, unit]) => value || (minutes < 60 && unit === "minute"))
+    .map(([value, unit]) => number(value, { style: "unit", unit }).replace(" ", "\u00a0"))
     .join(" ");
 export const doneText = (lessons = 0, minutes = 0) =>
   `${say("say_learning_lessons", { count: lessons })} · ${time(minutes)}`;
@@ -155,27 +154,34 @@ function showCertificate(item, certificate) {
 }
 
 function certificateItem(certificate) {
-  const { id, courseName } = certificate;
   const item = showCertificate(copy("learning-certificate"), certificate);
   const form = item.querySelector("form");
   const { shared, verifyUrl } = form.elements;
-  form.dataset.id = id;
-  verifyUrl.id = item.querySelector("button").dataset.copies = `learning-link-${id}`;
+  form.dataset.id = certificate.id;
+  verifyUrl.id = item.querySelector("button").dataset.copies = `learning-link-${certificate.id}`;
+  let isToPrint = false; // as soon as it is shared
+  const print = () => {
+    isToPrint = false;
+    const paper = open(`certificates/${verifyUrl.value.split("/").at(-1)}`);
+    paper?.addEventListener("load", () => paper.print()); // else the browser wants another click
+  };
   shared.addEventListener("change", () => form.requestSubmit());
   item.querySelector(".print").addEventListener("click", () => {
-    const paper = open(`certificates/${verifyUrl.value.split("/").at(-1)}`);
-    paper.addEventListener("load", () => paper.print());
+    if (verifyUrl.value) return print();
+    isToPrint = shared.checked = true;
+    form.requestSubmit();
   });
   form.addEventListener("prepare", (event) => {
     if (shared.checked) return;
     event.preventDefault(); // the link would be dead for good: ask first
     shared.checked = true;
     stopping = item;
-    fill(stop, { who: courseName }).querySelector("form").dataset.id = id;
+    fill(stop, { who: certificate.courseName }).querySelector("form").dataset.id = certificate.id;
     stop.showModal();
   });
-  form.addEventListener("failed", () => (shared.checked = false));
+  form.addEventListener("failed", () => (isToPrint = shared.checked = false));
   form.addEventListener("done", ({ detail }) => showCertificate(item, detail.data));
+  form.addEventListener("done", () => isToPrint && print());
   return item;
 }
 
@@ -185,7 +191,6 @@ stop?.addEventListener("done", ({ detail }) => {
   showCertificate(stopping, detail.data);
   stopping.querySelector("[role=status]").textContent = say("say_learning_unshared");
 });
-
 
 /** Load what a user has learned; `at` is the path of the user's records. */
 export async function load(at) {
@@ -200,17 +205,13 @@ export function render(root, { at, timezone, days: list, courses, ...progress },
   zone = known(timezone);
   const now = dayOf(zone);
   days = new Map(list.map((one) => [one.date, one]));
-  const { currentStreak, totalLessons, totalCourses } = progress;
-  const totalMinutes = courses.reduce((sum, { minutes }) => sum + minutes, 0);
-  const totalHours = Math.round(totalMinutes / 6) / 10; // one decimal
   fill(root, {
     ...progress,
-    totalHours,
+    time: time(courses.reduce((sum, { minutes }) => sum + minutes, 0)),
     any: courses.length,
-    streak: say("say_learning_streak", { count: currentStreak }),
-    hours: say("say_learning_hours", { count: totalHours }),
-    ofLessons: say("say_learning_of_lessons", { count: totalLessons }),
-    ofCourses: say("say_learning_of_courses", { count: totalCourses }),
+    streak: say("say_learning_streak", { count: progress.currentStreak }),
+    ofLessons: say("say_learning_of_lessons", { count: progress.totalLessons }),
+    ofCourses: say("say_learning_of_courses", { count: progress.totalCourses }),
     sum: yearText(list, progress, now),
     timezone,
     courses,

@@ -82,7 +82,7 @@ form.addEventListener("done", ({ detail: { body } }) => {
 });
 signIn?.addEventListener("prepare", ({ detail: { body } }) => (body.ownDevice = isOwn));
 // The second factor is asked for in that form.
-onChange((hasBegun) => hasBegun && location.replace(way.href.split("#")[0]));
+onChange((hasBegun) => hasBegun && new Promise(() => location.replace(way.href.split("#")[0])));
 // Who stays signed in does nothing here.
 byId("other")?.addEventListener("close", () => location.assign(way.href));
 form.addEventListener("failed", (event) => {

@@ -1,9 +1,11 @@
 // An act for those chosen in the list of people: one call for up to 1,000 of them, which the same
 // call, turned round, takes back.
 
-import { Problem, call, userId } from "./api.js";
+import { Problem, userId } from "./api.js";
 import { attempt, explain, setBusy, showProblem } from "./forms.js";
-import { AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, listed, partsOf } from "./lists.js";
+import {
+  AT_ONCE, SLIPS, callForMany, findAll, hasWayIn, listed, loadMemberships, partsOf, textOf,
+} from "./lists.js";
 import { chosen, countText, isAway, reload } from "./people.js";
 import * as sheet from "./sheet.js";
 import { byId, copy, fill, nameOf, say } from "./words.js";
@@ -15,7 +17,7 @@ const { fromId, groupId } = form.elements;
 const news = byId("people-done");
 let act = "";
 let people = new Map(); // who is chosen, or was for what is undone, by their ids
-let members = new Map(); // of the groups that they are in: Sets of ids
+let members = []; // their memberships: [{groupId, userId}]
 let asked = new Set(); // ids that were sent
 let refused = new Map(); // codes by ids
 let queue = []; // the calls that are not answered yet
@@ -36,7 +38,8 @@ const ACTS = {
 };
 const idsOf = ({ ids = [], add = [], remove = [] }) => [...ids, ...add, ...remove];
 
-const isMember = ({ id }) => members.get(fromId.value)?.has(id) ?? true; // before one is named: all
+const isMember = ({ id }) => // before a group is named: all
+  !fromId.value || members.some((each) => each.groupId === fromId.value && each.userId === id);
 const isFor = {
   leave: isMember,
   move: isMember,
@@ -71,27 +74,18 @@ fromId.addEventListener("change", showWhom);
 // Lists the groups that those chosen are in, of which they can be taken out.
 async function listFrom() {
   const mine = people;
-  const found = new Map();
+  let found = [];
   setBusy(form, true);
-  const isListed = await attempt(form, async () => {
-    for (let after = ""; after !== null; ) {
-      const query = { limit: AT_ONCE, ...(after && { after }) };
-      const { records, next } = await call("GET", "learning/memberships", query);
-      for (const { groupId: group, userId: id } of records) {
-        if (mine.has(id)) found.set(group, (found.get(group) ?? new Set()).add(id));
-      }
-      after = next;
-    }
-  });
+  const isListed = await attempt(form, async () => (found = await loadMemberships()));
   if (mine !== people) return; // another act has begun
   setBusy(form, false);
   if (!isListed) return;
-  members = found;
-  const groups = [...filter.options].filter(({ value }) => members.has(value));
-  const option = ({ text, value }) => new Option(`${text} (${members.get(value).size})`, value);
-  fromId.replaceChildren(new Option("–", ""), ...groups.map(option));
-  if (members.has(filter.value)) fromId.value = filter.value;
-  else if (groups.length === 1) fromId.selectedIndex = 1;
+  members = found.filter(({ userId: id }) => people.has(id));
+  for (const { text, value } of filter.options) {
+    const count = members.filter((each) => each.groupId === value).length;
+    if (count) fromId.add(new Option(`${text} (${count})`, value, false, value === filter.value));
+  }
+  if (fromId.length === 2) fromId.selectedIndex = 1;
   fromId.disabled = false;
   showWhom();
 }
@@ -104,7 +98,7 @@ export function ask(opener) {
   people = act === "undo" ? latest.people : new Map(chosen);
   [asked, refused, turned] = [new Set(), new Map(), []];
   if (!sheet.hasCodes()) slips = new Set();
-  members = new Map();
+  members = [];
   const [isFrom, isTo] = [["leave", "move"], ["join", "move"]].map((acts) => acts.includes(act));
   const text = opener.textContent;
   fromId.replaceChildren(new Option("–", ""));
@@ -172,12 +166,14 @@ async function finish() {
   const isDone = (id) => !refused.has(id) && !open.has(id);
   if (!isUndo) for (const id of people.keys()) if (isDone(id)) chosen.delete(id);
   const done = [...asked].filter(isDone).length;
-  const counts = { act: byId("many-title").textContent, done, all: asked.size };
+  const counts = { count: asked.size, done };
+  const whom = say(done < asked.size ? "say_people_some" : "say_people_all", counts);
+  const [from, to] = [fromId, groupId].map(({ value }) => textOf(filter, value));
   const failed = [...refused].map(([id, code]) =>
     copy("learning-line", { name: nameOf(people.get(id)), facts: explain({ code }) }),
   );
   const texts = [
-    say("say_people_done", counts),
+    say(`say_people_done_${act}`, { whom, from, to }),
     done && latest.isLoss ? say("say_people_lost") : "",
     form.querySelector("[role=alert]").textContent,
   ];

@@ -5,7 +5,8 @@ import "./class-list.js";
 import { attempt, read, setBusy } from "./forms.js";
 import { findAll, listGroups } from "./lists.js";
 import * as sheet from "./sheet.js";
-import { byId, fill, language as pageLanguage, languageName, nameOf, say } from "./words.js";
+import { languageName } from "./times.js";
+import { byId, fill, language as pageLanguage, nameOf, say } from "./words.js";
 
 const [one, options] = ["newcomer", "options"].map(byId); // the options are of a list, too
 const { firstName, lastName, username, email, emailVerified, withoutEmail } = one.elements;

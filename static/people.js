@@ -3,8 +3,12 @@
 
 import { call, loadModule, userId } from "./api.js";
 import { attempt, read, setBusy, showProblem } from "./forms.js";
-import { labelOf, listGroups, loadAll, perPage, saveTable } from "./lists.js";
-import { addressOf, byId, copy, date, fill, nameOf, say } from "./words.js";
+import {
+  askedOf, faceOf, filled, labelOf, listGroups, loadAll, loadMemberships, perPage, saveTable, showLocks,
+  textOf,
+} from "./lists.js";
+import { minuteOf } from "./times.js";
+import { addressOf, byId, copy, fill, nameOf, say } from "./words.js";
 
 const PAUSE = 400; // milliseconds without a key before a search begins
 const MOST_SAVED = 2000; // people in a file
@@ -18,12 +22,14 @@ let waiting = 0;
 let person = null; // the module, from the first account that is opened
 let asked = 0; // an answer that comes after a newer question is dropped
 let shown = {}; // the query of the list
+let place = {}; // where the list was left for a person: its hash, the query, and the height
+let me = null;
 
+const manages = () => me.profile.role === "admin";
 const hashOf = (query) => `#people/${new URLSearchParams(query)}`;
 // The boxes that the one for all stands for: in a list of one group, of those who learn in it.
 const boxes = () => {
-  const isOfGroup = shown.groupId && !shown.role;
-  const which = isOfGroup ? "[value=student]" : "";
+  const which = shown.groupId && !shown.role ? "[value=student]" : "";
   return [...list.querySelectorAll(`tbody input${which}:enabled`)];
 };
 
@@ -39,26 +45,34 @@ export function countText(key, users, more) {
 
 function showChosen() {
   const some = chosen.size > 0;
-  fill(acts, { some, chosen: some ? countText("say_people_chosen", [...chosen.values()]) : "" });
+  const text = some ? countText("say_people_chosen", [...chosen.values()]) : "";
+  fill(acts, { some, only: Boolean(shown.only), chosen: text });
   all.checked = boxes().length > 0 && boxes().every((box) => box.checked);
 }
 
+// Shows on the small screen, where filters are folded, how many are set and to what.
+function showFilters() {
+  const set = [...form.querySelectorAll("select:not([name=sort])")].filter(({ value }) => value);
+  const texts = set.map(({ selectedOptions: [option] }) => option.text);
+  fill(form, { filters: set.length || "", set: texts.join(" · ") });
+}
+
 function rowOf(user) {
-  const name = nameOf(user);
-  const row = copy("people-row", {
+  const row = faceOf(user, copy("people-row", {
     ...user,
-    name,
+    name: shown.sort === "name" ? `${user.lastName}, ${user.firstName}` : nameOf(user),
     email: addressOf(user).email,
     href: `#people/${user.id}`,
     roleName: say(`say_role_${user.role}`),
-    isWell: !user.hindrances.length,
     isUnproven: user.hindrances.includes("email_unverified"),
     lacksPassword: user.hindrances.includes("no_password"),
-    lastSeen: user.lastLogin ? date(user.lastLogin) : say("say_people_never"),
     chosen: chosen.has(user.id),
+  }));
+  row.querySelector("a").addEventListener("click", ({ currentTarget: { hash } }) => {
+    place = { hash, query: hashOf(shown), top: scrollY };
   });
   const box = row.querySelector("input");
-  box.ariaLabel = say("say_people_choose", { name });
+  box.ariaLabel = say("say_people_choose", { name: nameOf(user) });
   box.value = user.role;
   box.disabled = user.id === userId(); // nobody shuts themselves out with all others
   box.addEventListener("change", () => {
@@ -69,25 +83,22 @@ function rowOf(user) {
   return row;
 }
 
-// Returns what the API is asked for by the query of the list.
-const askedOf = ({ isActive, search, ...rest }) => ({
-  ...rest,
-  ...(isActive === "hindered" ? { hindered: true } : isActive && { isActive }),
-  ...(search && { search: search.replaceAll(",", " ") }), // "Schmidt, Lea" is a name, too
-});
-
 // Who is chosen stays so.
 async function load(query) {
   const mine = ++asked;
+  if (!chosen.size) delete query.only; // after a reload, or an act
   let text = "";
   shown = query;
   back.firstElementChild.href = hashOf(query);
   showProblem(form, null);
   setBusy(form, true);
   try {
-    const { users, page, total } = await call("GET", "users", { ...askedOf(query), perPage });
+    const some = query.only ? [...chosen.values()] : [];
+    const { users, page, total } = some.length
+      ? { users: some, page: 1, total: some.length }
+      : await call("GET", "users", { ...askedOf(query), perPage });
     if (mine !== asked) return;
-    const last = Math.ceil(total / perPage);
+    const last = some.length ? 1 : Math.ceil(total / perPage);
     if (page > last && last) return load({ ...query, page: last });
     for (const button of list.querySelectorAll("th button")) {
       const way = button.value === "name" ? "ascending" : "descending";
@@ -97,11 +108,17 @@ async function load(query) {
     for (const user of users) if (chosen.has(user.id)) chosen.set(user.id, user);
     const to = (number) => (number >= 1 && number <= last ? hashOf({ ...query, page: number }) : "");
     fill(list, { previous: to(page - 1), next: to(page + 1) });
-    list.querySelector("tbody").replaceChildren(...users.map(rowOf));
+    const rows = users.map(rowOf);
+    list.querySelector("tbody").replaceChildren(...rows);
+    if (query.search) showLocks(users, rows, me.settings);
     list.querySelector("table").hidden = all.parentElement.hidden = !total;
-    list.querySelector(".empty").hidden = total > 0;
+    const empty = list.querySelector(".empty");
+    empty.hidden = total > 0;
+    const { search, role, isActive } = query;
+    fill(empty, { isGroup: Boolean(query.groupId && !search && !role && !isActive) });
     byId("people-failures").replaceChildren();
     showChosen();
+    showFilters();
     const from = (page - 1) * perPage + 1;
     const numbers = { from, to: from + users.length - 1, count: total };
     text = total ? say("say_people_range", numbers) : say("say_people_none");
@@ -120,38 +137,51 @@ export const reload = trying(() => load(shown));
 async function saveList() {
   const { page, ...query } = shown;
   fill(acts, { chosen: say("say_wait") });
-  const people = await loadAll(askedOf(query), MOST_SAVED).finally(showChosen);
+  const [people, memberships] = await Promise.all([
+    query.only && chosen.size ? [...chosen.values()] : loadAll(askedOf(query), MOST_SAVED),
+    manages() ? loadMemberships() : [],
+  ]).finally(showChosen);
+  const { groupId, isActive } = form.elements;
   const names = ["lastName", "firstName", "username", "email", "externalId"];
   const [, , , ...others] = [...list.querySelectorAll("thead th")].map((head) => head.textContent);
   const lines = people.map((user) => {
     const states = [...rowOf(user).querySelectorAll(".badge:not([hidden])")];
+    const groups = memberships.filter(({ userId: id }) => id === user.id);
     return [
       ...names.map((name) => (name === "email" && addressOf(user).noMailbox ? "" : user[name])),
-      ...[say(`say_role_${user.role}`), states.map((state) => state.textContent).join(", ")],
-      user.lastLogin ?? "",
+      say(`say_role_${user.role}`),
+      states.map((state) => state.textContent).join(", ") || textOf(isActive, "true"),
+      user.lastLogin ? minuteOf(user.lastLogin) : "",
+      ...(manages() ? [groups.map((group) => textOf(groupId, group.groupId)).join(", ")] : []),
     ];
   });
+  if (manages()) others.push(groupId.labels[0].textContent);
   const title = list.querySelector("caption").textContent;
-  const [group] = form.elements.groupId.selectedOptions;
-  saveTable(group.value ? `${title} ${group.text}` : title, [[...names.map(labelOf), ...others], ...lines]);
+  const name = groupId.value ? `${title} ${groupId.selectedOptions[0].text}` : title;
+  saveTable(name, [[...names.map(labelOf), ...others], ...lines]);
 }
 
 function search() {
   clearTimeout(waiting);
   if (form.offsetParent === null) return; // the user has gone on
-  const entries = Object.entries(read(form)).filter(([, value]) => value.trim());
-  const query = Object.fromEntries(entries);
+  return open(filled(read(form)));
+}
+
+function open(query) {
   history.replaceState(null, "", hashOf(query));
   return load(query);
 }
 
 async function ask({ target }) {
-  if (target.value === "let-go") {
+  const button = target.closest("button");
+  const { only, page, ...rest } = shown;
+  if (button?.value === "let-go") {
     chosen.clear();
     all.focus();
     return load(shown);
   }
-  if (target.matches("button")) (await loadModule("many")).ask(target);
+  if (button?.value === "only") return open(only ? rest : { ...rest, only: "chosen" });
+  if (button && !button.ariaExpanded) (await loadModule("many")).ask(button);
 }
 
 form.addEventListener("submit", (event) => {
@@ -166,24 +196,25 @@ all.addEventListener("change", () => {
   const { checked } = all; // each box changes it
   for (const box of boxes()) if (box.checked !== checked) box.click();
 });
-acts.addEventListener("click", trying(ask));
+for (const part of [acts, byId("people-pick")]) part.addEventListener("click", trying(ask));
 // A click on a heading sorts by it, a second one by the newest again.
 list.querySelector("thead").addEventListener("click", ({ target: { value } }) => {
+  if (!value) return;
   const { sort } = form.elements;
-  if (value) sort.value = sort.value === value ? "" : value;
-  if (value) trying(search)();
+  sort.value = sort.value === value ? "" : value;
+  trying(search)();
 });
 byId("people-save").addEventListener("click", trying(saveList));
 
-async function show(section, me, rest = "", part = "") {
+async function show(section, who, rest = "", part = "") {
   clearTimeout(waiting);
   const isPerson = rest !== "" && !rest.includes("=");
   list.hidden = isPerson;
   out.hidden = true;
   back.hidden = !isPerson;
   section.querySelector("h1").hidden = isPerson; // the name takes its place
-  const manages = me.profile.role === "admin";
-  form.elements.role.closest(".field").hidden = !manages; // teachers see one only
+  me = who;
+  form.elements.role.closest(".field").hidden = !manages(); // teachers see one only
   if (isPerson) {
     const mine = ++asked;
     person ??= await loadModule("person");
@@ -197,8 +228,14 @@ async function show(section, me, rest = "", part = "") {
   const { groupId } = form.elements;
   if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
-  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages });
+  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: manages() });
   await Promise.all([load(query), listGroups(groupId)]);
+  showFilters();
+  const { hash, top, query: left } = place;
+  place = {};
+  if (left !== hashOf(query)) return;
+  scrollTo(0, top);
+  return list.querySelector(`[href="${hash}"]`); // of who was opened there
 }
 
 export const sections = { people: show };

@@ -1,27 +1,31 @@
 // One account: what is known about it, why its user cannot log in, and what can be done about it.
+// Its parts are at #people/<id>, …/learning, …/access and …/history; …/kept is a page to print.
 
-import { Problem, call } from "./api.js";
+import { Problem, call, loadModule } from "./api.js";
 import { showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
-import { hasWayIn, listGroups, saveData } from "./lists.js";
+import { faceOf, hasWayIn, listGroups, textOf } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, byId, copy, fill, languageName, moment, nameOf, say } from "./words.js";
+import { languageName, moment } from "./times.js";
+import { addressOf, byId, copy, fill, language, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
+const PARTS = ["overview", "learning", "access", "history"];
 const part = byId("person");
 const handout = byId("person-handout");
 const back = document.querySelector("#people-back a");
 const news = byId("people-news");
-const joining = byId("person-join");
-const [languages, zones] = ["language", "timezone"].map((name) =>
-  part.querySelector(`[name=${name}]`),
-);
+const menu = byId("person-menu");
+const kept = byId("person-kept");
+const chips = byId("person-groups"); // the last ones are to undo, and for another group
+const joined = byId("person-groupId"); // the groups to add the person to
+const [languages, zones] = ["language", "timezone"].map((name) => byId(`person-${name}`));
 listZones(zones, "UTC");
 let me = null;
 let account = null;
-let done = null; // what an act has done: {id, text, made}, until the account is loaded again
+let done = null; // what an act has done: {id, text, made, left}, until the account is loaded again
 
 // Says whether the user can sign in, and what hinders that.
 function showState({ hindrances, lockedUntil, provider, hasPassword }) {
@@ -30,10 +34,24 @@ function showState({ hindrances, lockedUntil, provider, hasPassword }) {
   const isOut = hindrances?.length > 0;
   const words = [isOut ? "cannot" : "can", ...(hindrances ?? [])];
   if (provider && !hasPassword && !words.includes("no_password")) words.push("provider_signs_in");
-  place.classList.toggle("warn", isOut);
+  place.className = isOut ? "note warn" : "quiet";
   place.textContent = words.map((word) => say(`say_people_${word}`, { until, provider })).join(" ");
   place.hidden = !hindrances;
 }
+
+// Returns which one act is the next: the first of these that is needed, else a new code.
+function todoOf({ role, isActive, lockedUntil, hindrances }, manages) {
+  const needed = {
+    activate: manages && !isActive,
+    unlock: manages && lockedUntil !== null,
+    vouch: manages && isActive && hindrances?.includes("email_unverified"),
+    code: isActive && role !== "admin",
+  };
+  const first = Object.keys(needed).find((act) => needed[act]);
+  return Object.fromEntries(Object.keys(needed).map((act) => [act, act === first]));
+}
+
+const groupNames = () => account.groups.map(({ name }) => name).join(", ");
 
 function refill(form) {
   form.reset();
@@ -42,8 +60,11 @@ function refill(form) {
   showProblem(form, null);
 }
 
-function render(manages) {
-  const { firstName, lastName, username, role, joinDate, lastLogin, lockedUntil, id } = account;
+function render(manages, taken, left) {
+  const { username, role, joinDate, lastLogin, id } = account;
+  const at = `#people/${id}`;
+  // The copy is in the person's language, if need be in a page of its own.
+  const isOther = !`${account.language}-`.startsWith(`${language}-`);
   const isAdmin = role === "admin";
   const { email: address, noMailbox, isOpen: canVouch } = addressOf(account);
   choose(zones, account.timezone);
@@ -62,24 +83,28 @@ function render(manages) {
     name: nameOf(account),
     who: `${nameOf(account)} (${username})`,
     roleName: say(`say_role_${role}`),
-    languageName: languageName(account.language),
     joined: moment(joinDate),
     lastSeen: lastLogin ? moment(lastLogin) : say("say_people_never"),
-    locked: lockedUntil && moment(lockedUntil),
     learns: role === "student",
-    mayHaveCode: account.isActive && !isAdmin,
-    initials: [firstName, lastName].map(([letter]) => letter.toLocaleUpperCase()).join(""),
-    groupNames: account.groups.map((group) => group.name).join(", "),
+    todo: todoOf(account, manages),
+    hasChoice: isAdmin || !account.isActive || !noMailbox || hasWayIn(account),
+    kept: `${isOther ? `admin?language=${account.language}&for=person` : ""}${at}/kept`,
+    ways: Object.fromEntries(PARTS.map((name, n) => [name, n ? `${at}/${name}` : at])),
+    groupNames: groupNames(),
+    ...{ taken, groupId: left },
   });
+  faceOf(account, part);
   const chip = (group) => {
     const { id: groupId, name } = group;
     const item = copy("person-group", { groupId, name, manages, href: `#groups/${groupId}` });
     item.querySelector("button").ariaLabel = say("say_people_leave", group);
     return item;
   };
-  byId("person-groups").replaceChildren(...account.groups.map(chip));
-  const own = new Set(account.groups.map((group) => group.id));
-  for (const option of [...joining.elements.groupId]) if (own.has(option.value)) option.remove();
+  for (const old of chips.querySelectorAll("li:not(.no-print)")) old.remove();
+  chips.prepend(...account.groups.map(chip));
+  for (const option of joined.options) {
+    option.disabled = account.groups.some((group) => group.id === option.value);
+  }
   for (const form of part.querySelectorAll("form")) {
     form.dataset.id = id;
     refill(form);
@@ -87,19 +112,22 @@ function render(manages) {
   showState(account);
   const refused = part.querySelectorAll("[aria-describedby=person-only-there]");
   for (const button of refused) button.disabled = isAdmin;
-  byId("person-access").disabled = isAdmin || !account.isActive;
+  byId("person-access-choice").disabled = isAdmin || !account.isActive;
+  byId("person-add").open = menu.open = false;
+  menu.querySelector("a").target = isOther ? "_blank" : "";
 }
 
-function showHandout(made) {
-  const group = account.groups.map(({ name }) => name).join(", ");
-  const slip = slipOf({ ...made, user: account, group });
-  slip.querySelector("[name=link]").id = "person-link";
-  handout.replaceChildren(copy("person-handed"), slip);
-}
-
-function showNews(text) {
-  news.textContent = text;
-  if (text) news.focus();
+// Shows one of the parts; paper has all. Returns its heading: that of the first is the name.
+function showPart(place) {
+  const isThere = PARTS.includes(place) && !byId(`person-${place}`).hidden;
+  const chosen = isThere ? place : PARTS[0];
+  for (const [n, way] of [...byId("person-ways").children].entries()) {
+    way.ariaCurrent = PARTS[n] === chosen ? "page" : null;
+    byId(`person-${PARTS[n]}`).classList.toggle("shown", PARTS[n] === chosen);
+  }
+  const heading = byId(`person-${chosen}`).querySelector("h2") ?? part.querySelector("h1");
+  heading.tabIndex = -1;
+  return heading;
 }
 
 function closeDialogs() {
@@ -110,53 +138,60 @@ function closeDialogs() {
 export function hide() {
   closeDialogs();
   part.hidden = true;
+  kept.replaceChildren();
   handout.replaceChildren();
-  showNews(done && !done.id ? done.text : "");
-  done = null;
+  news.textContent = done && !done.id ? done.text : "";
+  if (news.textContent) news.focus();
+  if (!done?.id) done = null;
 }
 
 /**
- * Load and show an account; return what gets the focus: its name, or what the `place` says.
+ * Load and show an account; return what gets the focus: the heading of the part at this `place`.
  * `isLate` says whether the user has gone on meanwhile.
  */
 export async function show(who, id, place, isLate) {
   me = who;
   const manages = me.profile.role === "admin";
   closeDialogs();
-  if (account?.id !== id) part.hidden = true;
+  kept.replaceChildren();
+  part.hidden ||= account?.id !== id || place === "kept";
+  if (place === "kept") return (await loadModule("kept")).show(kept, id, isLate);
   const path = `users/${encodeURIComponent(id)}`;
   const [found, learned, events, record] = await Promise.all([
     call("GET", `${path}/account`),
     learning.load(path),
     manages ? latest(id) : { events: [] },
     call("GET", path).catch(() => null), // of a deactivated account there is none
-    manages && listGroups(joining.elements.groupId),
+    manages && listGroups(joined),
   ]);
-  const [provider] = await Promise.all([
-    found.provider && providerOf(found.provider),
-    showEvents(byId("person-happened"), id, events),
-  ]);
+  const provider = found.provider && (await providerOf(found.provider));
+  if (isLate()) return;
+  await showEvents(byId("person-history"), id, events);
   if (isLate()) return;
   const picture = record?.avatar.endsWith(part.dataset.noPicture) ? "" : (record?.avatar ?? "");
   account = { ...found, provider: provider ?? found.provider, picture };
-  render(manages);
+  const { text = "", made, left } = done?.id === id ? done : {};
+  if (done?.id === id) done = null;
+  render(manages, left ? text : "", left);
   part.hidden = false;
-  const learnt = byId("person-learning");
-  learning.render(learnt, learned);
+  learning.render(byId("person-learning"), learned);
   handout.replaceChildren();
-  const heading = part.querySelector("h1");
-  document.title = `${heading.textContent} · ${document.title}`;
-  const made = done?.id === id ? done.made : null;
-  if (made?.link) showHandout(made);
-  const isNews = done?.id === id;
-  showNews(isNews ? done.text : "");
-  done = null;
-  if (isNews && id === me.profile.id) await me.reload();
-  return isNews ? news : place ? learnt.querySelector("h2") : heading;
+  const heading = showPart(place);
+  document.title = `${nameOf(account)} · ${document.title}`;
+  if (made?.link) {
+    const slip = slipOf({ ...made, user: account, group: groupNames() });
+    slip.querySelector("[name=link]").id = "person-link";
+    handout.append(copy("person-handed"), slip);
+  }
+  news.textContent = left ? "" : text;
+  if (text && id === me.profile.id) await me.reload();
+  if (left) return byId("person-undo");
+  return text ? news : heading;
 }
 
 part.addEventListener("prepare", (event) => {
-  const { target: form, detail: { body } } = event;
+  const { target: form, detail, detail: { body } } = event;
+  detail.who = account; // another one may be shown when it is done
   news.textContent = "";
   if ("confirmation" in body && body.confirmation.trim() !== account.username) {
     event.preventDefault();
@@ -172,16 +207,29 @@ part.addEventListener("prepare", (event) => {
   }
 });
 part.addEventListener("done", (event) => {
-  const { target: form, detail: { data } } = event;
+  const { target: form, detail: { data, who } } = event;
   event.preventDefault(); // it is said above the account, which is loaded first
-  if (form.id === "person-export") return saveData(account.username, data);
   const isGone = form.dataset.done === "say_people_deleted";
   const key = data?.link ? "say_people_handed" : form.dataset.done;
-  done = { id: isGone ? undefined : account.id, text: say(key, account), made: data };
-  me.go(isGone ? back.hash.slice(1) : `people/${account.id}`);
+  const groupId = form.elements.groupId?.value;
+  const left = key === "say_people_left" && groupId;
+  const text = say(key, { ...who, group: textOf(joined, groupId) });
+  done = { id: isGone ? undefined : who.id, text, made: data, left };
+  me.go(isGone ? back.hash.slice(1) : location.hash.slice(1));
 });
 part.addEventListener("click", ({ target }) => {
   if ("closes" in target.dataset) refill(target.form);
 });
 // Escape closes a dialog as its button does.
 part.addEventListener("cancel", ({ target }) => refill(target.querySelector("form")), true);
+// The menu closes when something is chosen, by Escape, and when the focus or a click goes elsewhere.
+// It has the focus before a dialog opens, which gives it back.
+function closeMenu() {
+  menu.open = false;
+  menu.firstElementChild.focus();
+}
+menu.addEventListener("click", ({ target }) => target.closest("button, a") && closeMenu());
+menu.addEventListener("keydown", ({ key }) => key === "Escape" && closeMenu());
+for (const moved of ["click", "focusin"]) {
+  document.addEventListener(moved, ({ target }) => (menu.open &&= menu.contains(target)));
+}

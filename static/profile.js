@@ -2,13 +2,15 @@
 
 import { call } from "./api.js";
 import { attempt, setBusy, showProblem } from "./forms.js";
-import { byId, date, fill, nameOf, say } from "./words.js";
+import { date } from "./times.js";
+import { byId, fill, nameOf, say } from "./words.js";
 
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");
 let me, record;
 let isTyped = false; // and not saved yet
+let drawn; // the preview, once it stands
 
 function countBio() {
   const left = 500 - [...form.elements.bio.value].length; // characters, as the API counts them
@@ -100,13 +102,14 @@ async function change(method, body) {
 
 // What the browser can show goes as it is shown: small enough for any limit, and in a moment.
 async function upload() {
+  await drawn;
   const small = canvas.hidden ? null : await new Promise((done) => canvas.toBlob(done));
   const body = new FormData();
   body.append("avatar", small ?? file.files[0]);
   return body;
 }
 
-file.addEventListener("change", preview);
+file.addEventListener("change", () => (drawn = preview()));
 pictureForm.addEventListener("submit", (event) => {
   event.preventDefault();
   change("POST", upload);
@@ -122,7 +125,7 @@ for (const way of ["dragover", "drop", "paste"]) {
     if (!files.length) return; // it is still on its way
     file.files = files;
     pictureForm.scrollIntoView({ block: "nearest" });
-    preview();
+    drawn = preview();
   });
 }
 

@@ -1,6 +1,6 @@
 // Sign in with a provider: the way there, and what follows when the browser is back.
 
-import { NAME, client, userId } from "./api.js";
+import { NAME, client, signedIn, userId } from "./api.js";
 import { askForCode, setBusy, showProblem, showText } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { byId, fill, say } from "./words.js";
@@ -127,7 +127,7 @@ document.addEventListener("prepare", ({ target, detail }) => {
   const isAlone = walk.state === "alone";
   const isChosen = isAlone || target === link || detail.submitter === both;
   walk.isSent = isOurs(target) && isChosen;
-  if (walk.isSent && isAlone) detail.send = (body) => client.arrived(body);
+  if (walk.isSent && isAlone) detail.send = (body) => signedIn(client.arrived(body));
   else if (walk.isSent) detail.body.link = true;
   if (target !== link) return;
   Object.assign(detail.body, { email: walk.me.profile.username, ownDevice: client.ownDevice });

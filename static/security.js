@@ -1,34 +1,27 @@
 // The section "security": address, username, password, second factor, devices, the user's own data.
 
-import { call, logOut } from "./api.js";
+import { call } from "./api.js";
 import { askForCode, attempt, sayDone, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import { save, saveData } from "./lists.js";
 import "./client-passkeys.js"; // or it comes only after passkeys.js, which needs it
 import { show as showPasskeys } from "./passkeys.js";
+import { logOut } from "./shared.js";
 import { providerOf } from "./sign-up.js";
-import { addressOf, byId, copy, date, fill, moment, pictureOf, say, when } from "./words.js";
+import { date, moment } from "./times.js";
+import { addressOf, byId, copy, fill, pictureOf, say, when } from "./words.js";
 
 const part = (id) => byId(`security-${id}`);
 const section = byId("security");
 const factor = part("factor");
 // The first sign that a user agent shows counts: most of them also name others.
 const BROWSERS = {
-  Edge: /Edg/,
-  Opera: /OPR\//,
-  "Samsung Internet": /SamsungBrowser/,
-  Firefox: /Firefox|FxiOS/,
-  Chrome: /Chrome|CriOS/,
-  Safari: /Safari/,
+  Edge: /Edg/, Opera: /OPR\//, "Samsung Internet": /SamsungBrowser/, Firefox: /Firefox|FxiOS/,
+  Chrome: /Chrome|CriOS/, Safari: /Safari/,
 };
 const SYSTEMS = {
-  iPhone: /iPhone/,
-  iPad: /iPad/,
-  Android: /Android/,
-  Windows: /Windows/,
-  ChromeOS: /CrOS/,
-  macOS: /Mac OS/,
-  Linux: /Linux/,
+  iPhone: /iPhone/, iPad: /iPad/, Android: /Android/, Windows: /Windows/, ChromeOS: /CrOS/,
+  macOS: /Mac OS/, Linux: /Linux/,
 };
 let me;
 let codes = [];
@@ -41,11 +34,12 @@ function device(userAgent) {
   return userAgent || say("say_unknown_device");
 }
 
-function rowOf(session) {
+function rowOf(session, index) {
   const used = session.current ? 0 : Math.min(0, Date.parse(session.lastUsedAt) - Date.now());
   const values = { device: device(session.userAgent), used: when(used / 1000) };
   const since = say("say_on_since", { date: moment(session.createdAt) });
   const row = copy("security-session", { ...session, ...values, since });
+  row.hidden = index >= 5 && !part("all").hidden;
   const form = row.querySelector("form");
   form.dataset.id = session.id;
   form.querySelector("button").ariaLabel = say("say_sign_out_device", values);
@@ -96,7 +90,10 @@ async function load() {
   if (["off", "on"].includes(stage())) showStage(state.enabled ? "on" : "off");
   showPasskeys(passkeys);
   for (const form of section.querySelectorAll("form")) askForCode(form, state.enabled);
+  sessions.sort((one, other) => other.current - one.current); // else by the last use
   part("sessions").replaceChildren(...sessions.map(rowOf));
+  part("all").textContent = say("say_all_devices", { count: sessions.length });
+  part("all").hidden ||= sessions.length <= 5; // or it was pressed
   part("others").hidden = sessions.length < 2;
   showEvents(part("happened"), me.profile.id, events);
 }
@@ -119,13 +116,9 @@ function showCodes({ recoveryCodes }) {
 const codesAsText = () => `${say("say_codes_of", me.profile)}\n\n${codes.join("\n")}\n`;
 
 async function copyCodes() {
-  let said = "say_copied";
-  try {
-    await navigator.clipboard.writeText(codesAsText());
-  } catch {
-    said = "say_not_copied"; // without https, or the user does not want it
-  }
-  part("copied").textContent = say(said);
+  const copied = navigator.clipboard?.writeText(codesAsText()).then(() => "say_copied");
+  const said = await copied?.catch(() => {}); // the user does not want it
+  part("copied").textContent = say(said ?? "say_not_copied"); // without https, too
 }
 
 // Moves the focus on in the card if the place of what was done is gone.
@@ -200,6 +193,11 @@ part("kept").addEventListener("reset", () => {
 part("cancel").addEventListener("click", () => {
   showStage("off");
   moveOn(factor);
+});
+part("all").addEventListener("click", ({ target }) => {
+  target.hidden = true;
+  for (const row of part("sessions").rows) row.hidden = false;
+  part("sessions").rows[5].querySelector("button").focus();
 });
 part("copy").addEventListener("click", copyCodes);
 part("save").addEventListener("click", () => {

@@ -1,14 +1,14 @@
 // The section "settings": the look, the language, the time zone, messages and privacy.
 
 import { attempt } from "./forms.js";
-import { addressOf, byId, fill, languageName } from "./words.js";
+import { languageName } from "./times.js";
+import { addressOf, byId, fill } from "./words.js";
 import { choose, chooseHere, listZones } from "./zones.js";
 
 const section = byId("settings");
 const theme = byId("settings-theme");
-const [languages, zones] = ["language", "timezone"].map((name) =>
-  byId(`settings-${name}`),
-);
+const [languages, zones] = ["settings-language", "settings-timezone"].map(byId);
+const again = new Set(); // forms that were changed while they were at work
 let me;
 
 function show(_, user) {
@@ -29,12 +29,20 @@ section.addEventListener("prepare", ({ detail: { body } }) => {
   }
 });
 section.addEventListener("done", ({ target, detail: { data } }) => {
-  if (target === theme && data.theme !== theme.elements.theme.value) return theme.requestSubmit();
+  me.settings = data;
+  if (again.delete(target)) return target.requestSubmit();
   attempt(target, me.reload);
 });
-theme.addEventListener("change", () => {
-  document.documentElement.dataset.theme = theme.elements.theme.value;
-  theme.requestSubmit(); // once more by "done" if it is at work
+// What is one choice is saved at once; a form has a button.
+section.addEventListener("change", ({ target: { form } }) => {
+  if (form === theme) document.documentElement.dataset.theme = theme.elements.theme.value;
+  if (!form.matches(".once")) return;
+  if (form.ariaBusy === "true") again.add(form);
+  else form.requestSubmit();
+});
+section.addEventListener("failed", ({ target }) => {
+  again.delete(target);
+  if (target.querySelector("[role=switch]")) fill(target, me.settings);
 });
 byId("settings-here").addEventListener("click", () => {
   chooseHere(zones);

@@ -1,6 +1,8 @@
 // The sheet to print: a slip for each link and code that was just made.
 
-import { byId, copy, date, moment, nameOf, pictureOf } from "./words.js";
+import { client } from "./api.js";
+import { date, moment } from "./times.js";
+import { byId, copy, fill, nameOf, pictureOf } from "./words.js";
 
 // The first view needs none of it.
 const style = { rel: "stylesheet", href: new URL("sheet.css", import.meta.url) };
@@ -32,6 +34,7 @@ export function slipOf({ user, group = "", link, code, qrCode, expiresAt }) {
 export function add(made) {
   const slip = slipOf(made);
   slips.append(slip);
+  fill(sheet, { isShared: !client.ownDevice });
   sheet.hidden = false;
   return slip;
 }

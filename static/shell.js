@@ -4,10 +4,10 @@
 // function gets as it stands there.
 
 import {
-  Problem, brought, call, isBrought, loadModule, logOut, onChange, resume, stored, userId,
+  Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
-import { addressOf, byId, fill, language, say, setZone } from "./words.js";
+import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL first of all.
 if (brought) history.replaceState(null, "", location.pathname + location.search);
@@ -28,27 +28,28 @@ const isIn = () => userId() !== null && byId("sign-in") !== null;
 
 // Reloads the page once in the user's language; the service may not have it.
 function switchLanguage(wanted) {
-  if (me.brought) return; // it would be lost
   const url = new URL(location);
+  // What a link brings would be lost; a page for somebody else is in the language of that person.
+  if (me.brought || url.searchParams.has("for")) return;
   const isRight = wanted === language || wanted.startsWith(`${language}-`);
   if (!wanted || isRight || url.searchParams.get("language") === wanted) return;
   url.searchParams.set("language", wanted);
-  location.replace(url);
-  return new Promise(() => {});
+  return new Promise(() => location.replace(url));
 }
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
 async function reload() {
-  const [profile, settings] = await Promise.all([
+  const [profile, settings, { setZone }] = await Promise.all([
     call("GET", "users/profile"),
     call("GET", "users/settings"),
+    loadModule("times"),
   ]);
   Object.assign(me, { profile, settings });
   document.documentElement.dataset.theme = settings.theme;
   stored("theme", settings.theme); // for theme.js
   await switchLanguage(settings.language);
   const timeZone = setZone(settings.timezone) ?? "";
-  fill(document.body, { signedInAs: profile.username, timeZone, isOpen: addressOf(profile).isOpen });
+  fill(document.body, { user: profile, timeZone, isOpen: addressOf(profile).isOpen });
   for (const way of document.querySelectorAll("header [data-roles]")) {
     const { roles } = way.dataset;
     way.hidden = roles !== "" && !roles.split(" ").includes(profile.role);
@@ -58,12 +59,9 @@ async function reload() {
 // Returns the section that the URL names, if it is open to the user; else that of the role, or the
 // first.
 function find(id) {
-  const closed = new Set(
-    [...document.querySelectorAll("nav a[hidden]")].map((way) => way.hash.slice(1)),
-  );
-  const open = all.filter(
-    (section) => "signedOut" in section.dataset !== isIn() && !closed.has(section.id),
-  );
+  const isClosed = (section) => document.querySelector(`nav a[hidden][href="#${section.id}"]`);
+  const isFor = ({ dataset }) => "signedOut" in dataset !== isIn();
+  const open = all.filter((section) => isFor(section) && !isClosed(section));
   const names = [id, { student: "learning", admin: "people" }[me.profile?.role]];
   return names.map((name) => open.find((section) => section.id === name)).find(Boolean) ?? open[0];
 }
@@ -81,8 +79,7 @@ async function route({ focus = true, keep = false } = {}) {
   for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
-    if (way.hash === `#${section.id}`) way.ariaCurrent = "page";
-    else way.removeAttribute("aria-current");
+    way.ariaCurrent = way.hash === `#${section.id}` ? "page" : null;
   }
   document.body.classList.toggle("signed-out", !isIn());
   const heading = section.querySelector("h1");
@@ -139,9 +136,10 @@ const begin = trying(async () => {
 
 onChange(
   trying(async (hasBegun) => {
-    const { leadOn } = hasBegun ? await loadModule("shared") : {};
-    if (await leadOn?.()) return;
-    if (hasBegun) await reload();
+    if (hasBegun) {
+      await (await loadModule("shared")).leadOn();
+      await reload();
+    }
     await route({ keep: true });
     byId("ended").textContent = hasBegun ? "" : say("say_session_ended");
     const name = document.querySelector("#sign-in [name=email]");
@@ -169,9 +167,11 @@ document.addEventListener("visibilitychange", trying(async () => {
   await reload();
   if (me.profile.emailVerified) await route({ focus: false });
 }));
-byId("sign-out").addEventListener("click", trying(() =>
-  logOut(me.profile?.provider ? `#signed-out/${encodeURIComponent(me.profile.provider)}` : ""),
-));
+byId("sign-out").addEventListener("click", trying(async () => {
+  const { logOut } = await loadModule("shared");
+  const issuer = me.profile?.provider;
+  await logOut(issuer ? `#signed-out/${encodeURIComponent(issuer)}` : "");
+}));
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (!target.matches(".providers")) return;

@@ -1,7 +1,7 @@
 // What visitors see: sign in, and the ways back in.
 
 import { loadModule } from "./api.js";
-import { byId, decoded } from "./words.js";
+import { byId, decoded, say } from "./words.js";
 
 const signIn = byId("sign-in");
 
@@ -10,19 +10,33 @@ function showSignIn(section, _, name) {
   if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
   const { email, password } = section.querySelector("form").elements;
   if (name) email.value = decoded(name);
+  const why = history.state?.ended; // from shared.js
+  if (why) {
+    history.replaceState(null, "");
+    setTimeout(() => (byId("ended").textContent = say(`say_session_${why}`))); // when it is shown
+  }
   return email.value ? password : email;
 }
 
-// What was typed at the sign-in need not be typed again.
+// What was typed need not be typed again, unless an account was begun with another address.
 function askForName(section) {
-  const typed = signIn.querySelector("[name=email]").value;
+  const isOther = "#sign-up:has([data-if=isUnconfirmed]:not([hidden])) *";
+  const fields = [...document.querySelectorAll("#sign-in [name=email], #sign-up-email")];
+  const typed = fields.find((each) => each.value && !each.matches(isOther))?.value ?? "";
   const field = section.querySelector("[name=email]");
   if (!field.value && (field.type !== "email" || typed.includes("@"))) field.value = typed;
 }
 
 signIn.addEventListener("prepare", () => (byId("unverified").hidden = true));
-signIn.addEventListener("failed", ({ detail: { code } }) => {
+signIn.addEventListener("failed", ({ detail: problem }) => {
+  const { code, retryAfter } = problem;
   byId("unverified").hidden = code !== "email_unverified";
+  const isLocked = code === "too_many_requests" && retryAfter > 60 && retryAfter <= 900;
+  if (isLocked) problem.key ??= "error_too_many_logins"; // a new password ends no other limit
+});
+signIn.addEventListener("keyup", (event) => {
+  const isOn = event.target.name === "password" && event.getModifierState?.("CapsLock");
+  byId("caps").textContent = isOn ? say("say_caps") : "";
 });
 
 export const sections = {

@@ -11,10 +11,14 @@ const loadOptions = async () => (options ??= await call("GET", "auth/options"));
 export const providerOf = async (issuer) =>
   (await loadOptions()).providers.find((each) => each.issuer === issuer)?.label;
 
+const form = document.querySelector("#sign-up form");
+let isSent = false; // a link, perhaps to a wrong address
+
 async function signUp() {
   const { registration } = await loadOptions();
   byId("sign-up-open").hidden = registration !== "open";
   byId("sign-up-closed").hidden = registration !== "closed";
+  return isSent ? form.elements.email : null;
 }
 
 // Names the provider at which a session may go on.
@@ -31,21 +35,31 @@ document.addEventListener("failed", ({ target, detail: { reasons } }) => {
   const isRefused = domains.length && reasons[field?.name]?.includes("invalid");
   if (isRefused && !domains.some(isOf)) reasons[field.name] = ["domain"];
 });
-byId("sign-up").addEventListener("prepare", ({ detail: { body } }) => {
+form?.addEventListener("prepare", ({ detail }) => {
+  const { body, send } = detail;
   Object.assign(body, { language, timezone: timeZone });
+  fill(form, { isUnconfirmed: false });
+  detail.send = async () => {
+    const { email } = await send(body);
+    fill(byId("check-mail"), { sentTo: email });
+    isSent = options.emailVerificationRequired;
+    if (isSent) return;
+    const login = { email, password: body.password };
+    await call("POST", "auth/login", login).catch(() => (location.hash = `sign-in/${email}`));
+  };
 });
-byId("sign-up").addEventListener("failed", (event) => {
-  if (!event.detail.reasons.timezone) return;
+form?.addEventListener("failed", (event) => {
+  const { timezone, username } = event.detail.reasons;
+  fill(form, { isUnconfirmed: username?.includes("unconfirmed") ?? false });
+  if (!timezone) return;
   event.preventDefault(); // a device without a zone says "Etc/Unknown", or a newer one than we know
   timeZone = undefined;
   event.target.requestSubmit();
 });
-byId("sign-up").addEventListener("done", (event) => {
-  if (options.emailVerificationRequired) return;
+form?.addEventListener("done", (event) => {
+  if (isSent) return;
   event.preventDefault();
-  event.target.reset(); // the password is not needed any more
-  const { email, password } = event.detail.body;
-  call("POST", "auth/login", { email, password }).catch(() => (location.hash = "sign-in"));
+  form.reset();
 });
 
 export const sections = { "sign-up": signUp, "signed-out": signedOut };

@@ -1,8 +1,10 @@
 """What the stories in this folder say again and again."""
 
+import csv
 import io
 import json
 import logging
+import re
 import struct
 import threading
 import time
@@ -433,3 +435,11 @@ def segment(kind, data):
 
 def picture_form(content, name="avatar", filename="me.png", content_type="image/png"):
     return {name: (io.BytesIO(content), filename, content_type)}
+
+
+def table_in(download):
+    """Return the cells of a CSV file; each must be quoted."""
+    with open(download.path(), encoding="utf-8-sig", newline="") as file:
+        text = file.read()
+    assert re.fullmatch(r'("([^"]|"")*"(,|\r\n))+', text)
+    return list(csv.reader(io.StringIO(text)))

@@ -1,6 +1,7 @@
 """Registration and login."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from helpers import (
@@ -61,6 +62,26 @@ def test_registered_user_can_log_in(app, client, outbox):
 def test_taken_name_or_address_is_refused(client, changes, code, fields):
     success(register_ada(client), 201)
     assert failure(register_ada(client, **changes), 409, code).keys() == fields
+
+
+@on_both
+def test_a_username_of_an_account_that_was_never_used_is_said_to_be_that(client, make_user):
+    """So that somebody who mistyped the address at the first sign-up learns who it was."""
+
+    def reasons(username, **changes):
+        return register_ada(client, username, **changes).json["error"]["reasons"]
+
+    success(register_ada(client), 201)
+    other = {"email": "other@example.org"}
+    both = {"username": ["taken", "unconfirmed"], "email": ["taken"]}
+    assert reasons("ADA.L-1", **other) == {"username": both["username"]}
+    assert reasons("ada.l-1") == both
+    assert reasons("new") == {"email": ["taken"]}
+    success(login(client, "Ada.L-1", PASSWORD))
+    make_user("confirmed", email_verified_at=datetime(2026, 1, 1, tzinfo=UTC))
+    make_user("invited", password_hash="!")
+    for username in ("ada.l-1", "confirmed", "invited"):
+        assert reasons(username, **other) == {"username": ["taken"]}, username
 
 
 @on_both

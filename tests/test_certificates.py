@@ -253,7 +253,7 @@ def test_names_cannot_become_markup_or_turn_the_text_around_them(
 def test_files_of_the_page_are_found_below_any_prefix(client, shared_code):
     for path in (shared_code, "no%2Fcode"):
         found = re.findall(r'(?:href|src)="\.\./(static/[^"]*)"', show(client, path).text)
-        names = {"icon.svg", "pages.css", "certificate.css"}
+        names = {"icon.svg", "pages.css", "narrow.css", "certificate.css"}
         assert {each.rpartition("/")[2] for each in found} == names
         for each in found:
             answer = client.get(f"/{each}", buffered=True)  # leaves no file open

@@ -118,7 +118,7 @@ def test_examples_name_what_there_is(client, scrape):
     (pattern,) = re.findall(r"^/(.+)/ {$", (ROOT / "deploy/accounts.mtail").read_text(), re.M)
     for path, route in (
         ("/api/certificates/x", "/api/certificates/<id:code>"),
-        ("/own.css", """"/<any('own.css', 'logo.svg'):name>\""""),
+        ("/own.css", """"/<any('own.css', 'logo.svg', 'logo-dark.svg'):name>\""""),
         ("/x route=/y status=200 ms=1 user=z", "-"),
     ):
         # A word that HTTP does not name is no series of its own.

@@ -1,5 +1,6 @@
 """The built-in pages as a client without scripts sees them: headers, addresses, content."""
 
+import gzip
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from helpers import DeclaredClient
 
 from config import ROOT
 from core.look import BLUE, FOLDER, contrast, look_of, shades
+from core.look import shape as shape_of
 from core.templates import Templates, problems
 from extensions import components
 
@@ -88,7 +90,8 @@ def test_the_root_leads_to_the_platform(visit):
     ("typed", "page"),
     [
         *(("account/", "account"), ("admin/", "admin"), ("code", "reset-password")),
-        *(("Reset-Password", "reset-password"), ("reset-password/", "reset-password")),
+        *(("Account", "account"), ("Admin", "admin"), ("Reset-Password", "reset-password")),
+        ("reset-password/", "reset-password"),
     ],
 )
 def test_what_people_type_leads_to_the_page(visit, typed, page):
@@ -267,20 +270,20 @@ def test_a_page_of_a_link_keeps_itself_out_of_referrers_and_search(visitor, path
     [
         *((path, "de-AT", "de") for path in PAGES_OF_LINKS),
         *(("/verify-email", accepted, "en") for accepted in ("pt, ja", "", "*")),
-        ("/docs", "de", "en"),
+        ("/docs", "de", "de"),
     ],
 )
 def test_a_page_is_in_the_language_that_the_browser_asks_for(visitor, path, accepted, language):
     response = visitor.get(path, headers={"Accept-Language": accepted})
     assert response.headers["Content-Language"] == language
-    assert response.headers["Vary"] == "Accept-Language"
+    assert "Accept-Language" in response.vary
     assert f'<html lang="{language}">' in response.text
 
 
-@pytest.mark.parametrize("path", PAGES_OF_LINKS)
+@pytest.mark.parametrize("path", [*PAGES_OF_LINKS, "/docs"])
 def test_a_page_names_the_service(visit, path):
     page = visit(path, site_name="Tom & Jo's School")
-    assert "<title>Tom &amp; Jo&#39;s School</title>" in page.text
+    assert re.search("<title>(.* · )?Tom &amp; Jo&#39;s School</title>", page.text)
 
 
 def test_the_password_hint_follows_the_setting(visit):
@@ -312,6 +315,19 @@ def test_swagger_ui_is_cached_for_a_year_under_its_version(visitor):
 )
 def test_no_other_file_of_the_package_is_served(visitor, name):
     assert visitor.get(f"/docs/assets/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/account", "/static/pages.css", "/docs/assets/swagger-ui.css"])
+def test_what_browsers_read_is_compressed_for_those_that_say_so(visitor, path):
+    plain = visitor.get(path)
+    packed = visitor.get(path, headers={"Accept-Encoding": "br, gzip"})
+    refused = visitor.get(path, headers={"Accept-Encoding": "br, gzip;q=0"})
+    assert gzip.decompress(packed.data) == plain.data == refused.data
+    assert (packed.content_encoding, refused.content_encoding) == ("gzip", None)
+    assert len(packed.data) * 3 < len(plain.data)
+    assert "Accept-Encoding" in plain.vary
+    if path != "/account":
+        assert packed.headers["ETag"] != plain.headers["ETag"]
 
 
 @pytest.mark.parametrize("name", ["pages.css", "links.js", "docs.css", "docs.js", "icon.svg"])
@@ -351,11 +367,22 @@ def test_pages_and_mails_are_in_the_colour_of_the_school(app, visitor):
         answer = visitor.get(f"/static/{name}")
         again = visitor.get(f"/static/{name}", headers={"If-None-Match": answer.headers["ETag"]})
         assert (answer.text, again.status_code) == (text, 304)
-    assert color in colored.mail("invitation", "en", site="x", link="x", life=timedelta(1)).html
+    assert (
+        color
+        in colored.mail("email_verification", "en", site="x", link="x", life=timedelta(1)).html
+    )
     assert color not in visitor.get(address.replace("icon.svg", "shell.js")).text
 
 
 COLORS = ["#3451b2", "#000000", "#a11d4c", "#0b6e2e", "#0000ff", "#6a5500", "#273f93"]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "shape"),
+    [("viewBox='0 0 400 100'", 4), ('viewBox="0,0,90.5,30"', 3), ("", 1), ("viewBox='0 0 9 0'", 1)],
+)
+def test_the_width_of_a_logo_is_known_before_it_comes(drawing, shape):
+    assert shape_of(f"<svg {drawing}/>") == shape
 
 
 @pytest.mark.parametrize("color", COLORS)
@@ -374,7 +401,7 @@ def test_a_colour_is_readable_in_the_light_and_in_the_dark(color):
 def test_each_shade_of_ours_is_painted_once(color):
     made, pair = shades(color), r"(--[\w-]+): var\(--light, (#\w+)\) var\(--dark, (#\w+)\)"
     ours = re.findall(pair, (FOLDER / "pages.css").read_text())
-    painted = re.findall(pair, look_of(color).painted["pages.css"])
+    painted = re.findall(pair, look_of(color).files["pages.css"].decode())
     assert painted == [tuple(made.get(each, each) for each in found) for found in ours]
     assert ("--accent", color, made["#a3b8ff"]) in painted
 
@@ -411,14 +438,19 @@ def test_what_is_kept_and_who_sees_it_is_made_from_the_settings(app, visit, visi
 
 def test_an_operators_style_sheet_and_logo_are_on_all_pages(app, client, tmp_path):
     (tmp_path / "own.css").write_text(":root { --accent: #060 }")
-    (tmp_path / "logo.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    drawing = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 400 100'/>"
+    for name in ("logo.svg", "logo-dark.svg"):
+        (tmp_path / name).write_text(drawing)
     assert problems(tmp_path) == []
     components(app).templates = Templates(tmp_path, "en")
-    for path in [*PAGES_OF_LINKS, *ACCOUNT_PAGES]:
+    for path in PAGES:
         page = client.get(path).text
-        assert page.index("/pages.css") < page.index('<link rel="stylesheet" href="own.css">')
+        ours = "/docs.css" if path == "/docs" else "/pages.css"
+        assert page.index(ours) < page.index('<link rel="stylesheet" href="own.css">')
+        assert 'class="in-dark" src="logo-dark.svg" alt="" width="144" height="36"' in page
         assert "icon.svg" not in page
-    for name, kind in (("own.css", "text/css"), ("logo.svg", "image/svg+xml")):
+    kinds = {"own.css": "text/css"} | dict.fromkeys(("logo.svg", "logo-dark.svg"), "image/svg+xml")
+    for name, kind in kinds.items():
         answer = client.get(f"/{name}")
         assert (answer.status_code, answer.mimetype) == (200, kind)
         assert 0 < answer.cache_control.max_age <= 3600
@@ -427,4 +459,5 @@ def test_an_operators_style_sheet_and_logo_are_on_all_pages(app, client, tmp_pat
 
 def test_without_an_own_look_there_is_none(visitor):
     assert "own.css" not in visitor.get("/account").text
-    assert {visitor.get(path).status_code for path in ("/own.css", "/logo.svg")} == {404}
+    for path in ("/own.css", "/logo.svg", "/logo-dark.svg"):
+        assert visitor.get(path).status_code == 404

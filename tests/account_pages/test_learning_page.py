@@ -61,18 +61,18 @@ def test_the_picture_has_the_days_of_the_users_zone(
     expect(page.locator("#learning-days .today")).to_have_attribute("data-date", drawn[-1])
     expect(page.locator("#learning-days rect").last).to_be_in_viewport()
     expect(page.locator("#learning-sum")).to_have_text(
-        "You learned on 3 days: 3 lessons · 1 hour 50 minutes."
+        "You learned on 3 days: 3 lessons · 1 hr 50 min."
     )
     said = page.locator("#learning-day")
     page.get_by_role("group", name="Your last 12 months").focus()
     for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
-    expect(said).to_contain_text("1 lesson · 20 minutes")
+    expect(said).to_contain_text("1 lesson · 20 min")
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text("no lesson")
     page.get_by_text("Your days as a list").click()
     expect(page.locator("#learning-list li")).to_have_count(3)
-    expect(page.locator("#learning-list li").last).to_contain_text("1 lesson · 1 hour 30 minutes")
+    expect(page.locator("#learning-list li").last).to_contain_text("1 lesson · 1 hr 30 min")
 
 
 def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
@@ -83,7 +83,7 @@ def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
     figures = it.page.get_by_role("list", name="What you have reached")
     expect(figures).to_contain_text("1 day in a row")
     expect(figures).to_contain_text("3 of 13 lessons completed")
-    expect(figures).to_contain_text("1.8 hours of learning")
+    expect(figures).to_contain_text("1 hr 50 min of learning")
     course = it.page.locator("#learning-courses > li").first
     expect(course.get_by_role("progressbar", name="<b>SQL</b>")).to_have_js_property("value", 3)
     badges = it.page.locator("#learning-courses .badge")
@@ -91,7 +91,7 @@ def test_a_course_shows_its_lessons(signed_in, deliver, base_url):
     course.get_by_text("Completed lessons").click()
     lessons = course.get_by_role("listitem")
     expect(lessons).to_contain_text(["after-360", "after-3", "after-0"])
-    expect(lessons.first).to_contain_text("at 00:01 · 1 hour 30 minutes")
+    expect(lessons.first).to_contain_text("at 00:01 · 1 hr 30 min")
     expect(it.page.locator("#learning-achievements")).to_contain_text("First lesson")
 
 
@@ -118,19 +118,23 @@ def test_a_certificate_is_shared_until_its_link_is_dead(signed_in, deliver, base
     expect(switch).to_be_focused()
 
 
-def test_a_shared_certificate_is_printed_from_the_list(signed_in, deliver, base_url):
+def test_a_certificate_is_printed_with_one_click_which_shares_it(signed_in, deliver, base_url):
     it = signed_in()
     about = {"courseId": "sql", "courseName": "SQL", "issuedAt": "2026-01-01T12:00:00Z"}
     deliver(it.user, "certificates/first", **about)
     it.page.context.add_init_script("window.print = () => (document.title = 'printed');")
     it.page.goto(f"{base_url}/account#learning")
     card = it.page.locator("#learning-certificates li")
-    expect(card.get_by_role("button", name="Print")).to_be_hidden()
-    card.get_by_role("switch").check()
-    with it.page.expect_popup() as opened:
-        card.get_by_role("button", name="Print").click()
-    expect(opened.value).to_have_title("printed")
-    assert opened.value.url == card.locator("[name=verifyUrl]").input_value()
+    switch, said = card.get_by_role("switch"), "makes a link with which anybody can check"
+    expect(card).to_contain_text(said, use_inner_text=True)
+    for _ in ("not shared", "shared"):
+        with it.page.expect_popup() as opened:
+            card.get_by_role("button", name="Print").click()
+        expect(opened.value).to_have_title("printed")
+        assert opened.value.url == card.locator("[name=verifyUrl]").input_value()
+        expect(card).not_to_contain_text(said, use_inner_text=True)
+    expect(switch).to_be_checked()
+    expect(card.get_by_role("button", name="Copy the link")).to_be_visible()
 
 
 def test_a_lesson_has_its_name(signed_in, deliver, base_url):
@@ -159,13 +163,11 @@ def test_a_new_account_is_shown_a_way_to_begin(signed_in, base_url):
     expect(page.locator("#learning-days")).to_be_hidden()
 
 
-def test_time_is_said_in_hours_and_minutes(signed_in, deliver, base_url):
-    """Only the figure has one decimal: 303 minutes are 5.05 hours."""
+def test_time_is_said_in_one_form(signed_in, deliver, base_url):
     it = signed_in("account#settings")
     deliver(it.user, "courses/sql", name="SQL", lessons=4)
     at = (datetime.now(ZoneInfo("UTC")) - timedelta(hours=1)).isoformat()
     deliver(it.user, "courses/sql/lessons/one", minutes=303, completedAt=at)
     it.page.get_by_role("link", name="Learning").click()
-    expect(it.page.locator("#learning-sum")).to_contain_text("5 hours 3 minutes")
-    expect(it.page.locator("[data-text=totalHours]")).to_have_text("5.1")
-    expect(it.page.locator("#learning-courses")).to_contain_text("5 hours 3 minutes")
+    for place in (".figures", "#learning-sum", "#learning-courses"):
+        expect(it.page.locator(f"#learning {place}")).to_contain_text("5 hr 3 min")

@@ -1,7 +1,11 @@
 """The look of the account pages: on small screens, with large text, on paper, without scripts."""
 
 import pytest
+from helpers import bearer, success
 from playwright.sync_api import expect
+
+from core.templates import Templates
+from extensions import components
 
 pytestmark = pytest.mark.browser
 
@@ -52,6 +56,7 @@ def test_large_text_fits_a_small_screen_for_admins(phone, make_user, make_group,
     group = make_group("c" * 64, make_user("a" * 32, first_name="b" * 64))
     sign_in(phone, make_user("head", role="admin", language="de"), "admin?language=de")
     expect(phone.locator("#menu")).to_be_visible()
+    expect(phone.locator("#people-list tbody tr")).to_have_count(2)
     expect_large_text_to_fit(phone, "groups", f"groups/{group}", "people/sort=name", "newcomers")
     expect_large_text_to_fit(phone, "activity")
 
@@ -152,3 +157,80 @@ def test_a_section_that_loads_keeps_its_place(page, make_user, sign_in):
     expect(page.locator("#security .card h2").first).to_be_visible()
     expect(page.locator("#busy")).to_be_empty()
     assert page.locator("#security h1").bounding_box()["y"] == top
+
+
+def test_bars_keep_the_places_of_what_a_section_brings(signed_in):
+    """Also where no card is known before; who cannot see them hears the status."""
+    page = signed_in().page
+    held = []
+    page.route("**/learning.js", lambda route: held.append(route))
+    with page.expect_request("**/learning.js"):
+        page.get_by_role("link", name="Learning").click()
+    expect(page.locator("#learning")).to_have_attribute("aria-busy", "true")
+    bars = "getComputedStyle(document.querySelector('#learning'), '::after')"
+    assert "gradient" in page.evaluate(f"{bars}.backgroundImage")
+    assert page.evaluate(f"parseFloat({bars}.height)") > 300
+    assert page.evaluate(f"{bars}.animationName") == "none"
+    expect(page.locator("#busy")).to_have_css("color", "rgba(0, 0, 0, 0)")
+    held[0].continue_()
+    expect(page.locator("#learning .card:visible")).to_have_count(1)
+    assert "gradient" not in page.evaluate(f"{bars}.backgroundImage")
+
+
+def test_forced_colours_keep_the_current_tab_and_the_drawings(signed_in):
+    page = signed_in("admin#people", role="admin").page
+    page.emulate_media(forced_colors="active")
+    (ground,) = {page.evaluate("getComputedStyle(document.body).backgroundColor")}
+    line = "all => all.map(each => getComputedStyle(each).borderBottomColor)"
+    assert ground not in page.locator("nav [aria-current]").evaluate_all(line)
+    assert {*page.locator("nav a:not([aria-current])").evaluate_all(line)} == {ground}
+    drawn = "each => getComputedStyle(each, '::before').backgroundColor"
+    search = page.locator("#people-form .actions > :first-child")
+    assert search.evaluate(drawn) != search.evaluate(
+        "each => getComputedStyle(each).backgroundColor"
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_wide_logo_is_readable_in_the_colours_of_the_user(app, signed_in, tmp_path, theme):
+    drawing = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 400 100'/>"
+    for name in ("logo.svg", "logo-dark.svg"):
+        (tmp_path / name).write_text(drawing)
+    components(app).templates = Templates(tmp_path, "en")
+    page = signed_in(theme=theme).page
+    logo = page.locator("header .site img:visible")
+    expect(logo).to_have_count(1)
+    expect(logo).to_have_class(f"in-{theme}")
+    box = logo.bounding_box()
+    assert (box["width"], box["height"]) == (144, 36)
+
+
+def test_a_tick_box_is_no_further_from_the_next_than_fields_are(page, base_url):
+    page.goto(f"{base_url}/account")
+    boxes = page.locator("#sign-in .choice")
+    expect(boxes).to_have_count(2)
+    first, second = (box.bounding_box() for box in boxes.all())
+    assert second["y"] - first["y"] - first["height"] == pytest.approx(0, abs=1)
+
+
+def test_a_way_back_stands_below_a_form_and_not_at_its_button(page, base_url):
+    page.goto(f"{base_url}/account#sign-up")
+    button = page.get_by_role("button", name="Create my account").bounding_box()
+    way = page.locator("#sign-up > p").last.bounding_box()
+    assert way["y"] - button["y"] - button["height"] >= 20
+
+
+def test_large_text_on_a_certificate_fits_a_phone(
+    page, base_url, client, make_user, make_key, log_in
+):
+    user, headers = make_user(first_name="Ada"), bearer(make_key("learning:write"))
+    body = {"courseId": "c", "courseName": "Python"}
+    success(client.put(f"/api/users/{user.id}/certificates/c", json=body, headers=headers), 201)
+    sharing = {"json": {"shared": True}, "headers": log_in(user).headers}
+    code = success(client.put("/api/users/certificates/c", **sharing))["verifyUrl"].rpartition("/")[
+        2
+    ]
+    page.set_viewport_size({"width": 375, "height": 740})
+    page.goto(f"{base_url}/certificates/{code}?language=de")
+    page.evaluate("void (document.documentElement.style.fontSize = '200%')")
+    assert page.evaluate("document.documentElement.scrollWidth") == 375

@@ -231,7 +231,7 @@ def test_a_list_that_broke_off_is_done_by_the_same_button(newcomers, app, make_u
     expect(page.locator("#lines td .error")).to_have_count(4 - slips)
     assert users(app).keys() == {"ann.lee", "mia.lee", "ben", "mia.lee2"}
     press(page, "Take these accounts back")
-    expect(page.locator("#lines-summary")).to_contain_text(f"done for {slips} of {slips}.")
+    expect(page.locator("#lines-summary")).to_contain_text(f"Undone for {slips} people.")
 
 
 def test_slips_go_on_after_the_limit(newcomers, app):
@@ -300,7 +300,7 @@ def test_a_wrong_list_is_taken_back_but_for_who_has_used_the_account(newcomers, 
     button.click()
     expect(page.locator("#take-back [role=alert]")).to_contain_text("it may have been done")
     button.click()
-    expect(page.locator("#lines-summary")).to_contain_text("done for 2 of 3.")
+    expect(page.locator("#lines-summary")).to_contain_text("Undone for 2 of 3 people.")
     left = re.compile("Ben.*Somebody uses this account", re.S)
     expect(page.locator("#lines tbody tr")).to_have_text(left)
     expect(button).to_be_hidden()

@@ -112,6 +112,8 @@ def test_passkey_is_made_used_renamed_and_removed(page, make_user, security, car
     expect(card.get_by_role("status").first).to_have_text(re.compile("Your passkey is ready"))
     expect(card.get_by_role("listitem")).to_contain_text("My phone")
     expect(card.get_by_role("listitem")).to_contain_text("not used yet")
+    ends = page.get_by_text("A new password removes all passkeys.")
+    expect(ends.filter(visible=True)).to_have_count(1)
     leave(page, device)
     use(page, device)
     page.get_by_role("link", name="Security").click()
@@ -251,13 +253,17 @@ def test_card_is_for_everybody(browser, base_url, make_user, device, sign_in):
     context.close()
 
 
-def test_where_there_can_be_none_nothing_is_shown(app, page, base_url, make_user, sign_in, device):
+@pytest.mark.parametrize("setting", ["none", "staff"])
+def test_who_can_have_none_reads_nothing_of_them(
+    app, page, base_url, make_user, sign_in, device, setting
+):
     parts = components(app)
-    parts.settings = replace(parts.settings, passkeys="none")
+    parts.settings = replace(parts.settings, passkeys=setting)
     sign_in(page, make_user(), "account#security")
     expect(page.locator("#security-happened")).to_be_visible()
     expect(page.get_by_text(re.compile("passkey", re.I)).filter(visible=True)).to_have_count(0)
-    assert page.locator("#passkey-go").count() == 0
+    # The sign-in does not know yet who comes.
+    assert page.locator("#passkey-go").count() == (setting == "staff")
 
 
 def test_support_sees_how_many_and_removes_them(
@@ -268,9 +274,10 @@ def test_support_sees_how_many_and_removes_them(
     add(card, device)
     expect(card.get_by_role("listitem")).to_have_count(1)
     leave(page, device)
-    sign_in(page, boss, f"admin#people/{user.id}")
-    facts = page.locator("#person dl")
+    sign_in(page, boss, f"admin#people/{user.id}/access")
+    facts, menu = page.locator("#person-access dl"), page.locator("#person-menu summary")
     expect(facts).to_contain_text(re.compile(r"Passkeys\s*1"))
+    menu.click()
     expect(page.get_by_role("button", name="Remove the second factor")).to_be_hidden()
     page.get_by_role("button", name="Remove all passkeys").click()
     dialog = page.get_by_role("dialog", name="Remove all passkeys")
@@ -280,6 +287,7 @@ def test_support_sees_how_many_and_removes_them(
     expect(facts.get_by_role("term").filter(has_text="Passkeys")).to_have_count(0)
     set_user(app, user, second_factor_at=utcnow())
     page.reload()
+    menu.click()
     page.get_by_role("button", name="Remove the second factor").click()
     expect(page.get_by_role("button", name="Remove all passkeys")).to_be_hidden()
     dialog = page.get_by_role("dialog", name="Remove the second factor")

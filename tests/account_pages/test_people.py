@@ -26,9 +26,15 @@ def expect_list(page, text, rows):
     expect(page.locator("#people-list tbody tr")).to_have_count(rows)
 
 
+def open_act(page, button):
+    """Choose an act of the menu."""
+    page.locator("#person-menu summary").click()
+    page.locator("#person-menu").get_by_role("button", name=button).click()
+
+
 def act(page, button, dialog, **fields):
     """Fill in and send the form of a dialog."""
-    page.locator("#person").get_by_role("button", name=button).click()
+    open_act(page, button)
     for name, value in fields.items():
         page.locator(f"#act-{dialog} [name={name}]").fill(value)
     page.locator(f"#act-{dialog} form button").first.click()
@@ -60,6 +66,9 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     # Somebody slow has searched for less before.
     expect(page).to_have_url(re.compile(r"#people/search=LEE\+YO$"))
     expect_list(page, "1-1 of 1", 1)
+    # No filter finds who is locked; a search shows it.
+    badges = page.locator("#people-list tbody .badge:visible")
+    expect(badges).to_have_text(re.compile(r"^Locked until \d\d:\d\d$"))
     page.get_by_role("link", name="Lee Young").click()
     expect(page.get_by_role("heading", name="Lee Young")).to_be_focused()
     expect(page.locator("#person-state")).to_contain_text("Too many failed sign-ins")
@@ -68,6 +77,7 @@ def test_an_admin_finds_a_locked_pupil_among_many_and_hands_over_a_new_way_in(
     expect(page.locator("#person-state")).to_have_text("Can sign in.")
     expect(page.get_by_role("button", name="Unlock")).to_be_hidden()
 
+    page.get_by_role("link", name="Access").click()
     page.get_by_label("Show a link, a code and a QR code").check()
     page.get_by_label("The current password stops working").check()
     page.get_by_role("button", name="Create link").click()
@@ -115,9 +125,10 @@ def test_a_person_is_shown_with_facts_that_are_there_and_named_in_each_dialog(
     expect(locked).to_have_text("Can sign in.")
     expect(facts.filter(has_text="Locked until")).to_have_count(0)
     for button, dialog in (("Delete the account", "delete"), ("Change the role", "role")):
-        page.get_by_role("button", name=button).click()
+        open_act(page, button)
         expect(page.locator(f"#act-{dialog} .quiet").first).to_have_text("Lee Young (lee)")
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("link", name="Access").click()
     page.get_by_label("Show a link, a code and a QR code").check()
     page.get_by_role("button", name="Create link").click()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -125,6 +136,99 @@ def test_a_person_is_shown_with_facts_that_are_there_and_named_in_each_dialog(
     expect(page.get_by_role("button", name="Copied.")).to_be_visible()
     link = page.locator("#person-link").input_value()
     assert page.evaluate("navigator.clipboard.readText()") == link
+
+
+TOP = "element => element.getBoundingClientRect().top"
+
+
+def test_a_phone_shows_people_on_its_first_screen_and_the_acts_beside_a_tick(people, app):
+    crowd(app, 62)
+    people.set_viewport_size({"width": 375, "height": 740})
+    people.reload()
+    expect_list(people, "1-63 of 63", 63)
+    rows, acts = people.locator("#people-list tbody tr"), people.locator("#people-acts")
+    assert rows.first.evaluate(TOP) <= 400
+    assert max(rows.evaluate_all("rows => rows.map(({ offsetHeight }) => offsetHeight)")) <= 72
+    assert people.evaluate("document.documentElement.scrollHeight") <= 5500
+    expect(people.locator("#people-list tbody .badge:visible")).to_have_count(0)  # all is well
+
+    rows.nth(55).get_by_role("checkbox").check()
+    for width in (375, 1280):
+        people.set_viewport_size({"width": width, "height": 740})
+        for button in ("Slips with codes", "Move"):
+            expect(acts.get_by_role("button", name=button)).to_be_in_viewport(ratio=1)
+        rows.nth(55).get_by_role("checkbox").focus()
+        for _ in range(14):  # down to the acts, and on
+            people.keyboard.press("Tab")
+            assert (
+                people.evaluate("""() => {
+                const { left, top, bottom } = document.activeElement.getBoundingClientRect();
+                const at = (y) => document.elementFromPoint(left + 4, y);
+                const hidden = (y) => !at(y)?.contains(document.activeElement)
+                    && !document.activeElement.contains(at(y));
+                const isHidden = hidden(top + 4) || hidden(bottom - 4);
+                return isHidden ? document.activeElement.outerHTML : "";
+            }""")
+                == ""
+            )
+
+
+def test_filters_that_are_folded_on_a_phone_say_what_is_set(people, make_group):
+    group = make_group("7b")
+    people.set_viewport_size({"width": 375, "height": 740})
+    people.goto(f"{people.url.split('#')[0]}#people/groupId={group}&role=student")
+    expect(people.get_by_text("Nobody is in this group.")).to_be_hidden()  # who is in another role
+    expect(people.get_by_text("Student \u00b7 7b")).to_be_visible()
+    expect(people.locator("#people-role")).to_be_hidden()
+    people.get_by_role("button", name="Filters 2").click()
+    people.locator("#people-role").select_option("All")
+    expect(people.get_by_text("Nobody is in this group.")).to_be_visible()
+
+
+def test_the_table_stays_one_on_a_phone(people):
+    """Also for screen readers: each row with its heading, each cell below its own."""
+    people.set_viewport_size({"width": 375, "height": 740})
+    nodes = people.context.new_cdp_session(people).send("Accessibility.getFullAXTree")["nodes"]
+    roles = [node["role"]["value"] for node in nodes if "role" in node and not node["ignored"]]
+    counts = {role: roles.count(role) for role in ("table", "columnheader", "rowheader", "row")}
+    assert counts == {"table": 1, "columnheader": 6, "rowheader": 1, "row": 2}
+    assert len([role for role in roles if role in ("cell", "gridcell")]) == 5
+
+
+@pytest.mark.parametrize("way", ["back", "link"])
+def test_who_comes_back_to_the_list_is_where_it_was_left(people, app, way):
+    crowd(app, 62)
+    people.goto(f"{people.url.split('#')[0]}#people/sort=-lastLogin&role=student")
+    expect_list(people, "1-62 of 62", 62)
+    link = people.locator("#people-list tbody a").nth(29)
+    link.scroll_into_view_if_needed()
+    people.evaluate("scrollBy(0, 200)")  # not where the focus alone would move it
+    place, face = people.evaluate("scrollY"), people.locator("#people-list .face").nth(29)
+    assert place > 500
+    colours = "face => [face.textContent, getComputedStyle(face).backgroundColor]"
+    own = face.evaluate(colours)
+    assert len({str(each.evaluate(colours)) for each in people.locator(".face:visible").all()}) > 3
+    link.click()
+    expect(people.locator("#person h1")).to_be_focused()
+    assert people.locator("#person .face").evaluate(colours) == own
+    if way == "back":
+        people.go_back()
+    else:
+        people.get_by_role("link", name="Back to the list").click()
+    expect(link).to_be_focused()
+    assert people.evaluate("scrollY") == place
+
+
+def test_a_list_shows_only_those_chosen(people, app):
+    crowd(app, 30)
+    people.reload()
+    expect_list(people, "1-31 of 31", 31)
+    for number in (3, 20):
+        people.locator("#people-list tbody input").nth(number).check()
+    people.get_by_role("button", name="Show only these").click()
+    expect_list(people, "1-2 of 2", 2)
+    people.get_by_role("button", name="Show all").click()
+    expect_list(people, "1-31 of 31", 31)
 
 
 def test_an_answer_to_an_older_search_is_dropped(people, make_user):
@@ -155,6 +259,8 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     people.locator("#people-search").fill("lee@")
     expect_list(people, "1-1 of 1", 1)
     people.get_by_role("link", name="Lee Last").click()
+    people.get_by_role("link", name="Learning").click()
+    expect(people.get_by_role("heading", name="Learning")).to_be_focused()
     expect(people.locator("#learning-courses")).to_contain_text("Databases")
     act(people, "Edit details", "details", firstName="Leo", username="HEAD")
     field = people.locator("#act-details [name=username]")
@@ -169,6 +275,7 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
     act(people, "Deactivate", "deactivate")
     expect(people.locator("#person-state")).to_contain_text("The account is deactivated.")
+    people.get_by_role("link", name="Access").click()
     expect(people.get_by_role("button", name="Create link")).to_be_disabled()
     people.get_by_role("button", name="Activate", exact=True).click()
     expect_news(people, "The account is active again.")
@@ -222,8 +329,8 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     ]
     with app.app_context(), transaction() as session:
         session.add_all(added)
-    page = signed_in(f"admin#people/{lee.id}", username="kim", role="admin").page
-    card = page.locator("#person-happened")
+    page = signed_in(f"admin#people/{lee.id}/history", username="kim", role="admin").page
+    card = page.locator("#person-history")
     rows = card.get_by_role("listitem")
     expect(rows).to_have_count(20)
     expect(card.get_by_text("Nothing is recorded")).to_be_hidden()
@@ -236,6 +343,7 @@ def test_an_admin_sees_why_somebody_could_not_get_in_yesterday(signed_in, make_u
     expect(card.get_by_role("button")).to_be_hidden()
     rows.first.get_by_role("link").click()
     expect(page.locator("#person")).to_contain_text("head@")
+    page.get_by_role("link", name="History").click()
     expect(card.get_by_text("Nothing is recorded")).to_be_visible()
 
 
@@ -246,12 +354,14 @@ def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):
     expect(row).to_contain_text("None")
     row.get_by_role("link").click()
     person = people.locator("#person")
-    expect(person.get_by_role("definition").nth(1)).to_have_text("None")
+    expect(person.get_by_role("definition").first).to_have_text("None")
     expect(person).not_to_contain_text(lee.email)
+    people.get_by_role("link", name="Access").click()
+    expect(person.get_by_role("heading", name="Access")).to_be_focused()
     expect(person.get_by_label("Send a link")).to_be_hidden()
     expect(person).not_to_contain_text(re.compile("confirmed", re.I), use_inner_text=True)
     for button in ("Edit details", "Change the e-mail", "Delete the account"):
-        person.get_by_role("button", name=button).click()
+        open_act(people, button)
         dialog = people.get_by_role("dialog")
         expect(dialog).to_be_visible()
         expect(dialog).not_to_contain_text("get an e-mail", use_inner_text=True)
@@ -263,8 +373,9 @@ def test_nothing_is_announced_to_somebody_without_a_mailbox(people, make_user):
 
 def test_the_name_of_the_person_leads_the_page(people):
     people.locator("#people-list tbody a").click()
-    name = people.get_by_role("heading", name="First Last")
-    expect(name).to_be_focused()
+    expect(people.get_by_role("heading", name="First Last")).to_be_focused()
+    people.get_by_role("link", name="Access").click()
+    expect(people.get_by_role("heading", name="Access")).to_be_focused()
     headings = """[...document.querySelectorAll("#people :is(h1, h2)")]
         .filter((each) => each.offsetParent)
         .map((each) => [parseFloat(getComputedStyle(each).fontSize), each.textContent])"""
@@ -273,13 +384,14 @@ def test_the_name_of_the_person_leads_the_page(people):
     expect(people.get_by_role("heading", level=1)).to_have_text("First Last")
     assert first > max(others)
     people.go_back()
+    people.go_back()
     expect(people.get_by_role("heading", name="People")).to_be_in_viewport()
 
 
 def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_user):
     """The dialog does not block the sign-in either."""
     people.goto(f"{people.url.split('#')[0]}#people/{make_user('lee').id}")
-    people.get_by_role("button", name="Edit details").click()
+    open_act(people, "Edit details")
     field = people.locator("#act-details [name=firstName]")
     field.fill("Leo")
     token = login(client, "head@example.org").json["data"]["accessToken"]
@@ -290,7 +402,7 @@ def test_what_was_typed_into_a_dialog_outlives_the_session(people, client, make_
     form.locator("[name=email]").fill("head")
     form.locator("[name=password]").fill(PASSWORD)
     form.locator("[name=password]").press("Enter")
-    people.get_by_role("button", name="Edit details").click()
+    open_act(people, "Edit details")
     expect(people.locator("#act-details [role=alert]")).to_be_empty()
     field.press("Enter")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
@@ -308,8 +420,10 @@ def test_a_name_is_shown_as_it_is_and_turns_no_other_text_around(people, make_us
 
 def test_an_admin_sees_what_is_done_to_admins_only_on_the_machine(people):
     people.locator("#people-list tbody a").click()
+    people.get_by_role("link", name="Access").click()
     expect(people.get_by_text("flask users access-link head")).to_be_visible()
     expect(people.get_by_role("button", name="Create link")).to_be_hidden()
+    people.locator("#person-menu summary").click()
     button = people.get_by_role("button", name="Change the e-mail address")
     expect(button).to_be_disabled()
     expect(button).to_have_accessible_description(re.compile("flask users set-email head"))
@@ -331,9 +445,10 @@ def test_a_teacher_sees_students_and_makes_links_and_nothing_else(
     expect_list(page, "1-1 of 1", 1)
     expect(page.locator("#people-role")).to_be_hidden()
     page.locator("#people-list tbody a").click()
-    expect(page.locator("#person :is(h1, h2):visible")).to_have_text(
-        ["First Last", "Reset the password", "Learning"]
-    )
+    expect(page.locator("#person :is(h1, h2):visible")).to_have_text(["First Last"])
+    ways = page.locator("#person-ways a").filter(visible=True)
+    expect(ways).to_have_text(["Overview", "Learning", "Access"])
+    expect(page.locator("#person-menu, #person-add").filter(visible=True)).to_have_count(0)
 
 
 @pytest.mark.parametrize("language", ["de", "fr"])

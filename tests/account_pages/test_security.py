@@ -191,6 +191,23 @@ def test_devices_are_named_and_signed_out(security, log_in):
     expect(card).to_contain_text("<b>Strange</b>/1")
 
 
+def test_more_than_five_devices_are_folded_and_stay_unfolded(security, log_in):
+    it = security()
+    for _ in range(6):
+        log_in(it.user, headers={"User-Agent": FIREFOX})
+    it.page.reload()
+    card = it.card("Your devices")
+    rows = card.locator("tbody tr").filter(visible=True)
+    expect(rows).to_have_count(5)
+    expect(rows.first).to_contain_text("This device")  # also if others were used later
+    card.get_by_role("button", name="Show all 7").click()
+    expect(rows).to_have_count(7)
+    expect(rows.nth(5).get_by_role("button")).to_be_focused()
+    rows.last.get_by_role("button").click()
+    expect(rows).to_have_count(6)
+    expect(card.get_by_role("button", name="Show all")).to_be_hidden()
+
+
 def test_somebody_saves_the_data_and_confirms_the_deletion(security):
     it = security()
     with it.page.expect_download() as download:
@@ -242,7 +259,7 @@ def test_a_pupil_finds_what_happened_and_not_where_an_admin_was(
         New_password="another good one",
     )
     expect(card.get_by_role("listitem")).to_contain_text(
-        ["Password changed", "created by an admin or a teacher", "Sign-in from a new IP address"]
+        ["Password changed", "created by an admin or a teacher", "First sign-in from this IP"]
     )
     expect(card).to_contain_text("127.0.0.1")
     expect(card).not_to_contain_text("192.0.2.77")

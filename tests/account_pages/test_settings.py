@@ -51,15 +51,34 @@ def test_only_what_was_changed_is_saved(
     expect(it.page.get_by_label("By e-mail")).to_have_count(0)  # no platform sends any
     change_settings(app_url=base_url)
     it.page.reload()
-    messages = it.page.locator("form", has=it.page.get_by_label("By e-mail"))
-    expect(messages.get_by_label("By e-mail")).to_be_checked()
+    by_mail = it.page.get_by_label("By e-mail")
+    expect(by_mail).to_be_checked()
     other_device = {"pushNotifications": False}
     success(client.put("/api/users/settings", json=other_device, headers=log_in(it.user).headers))
-    messages.get_by_label("By e-mail").uncheck()
-    messages.get_by_role("button").click()
-    expect(messages.get_by_role("status")).to_have_text("Saved.")
+    by_mail.uncheck()
+    form = it.page.locator("form", has=by_mail)
+    expect(form.get_by_role("status")).to_have_text("Saved.")
     stored = settings_of(it.user)
     assert (stored["emailNotifications"], stored["pushNotifications"]) == (False, False)
+
+
+def test_a_switch_is_saved_at_once_or_goes_back(signed_in, settings_of):
+    it = signed_in("account#settings")
+    switch, held = it.page.get_by_role("switch", name="Others may see my progress"), []
+    form = it.page.locator("form", has=switch)
+    it.page.route("**/users/settings", lambda route: held.append(route), times=1)
+    switch.check()
+    expect(form).to_have_attribute("aria-busy", "true")
+    switch.uncheck()
+    with it.page.expect_request("**/users/settings") as second:
+        held[0].continue_()
+    assert second.value.post_data_json == {"privacy": {"progressVisible": False}}
+    expect(form.get_by_role("status")).to_have_text("Saved.")
+    assert settings_of(it.user)["privacy"]["progressVisible"] is False
+    it.page.route("**/users/settings", lambda route: route.abort())
+    switch.click()
+    expect(form.get_by_role("alert")).not_to_be_empty()
+    expect(switch).not_to_be_checked()
 
 
 def test_old_names_of_time_zones_are_left_out_and_a_stored_one_stays(signed_in):

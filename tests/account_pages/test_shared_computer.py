@@ -117,6 +117,7 @@ def test_who_is_named_at_the_sign_in_replaces_who_is_signed_in(emma, base_url, m
 
 MINUTE = 60_000
 USED = "localStorage['accounts / used']"
+UNUSED = "You were signed out after 15 minutes without use."
 
 
 @pytest.mark.parametrize("how", ["click", "reload", "wake"])
@@ -151,6 +152,51 @@ def test_a_device_of_others_is_signed_out_after_a_quarter_of_an_hour(
     expect(page.locator("#profile-form [name=firstName]")).not_to_have_value("Firstxxx")
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
     assert page.context.cookies() == []
+    for tab in (page, other):  # each says why, once
+        expect(tab.locator("#ended")).to_have_text(UNUSED)
+        assert tab.evaluate("history.state") is None
+
+
+@pytest.mark.parametrize("how", ["key", "click", "other tab"])
+def test_the_page_asks_for_a_minute_before_it_signs_out(page, make_user, sign_in, base_url, how):
+    page.clock.install()
+    sign_in(page, make_user("emma"))
+    field = page.locator("#profile-form [name=firstName]")
+    expect(field).to_have_value("First")
+    other = page.context.new_page()
+    other.goto(f"{base_url}/account#profile")
+    expect(other.locator("#profile-form [name=firstName]")).to_have_value("First")
+    field.press("x")
+    page.evaluate("location.hash = 'sign-in/mia'")  # a dialog is open already
+    expect(page.get_by_role("dialog")).to_contain_text("Sign out and go on as mia")
+    page.clock.fast_forward(14 * MINUTE + 10_000)
+    asks, asks_there = page.get_by_role("alertdialog"), other.get_by_role("alertdialog")
+    expect(asks).to_have_accessible_name("Still there?")
+    expect(asks_there).to_be_visible()
+    if how == "click":
+        asks.get_by_role("button", name="I am still here").click()
+    else:
+        (page if how == "key" else other).keyboard.press("Enter")
+    expect(asks).to_be_hidden()
+    expect(asks_there).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.locator("#other")).to_be_hidden()  # and its button was not pressed before
+    page.clock.fast_forward(10 * MINUTE)
+    expect(field).to_have_value("xFirst")
+
+
+def test_slips_that_are_lost_are_said_to_be_lost(page, make_user, sign_in):
+    page.clock.install()
+    sign_in(page, make_user("boss", role="admin"), "admin#newcomers")
+    page.get_by_role("radio", name="A link and a code").check()
+    for name in ("First name", "Last name"):
+        page.locator("#newcomer").get_by_label(name).fill("Mia")
+    page.locator("#newcomer").get_by_label("Has no e-mail address").check()
+    page.locator("#newcomer").get_by_role("button").click()
+    expect(page.locator(".slip")).to_have_count(1)
+    expect(page.get_by_text("Print now: you are signed out")).to_be_visible()
+    page.clock.fast_forward(16 * MINUTE)
+    expect(page.locator("#ended")).to_contain_text("Slips that were not printed are gone")
 
 
 CLEAR = "localStorage.clear(); sessionStorage.clear()"
@@ -179,6 +225,7 @@ def test_ones_own_device_stays_signed_in(page, make_user, sign_in):
     sign_in(page, make_user("emma"), own_device=True)
     expect(page.locator("#profile[aria-busy=false]")).to_be_visible()
     page.clock.fast_forward(60 * MINUTE)
+    expect(page.get_by_role("alertdialog")).to_be_hidden()
     page.locator("nav a").first.click()
     page.reload()
     expect(page.locator("#sign-out")).to_be_visible()
@@ -201,4 +248,5 @@ def test_the_colours_of_the_last_user_are_gone(emma):
     expect(page.locator("#settings-theme [role=status]")).to_have_text("Saved.")
     page.locator("#sign-out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.locator("#ended")).to_be_empty()
     expect(page.locator("html")).to_have_attribute("data-theme", "system")

@@ -48,6 +48,30 @@ def test_a_wrong_password_is_said_and_a_right_one_signs_in(page, make_user, sign
     expect(page.locator("header")).to_contain_text(user.username)
 
 
+def test_the_form_is_busy_until_a_section_is_shown(page, make_user, sign_in):
+    """An emptied form looks as if the password had been refused."""
+    held = []
+    page.route("**/api/users/profile", lambda call: held.append(call))
+    with page.expect_request("**/api/users/profile"):
+        sign_in(page, make_user())
+    form = page.locator("#sign-in form")
+    expect(form).to_have_attribute("aria-busy", "true")
+    expect(form.get_by_role("status")).to_have_text("One moment…")
+    expect(form.locator("[name=password]")).to_have_value(PASSWORD)
+    for call in held:
+        call.continue_()
+    expect_signed_in(page)
+    expect(form).to_have_attribute("aria-busy", "false")
+
+
+def test_caps_lock_is_said_at_the_password(page, base_url):
+    page.goto(f"{base_url}/account")
+    expect(page.locator("#sign-in [name=email]")).to_be_focused()
+    for is_on in (True, False):
+        page.locator("#sign-in-password").dispatch_event("keyup", {"modifierCapsLock": is_on})
+        expect(page.locator("#caps")).to_have_text("Caps Lock is on." if is_on else "")
+
+
 @pytest.mark.asvs("14.3.2", "14.3.3")
 @pytest.mark.parametrize("own_device", [True, False])
 def test_a_reload_stays_signed_in_and_scripts_see_no_refresh_token(
@@ -283,12 +307,11 @@ def test_the_logo_leads_to_the_page_on_which_it_stands(signed_in):
     expect(page.get_by_role("heading", name="People")).to_be_visible()
 
 
-def test_times_are_those_of_the_device_whose_zone_is_named(
+def test_times_are_those_of_the_account_whose_zone_is_named(
     browser, sign_in, client, log_in, make_user
 ):
-    """The account's zone is UTC."""
-    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-US")
-    user = make_user()
+    context = browser.new_context(timezone_id="America/Lima", locale="en-US")
+    user = make_user(timezone="Asia/Kolkata")
     body = {"newEmail": "new@example.org", "password": PASSWORD}
     client.post("/api/users/email", json=body, headers=log_in(user).headers)
     page = sign_in(context.new_page(), user, "account#security")

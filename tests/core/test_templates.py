@@ -24,6 +24,7 @@ FACTS = {
     "left": "9",
     "unlinked": True,
     "had_passkeys": True,
+    **{"first_name": "Ada", "last_name": "Lovelace", "username": "ada.l"},
 }
 GOOD = "Subject\n\n{{ link }}\n"
 NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
@@ -280,6 +281,13 @@ def test_own_words_come_first_and_the_rest_stays(own):
     assert ">Hier</a>" in mail.html
     other = Templates(folder, "en").mail("password_reset", "en", **FACTS)
     assert other == OURS.mail("password_reset", "en", **FACTS)
+
+
+def test_own_words_may_greet_by_the_names_where_ours_do(own):
+    greeting = "Hi\n\nHi {{ first_name }} ({{ username }})!"
+    assert problems(own("en/mail/password_changed.txt", greeting)) == []
+    (found,) = problems(own("en/mail/email_verification.txt", greeting))
+    assert "email_verification.txt: first_name, username" in found
 
 
 def test_a_further_language_may_have_some_of_the_files(own):

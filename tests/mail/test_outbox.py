@@ -57,7 +57,8 @@ def queue_wanted(kind, user):
         change = {"id": UNKNOWN_ID, "user_id": user.id}
         session.add(PendingEmail(**change, new_email=STUDENT, expires_at=now, tries=0))
         if kind is MailKind.INVITATION:
-            session.execute(update(User).values(password_hash=passwords.unusable()))
+            # As an admin does who takes the password away.
+            session.execute(update(User).values(password_hash="!marker", password_version=2))
         outbox.queue(kind, STUDENT, event="added", left="", change_id=UNKNOWN_ID)
 
 
@@ -91,6 +92,34 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
     queue_wanted(kind, make_user(email=STUDENT, **names))
     outbox.deliver_due()
     assert "pills" not in server.box.mails[0].as_string()
+
+
+def said_to(user, kind):
+    """Return the paragraphs of the mail of a kind to a user."""
+    facts = {"event": "added", "left": "", "change_id": UNKNOWN_ID}
+    now = core_clock.utcnow()
+    row = OutboxMail(kind=kind, address=user.email, facts=facts, created_at=now)
+    return letters.compose(row)[0].text.split("\n\n")
+
+
+@pytest.mark.parametrize("kind", list(MailKind))
+def test_mail_to_a_confirmed_address_greets_by_name_in_one_line(make_user, kind):
+    now, names = core_clock.utcnow(), {"first_name": "Ada\n\nLove", "last_name": "Lace\u2028x"}
+    user = make_user("ada.l", email_verified_at=now, **names)
+    # These go to an address that the account does not have, or never proved.
+    unnamed = ("account_deleted", "email_changed", "email_change_code", "email_verification")
+    greeting, *said = said_to(user, kind)
+    assert greeting == ("Hello," if kind in unnamed else "Hello Ada Love Lace x,")
+    by_name = ("invitation", "password_reset", "password_changed", "username_changed")
+    assert any("ada.l" in each for each in said) == (kind in by_name)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_invitation_says_the_names_only_if_nobody_has_had_a_way_in(make_user, version):
+    pupil = make_user("ada.l", password_hash="!marker", password_version=version)
+    greeting, way, *_ = said_to(pupil, MailKind.INVITATION)
+    assert greeting == ("Hello First Last," if version == 1 else "Hello,")
+    assert ("your username, ada.l" in way) == (version == 1)
 
 
 @pytest.mark.parametrize(
