@@ -63,7 +63,7 @@ PAGES = {
 _OF_LINKS = ("reset_password", "verify_email")
 _OF_ACCOUNTS = ("account", "admin")
 # The settings that pages show, and those that "What is kept, and who sees it" is made from.
-_OF_ALL = ("site", "app_url", "imprint", "contact", "account_pages")
+_OF_ALL = ("site", "app_url", "imprint", "contact", "account_pages", "custom_fields")
 _OF_PRIVACY = ("profiles", "student_rights", "session_days", "session_idle_days", "event_days")
 
 

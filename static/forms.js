@@ -93,9 +93,19 @@ export function read(form) {
     const name = path.pop();
     const inner = path.reduce((object, part) => (object[part] ??= {}), body);
     if (control.type === "checkbox") inner[name] = control.checked;
+    else if (control.type === "number") inner[name] = control.value ? Number(control.value) : null;
     else inner[name] = control.value;
   }
   return body;
+}
+
+const held = (value) => value || (value === 0 ? value : ""); // what is not set, and false, are alike
+/** Leave in a body only what is not as it was: somebody else may have changed the rest. */
+export function keepChanges(body, before) {
+  for (const [name, value] of Object.entries(body)) {
+    if (value instanceof Object) keepChanges(value, before[name]);
+    else if (held(value) === held(before[name])) delete body[name];
+  }
 }
 
 /** Ask for the code of the second factor below the password, or not; return whether that is new. */

@@ -28,7 +28,7 @@ function make(tag, className, ...children) {
 }
 
 /** Return the word for a name, or the name itself of what is newer than the words. */
-const word = (name) => words.get(name) ?? name;
+const word = (name) => words.get(name) ?? name.replace("customFields_", "");
 
 function text(name, value) {
   if (value === null || value === "") return word("none");
@@ -38,9 +38,11 @@ function text(name, value) {
   return name === "language" ? languageName(value) : words.get(`${name}_${value}`) ?? value;
 }
 
-function facts(values) {
-  const fact = ([name, value]) =>
-    make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
+function facts(values, prefix = "") {
+  const fact = ([key, value]) => {
+    const name = prefix + key;
+    return make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
+  };
   return make("dl", "facts", ...Object.entries(values).map(fact));
 }
 
@@ -48,7 +50,7 @@ function facts(values) {
 function shown(name, value) {
   if (value instanceof Element) return value;
   if (value === null || typeof value !== "object") return text(name, value);
-  if (!Array.isArray(value)) return facts(value);
+  if (!Array.isArray(value)) return facts(value, name === "customFields" ? `${name}_` : "");
   const items = value.map((item) => make("li", "", shown(name, item)));
   return items.length ? make("ul", "plain-list", ...items) : word("none");
 }

@@ -153,9 +153,12 @@ async function saveList() {
       states.map((state) => state.textContent).join(", ") || textOf(isActive, "true"),
       user.lastLogin ? minuteOf(user.lastLogin) : "",
       ...(manages() ? [groups.map((group) => textOf(groupId, group.groupId)).join(", ")] : []),
+      ...Object.values(user.customFields).map((value) => value ?? ""),
     ];
   });
   if (manages()) others.push(groupId.labels[0].textContent);
+  // As lists of people name them, so that what was changed in the file can be brought back.
+  others.push(...Object.keys(people[0]?.customFields ?? {}).map((name) => `fields.${name}`));
   const title = list.querySelector("caption").textContent;
   const name = groupId.value ? `${title} ${groupId.selectedOptions[0].text}` : title;
   saveTable(name, [[...names.map(labelOf), ...others], ...lines]);
@@ -227,8 +230,10 @@ async function show(section, who, rest = "", part = "") {
   const query = Object.fromEntries(new URLSearchParams(rest));
   const { groupId } = form.elements;
   if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
-  fill(form, { search: "", role: "", isActive: "", groupId: "", sort: "", ...query });
-  for (const part of [acts, list.querySelector(".empty")]) fill(part, { manages: manages() });
+  fill(form, { search: "", role: "", isActive: "", groupId: "", field: "", sort: "", ...query });
+  for (const part of [acts, form, list.querySelector(".empty")]) fill(part, { manages: manages() });
+  const field = form.elements.field?.closest(".field");
+  if (field) field.hidden = !field.querySelector("optgroup:not([hidden])");
   await Promise.all([load(query), listGroups(groupId)]);
   showFilters();
   const { hash, top, query: left } = place;

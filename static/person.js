@@ -2,13 +2,13 @@
 // Its parts are at #people/<id>, …/learning, …/access and …/history; …/kept is a page to print.
 
 import { Problem, call, loadModule } from "./api.js";
-import { showProblem } from "./forms.js";
+import { keepChanges, showProblem } from "./forms.js";
 import { latest, showEvents } from "./happened.js";
 import * as learning from "./learning.js";
 import { faceOf, hasWayIn, listGroups, textOf } from "./lists.js";
 import { slipOf } from "./sheet.js";
 import { providerOf } from "./sign-up.js";
-import { languageName, moment } from "./times.js";
+import { customOf, languageName, moment } from "./times.js";
 import { addressOf, byId, copy, fill, language, nameOf, say } from "./words.js";
 import { choose, listZones } from "./zones.js";
 
@@ -91,6 +91,7 @@ function render(manages, taken, left) {
     kept: `${isOther ? `admin?language=${account.language}&for=person` : ""}${at}/kept`,
     ways: Object.fromEntries(PARTS.map((name, n) => [name, n ? `${at}/${name}` : at])),
     groupNames: groupNames(),
+    custom: customOf(account),
     ...{ taken, groupId: left },
   });
   faceOf(account, part);
@@ -200,11 +201,9 @@ part.addEventListener("prepare", (event) => {
   delete body.confirmation;
   delete body.groupId; // it is in the path
   Object.assign(body, JSON.parse(form.dataset.body ?? "{}"));
-  // Only what was changed here: somebody else may have changed the rest.
-  for (const name in body) {
-    const isAsked = name === "emailVerified" ? body[name] : body[name] !== account[name];
-    if (!isAsked) delete body[name];
-  }
+  const { emailVerified } = body; // is confirmed again with another address
+  keepChanges(body, account);
+  if (emailVerified) body.emailVerified = true;
 });
 part.addEventListener("done", (event) => {
   const { target: form, detail: { data, who } } = event;

@@ -1,8 +1,8 @@
 // The section "profile": what users say about themselves, their picture, and what others see of it.
 
 import { call } from "./api.js";
-import { attempt, setBusy, showProblem } from "./forms.js";
-import { date } from "./times.js";
+import { attempt, keepChanges, setBusy, showProblem } from "./forms.js";
+import { customOf, date } from "./times.js";
 import { byId, fill, nameOf, say } from "./words.js";
 
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
@@ -30,7 +30,9 @@ function present() {
     hasPicture: picture !== section.dataset.noPicture,
     role: say(`say_role_${profile.role}`),
     since: date(profile.joinDate),
+    custom: customOf(profile),
   };
+  fill(byId("profile-custom"), shown);
   fill(byId("profile-picture"), shown);
   shown.role = say(`say_role_${record.role}`); // also while it waits for a second factor
   fill(byId("profile-others"), { ...shown, learnt: say("say_profile_learnt", record.progress) });
@@ -55,6 +57,7 @@ form.addEventListener("input", () => {
 });
 form.addEventListener("reset", () => (isTyped = false)); // the frame's, for another user
 addEventListener("beforeunload", (event) => isTyped && event.preventDefault());
+form.addEventListener("prepare", ({ detail: { body } }) => keepChanges(body, me.profile));
 form.addEventListener("done", ({ detail: { data } }) => {
   isTyped = false;
   me.profile = data;

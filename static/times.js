@@ -1,6 +1,6 @@
 // Times in the zone of who is signed in, and the names of languages: what visitors do not need.
 
-import { fillers, language } from "./words.js";
+import { fillers, language, say } from "./words.js";
 
 /** Write a time as `options` of Intl say, in the form of the certificates and e-mails. */
 export function written(value, options) {
@@ -51,6 +51,15 @@ fillers["data-time"] = (element, value) => {
   element.title = value ? moment(value) : "";
   element.textContent = value ? near(value) : "";
 };
+
+/** Return the custom fields of a user as texts; what is not set is empty. */
+export function customOf({ customFields }) {
+  const textOf = (value) => {
+    if (typeof value === "boolean") return say(value ? "say_yes" : "say_no");
+    return /^\d{4}-\d\d-\d\d$/.test(value) ? date(value, "UTC") : String(value ?? "");
+  };
+  return Object.fromEntries(Object.entries(customFields).map(([name, value]) => [name, textOf(value)]));
+}
 
 /** Return the name of a language in itself, for those who cannot read the page's. */
 export function languageName(tag) {

@@ -72,7 +72,12 @@ export const fillers = {
   name: (element, value) => {
     if (element.type === "checkbox") element.checked = value;
     else if (element.type === "radio") element.checked = element.value === value;
-    else element.value = value;
+    else {
+      // A choice that is no longer one stays where it was chosen.
+      const isNew = element.options && value && ![...element.options].some((o) => o.value === value);
+      if (isNew) element.add(new Option(value));
+      element.value = value ?? "";
+    }
   },
 };
 

@@ -106,6 +106,7 @@ def test_domains_do_not_concern_accounts_made_for_others(make_app, create, run):
 def test_options_tell_what_a_form_must_know(client, make_app):
     usual = {"registration": "open", "registrationDomains": [], "passwordMinLength": 8}
     usual |= {"emailVerificationRequired": False, "providers": [], "passkeys": True}
+    usual |= {"customFields": []}
     assert success(client.get("/api/auth/options")) == usual
     domains = ("school.example", "*.school.example")
     settings = {"registration": "closed", "registration_domains": domains}

@@ -15,7 +15,7 @@ from models import User, UserSession
 PROFILE = {
     *("id", "username", "email", "firstName", "lastName", "avatar", "role", "joinDate"),
     *("lastLogin", "isActive", "bio", "location", "website", "emailVerified"),
-    *("hasPassword", "provider", "mayChangeAccount"),
+    *("hasPassword", "provider", "mayChangeAccount", "customFields"),
 }
 PRIVATE = {"email", "lastLogin", "isActive", "emailVerified", "hasPassword", "provider"}
 PUBLIC = PROFILE - PRIVATE - {"mayChangeAccount"}
