@@ -3,7 +3,7 @@
 import { Problem, call } from "./api.js";
 import { describe } from "./happened.js";
 import { saveData } from "./lists.js";
-import { known, languageName, moment } from "./times.js";
+import { customOf, known, languageName, moment } from "./times.js";
 import { fill, language, nameOf, number } from "./words.js";
 
 const TIME = /^\d{4}-\d\d-\d\dT.*Z$/;
@@ -28,7 +28,7 @@ function make(tag, className, ...children) {
 }
 
 /** Return the word for a name, or the name itself of what is newer than the words. */
-const word = (name) => words.get(name) ?? name.replace("customFields_", "");
+const word = (name) => words.get(name) ?? name.replace("custom_", "");
 
 function text(name, value) {
   if (value === null || value === "") return word("none");
@@ -38,11 +38,9 @@ function text(name, value) {
   return name === "language" ? languageName(value) : words.get(`${name}_${value}`) ?? value;
 }
 
-function facts(values, prefix = "") {
-  const fact = ([key, value]) => {
-    const name = prefix + key;
-    return make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
-  };
+function facts(values) {
+  const fact = ([name, value]) =>
+    make("div", "", make("dt", "", `${word(name)} `), make("dd", "", shown(name, value)));
   return make("dl", "facts", ...Object.entries(values).map(fact));
 }
 
@@ -50,7 +48,7 @@ function facts(values, prefix = "") {
 function shown(name, value) {
   if (value instanceof Element) return value;
   if (value === null || typeof value !== "object") return text(name, value);
-  if (!Array.isArray(value)) return facts(value, name === "customFields" ? `${name}_` : "");
+  if (!Array.isArray(value)) return facts(value);
   const items = value.map((item) => make("li", "", shown(name, item)));
   return items.length ? make("ul", "plain-list", ...items) : word("none");
 }
@@ -66,7 +64,9 @@ async function happened(event) {
 export async function show(place, id, isLate) {
   const asked = [call("GET", `users/${id}/export`), load(`privacy?language=${language}`)];
   const [data, page] = await Promise.all(asked);
-  const { exportedAt, account, avatar, events, ...rest } = data;
+  const { exportedAt, account: { customFields, ...account }, avatar, events, ...rest } = data;
+  const own = Object.entries(customOf({ customFields }));
+  Object.assign(account, Object.fromEntries(own.map(([name, text]) => [`custom_${name}`, text])));
   const lines = page.getElementById("kept-words").content.textContent.trim().split("\n");
   words = new Map(lines.map((line) => line.slice("say_kept_".length).split(/ (.*)/)));
   zone = known(rest.settings.timezone);

@@ -233,7 +233,7 @@ async function show(section, who, rest = "", part = "") {
   fill(form, { search: "", role: "", isActive: "", groupId: "", field: "", sort: "", ...query });
   for (const part of [acts, form, list.querySelector(".empty")]) fill(part, { manages: manages() });
   const field = form.elements.field?.closest(".field");
-  if (field) field.hidden = !field.querySelector("optgroup:not([hidden])");
+  if (field) field.hidden = !field.querySelector("[value]:not([value=''], [hidden])");
   await Promise.all([load(query), listGroups(groupId)]);
   showFilters();
   const { hash, top, query: left } = place;

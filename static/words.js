@@ -72,12 +72,9 @@ export const fillers = {
   name: (element, value) => {
     if (element.type === "checkbox") element.checked = value;
     else if (element.type === "radio") element.checked = element.value === value;
-    else {
-      // A choice that is no longer one stays where it was chosen.
-      const isNew = element.options && value && ![...element.options].some((o) => o.value === value);
-      if (isNew) element.add(new Option(value));
-      element.value = value ?? "";
-    }
+    else element.value = value ?? "";
+    // A choice that is no longer one stays where it was chosen.
+    if (value && !element.value) element.options?.add(new Option(value, value, false, true));
   },
 };
 

@@ -194,7 +194,7 @@ def _default_apps():
 _TABLES = db.metadata.sorted_tables
 SPARE = 16
 _ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_EVENT = re.compile(rf"(machine|(key:)?{_ID})? [0-9a-f.:]*(/64)?( [a-z_]{{1,20}}| {_ID})*")
+_EVENT = re.compile(rf"(machine|(key:)?{_ID})? [0-9a-f.:]*(/64)?( [a-zA-Z_]{{1,30}}| {_ID})*")
 
 
 @pytest.fixture
