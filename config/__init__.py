@@ -6,7 +6,8 @@ is read from a file `.env` in the project's folder; there, `${NAME}` is replaced
 the service lists them all, without their values, and does not start; `python -m config` checks
 alone, and `python -m config gunicorn` checks and then starts. A misspelt name is no setting; the
 log of the start warns of one that is close to a setting. For 1 and 0, `true`, `yes`, `on` and
-`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`.
+`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`, and
+`FIELD_GRADE_…` those of `CUSTOM_FIELDS=grade`.
 
 With nothing set, everything is in `instance/`: the database `accounts.db`, whose schema is updated
 at each start, and `secret_key`, which signs tokens and which only its owner can read. The service

@@ -25,9 +25,9 @@ class CustomField:
     type: str = setting(types.one_of("text", "number", "boolean", "date", "choice"), "text")
     """What the field `grade` of `CUSTOM_FIELDS` holds; a number is whole, a date a day."""
     length: int = setting(types.whole(1, 200), 100)
-    """Longest text, in characters."""
+    """Longest text, in characters; those of all fields together are 2,000 at most."""
     choices: tuple[str, ...] = setting(types.choices, ())
-    """The values of a choice, comma separated."""
+    """The values of a choice, comma separated: at most 50 of 64 characters."""
     written_by: str = setting(types.one_of("office", "user"), "office")
     """`office`: admins, service keys with `users:write`, imports. `user`: and the user."""
     seen_by: str = setting(types.one_of(*READERS), "user")
@@ -37,9 +37,11 @@ class CustomField:
     label: str = setting(types.name, "")
     """What pages call it. Unset: its name."""
     at_sign_up: str = setting(types.one_of("no", "yes", "required"), "no")
-    """Whether the form for registration has it; only with `WRITTEN_BY=user`."""
+    """Whether the form for registration has it; only with `WRITTEN_BY=user`. `required`: nobody
+    registers without an answer.
+    """
     in_token: bool = setting(types.switch, False)
-    """1: access tokens carry it; only with `WRITTEN_BY=office`."""
+    """1: access tokens carry it; only with `WRITTEN_BY=office`, and 500 bytes of JSON at most."""
 
     @property
     def title(self) -> str:

@@ -48,6 +48,7 @@ export interface SignUp extends Device {
   lastName: string;
   language?: string;
   timezone?: string;
+  customFields?: Record<string, string | number | boolean | null>;
 }
 export interface Passkey {
   id: string;

@@ -19,6 +19,7 @@ import cli
 import config
 import errors
 from app import create_app
+from config.custom_fields import CustomField
 from core import audit, reasons
 from extensions import Base, components
 from models import EpochSeconds, UTCDateTime
@@ -124,7 +125,8 @@ def _commands(context: click.Context) -> Iterator[click.Context]:
 
 
 def settings() -> Rows:
-    for prefix, kind in (("", config.Settings), ("OIDC_SCHOOL_", config.ProviderSettings)):
+    tables = {"": config.Settings, "OIDC_SCHOOL_": config.ProviderSettings}
+    for prefix, kind in (tables | {"FIELD_GRADE_": CustomField}).items():
         meanings = _meanings(kind)
         for row in fields(kind):
             if "parse" not in row.metadata:

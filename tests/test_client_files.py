@@ -25,6 +25,9 @@ try {
     console.log(problem.reasons.x, problem.retryAfter + 1, problem.status);
   }
 }
+const person = { username: "ada", email: "ada@example.org", password: "x" };
+const names = { firstName: "Ada", lastName: "Park" };
+await client.signUp({ ...person, ...names, customFields: { newsletter: true, grade: null } });
 const { total } = await client.call<{ total: number }>("GET", "users", { search: "x" });
 const token: string | null = await client.token();
 await client.passkeys.add({ password: "x", name: "y" });

@@ -1,11 +1,13 @@
 """Custom fields: who writes and sees which, through every call; filters, tokens, settings."""
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 import jwt
 import pytest
+from dotenv import dotenv_values
 from endpoints import API
 from helpers import (
     PASSWORD,
@@ -26,7 +28,7 @@ from marshmallow import fields as ma
 from sqlalchemy import insert, update
 
 import config
-from config import ConfigError
+from config import ROOT, ConfigError
 from config.custom_fields import CustomField
 from extensions import components
 from fields import CustomFields
@@ -461,3 +463,13 @@ def test_an_account_signs_in_whatever_its_fields_say(app, client, make_user, set
     data = success(login(client, user, PASSWORD))
     own = success(client.get("/api/users/profile", headers=bearer(data["accessToken"])))
     assert own["customFields"]["grade"] is None
+
+
+def test_the_settings_that_the_docs_show_are_taken():
+    page = (ROOT / "docs/custom-fields.md").read_text()
+    shown = dotenv_values(stream=io.StringIO(page.split("```")[1].removeprefix("sh")))
+    grade, department, newsletter = config.load(shown).custom_fields
+    assert (grade.in_token, grade.seen_by) == (True, "teachers")
+    assert department.choices[2] == "Research and development"
+    assert (newsletter.title, newsletter.required) == ("Send me the newsletter", True)
+    assert list(config.misspelt(shown, (), (grade, department, newsletter))) == []
