@@ -5,9 +5,10 @@ reach students only.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sqlalchemy import exists, func, literal, or_, select, tuple_, update
+from sqlalchemy import Row, exists, func, literal, or_, select, tuple_, update
 
 import errors
 from core import clock
@@ -276,22 +277,15 @@ def empty_field(name: str) -> int:
 
     Commits by itself, some accounts at a time, so that nobody waits long.
     """
+
+    def empty(rows: Sequence[Row[Any]]) -> None:
+        for row in rows:
+            users.update(row.id, custom_fields={name: None})
+
     found = read_all(select(User.id).where(custom_fields.is_set(name)).order_by(User.id))
-    ids = [row.id for row in found]
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        patiently(lambda some=some: _empty(some, name))  # type: ignore[misc]
-    return len(ids)
-
-
-def _empty(user_ids: Sequence[str], name: str) -> None:
-    rows, _ = users.lock_all(user_ids, EVERYBODY, *users.COMPARED, key_share=True)
-    values = {
-        user_id: {"custom_fields": custom_fields.merged(row.custom_fields, {name: None})}
-        for user_id, row in rows.items()
-        if name in row.custom_fields
-    }
-    update_all(rows, values)
+    for start in range(0, len(found), _AT_ONCE):
+        patiently(partial(empty, found[start : start + _AT_ONCE]))
+    return len(found)
 
 
 def delete(user_id: str, *, reach: Reach = EVERYBODY) -> None:

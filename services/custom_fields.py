@@ -3,10 +3,10 @@
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from marshmallow import Schema, ValidationError
-from sqlalchemy import ColumnElement, func, literal, or_
+from sqlalchemy import ColumnElement, func, literal
 from sqlalchemy.dialects.postgresql import JSONB
 
 import errors
@@ -17,13 +17,9 @@ from extensions import db, settings
 from models import User, UserRow
 from schemas import SEEN, Shape
 
-_Kinds: TypeAlias = tuple[type[Any], tuple[str, ...], tuple[str, ...]]
-# What JSON has for a type, in Python, SQLite and Postgres; all others are texts.
-_TEXT: _Kinds = str, ("text",), ("string",)
-_JSON: dict[str, _Kinds] = {
-    "number": (int, ("integer",), ("number",)),
-    "boolean": (bool, ("true", "false"), ("boolean",)),
-}
+# What JSON has for a type: in Python, and as SQLite and Postgres name it. All others are texts.
+_TEXT: tuple[type, tuple[str, ...]] = str, ("text", "string")
+_JSON = {"number": (int, ("integer", "number")), "boolean": (bool, ("true", "false", "boolean"))}
 _NOT_ITS_VALUE = Reason("type", "Not a value of this field.")
 
 
@@ -114,15 +110,15 @@ def condition(text: str, reader: str) -> ColumnElement[bool]:
     types = {field.name: field.type for field in settings.custom_fields_of[reader]}
     if name not in types:
         raise errors.InvalidRequest(fields={"field": [UNKNOWN]})
+    of_python, of_json = _JSON.get(types[name], _TEXT)
+    is_its_type = func.coalesce(_type(name), "null").in_(of_json)
     if not raw:
-        return or_(_value(name).is_(None), _type(name).not_in(_types(types[name])))
+        return ~is_its_type
     value = _typed(types[name], raw)
-    if type(value) is not _JSON.get(types[name], _TEXT)[0]:
+    if type(value) is not of_python:
         raise errors.InvalidRequest(fields={"field": [_NOT_ITS_VALUE]})
     # On Postgres as JSON: a cast of what a field of another type has left would fail.
-    return (_type(name).in_(_types(types[name]))) & (
-        _value(name) == (value if _on_sqlite() else literal(value, JSONB))
-    )
+    return is_its_type & (_value(name) == (value if _on_sqlite() else literal(value, JSONB)))
 
 
 def is_set(name: str) -> ColumnElement[bool]:
@@ -140,11 +136,6 @@ def _type(name: str) -> ColumnElement[Any]:
     if _on_sqlite():
         return func.json_type(User.custom_fields, f"$.{name}")
     return func.jsonb_typeof(_value(name))
-
-
-def _types(kind: str) -> tuple[str, ...]:
-    _, on_sqlite, on_postgres = _JSON.get(kind, _TEXT)
-    return on_sqlite if _on_sqlite() else on_postgres
 
 
 def _on_sqlite() -> bool:

@@ -244,6 +244,8 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
         last = rows[-1].id
         shown = [custom_fields.with_seen(row) for row in rows]
         for row, account in zip(rows, found := form.dump(shown), strict=True):
+            # Without what is not set: where this goes, there may be no such field.
+            account["customFields"] = custom_fields.merged({}, account["customFields"])
             if not (with_hashes and passwords.is_usable(row.password_hash)):
                 del account["passwordHash"]
             if row.last_login_at is None:
