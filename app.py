@@ -79,7 +79,7 @@ def create_app(
 
     # 3. The web layer
     logs.configure(settings)
-    for problem in config.misspelt(environ, settings.oidc_providers, settings.custom_fields):
+    for problem in config.misspelt(environ, settings):
         _log.warning(problem)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)

@@ -439,9 +439,6 @@ class DayAsText(Day):
 class CustomFields(ma.Dict):
     """The custom fields of an account by name; the settings say which there are."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(keys=ma.String(), **kwargs)
-
 
 class Moment(ma.Field[str]):
     """A moment on its way out, as RFC 3339 in UTC."""

@@ -88,11 +88,11 @@ class Person(Address, Username):
     last_name = fields.Name(required=True, metadata=example("Last"))
     language = fields.Language()
     timezone = fields.Zone()
+    custom_fields = fields.CustomFields()
 
 
 class Register(Person):
     password = fields.NewPassword(required=True)
-    custom_fields = fields.CustomFields()
 
 
 class Registered(ResponseBody):
@@ -807,7 +807,6 @@ class NewAccount(Person):
     role = fields.RoleName(load_default=Role.STUDENT.value, metadata=example("student"))
     external_id = fields.ExternalId()
     email_verified = fields.Flag(load_default=False, metadata=example(True))
-    custom_fields = fields.CustomFields()
 
 
 class AccessLink(ResponseBody):

@@ -88,9 +88,9 @@ def list_changes(query: dict[str, Any]) -> dict[str, object]:
 
     Call again with the last `next` as `after` until a page has fewer changes than `limit`, and
     later go on from there. Without `after` it begins with all accounts. An account stands at its
-    latest change only: of its username, e-mail address, name, role, activation or `externalId`, or
-    whether the address is confirmed. The ids of deleted accounts stay for 90 days. Service keys do
-    not see the accounts of admins.
+    latest change only: of its username, e-mail address, name, role, activation, `externalId` or
+    custom fields, or whether the address is confirmed. The ids of deleted accounts stay for 90
+    days. Service keys do not see the accounts of admins.
     """
     return changes.since(query["after"], query["limit"], caller().accounts)
 

@@ -69,13 +69,12 @@ def register(body: dict[str, Any]) -> User:
     if settings.registration != "open":
         raise errors.RegistrationClosed
     accounts.check_domain(body["email"], field="email")
-    sent = body.pop("custom_fields", {})
-    fields = custom_fields.accepted(sent, by_user=True, at_sign_up=True)
+    fields = custom_fields.accepted(body.pop("custom_fields", {}), at_sign_up=True)
+    body["custom_fields"] = custom_fields.merged({}, fields)
     password, language = body.pop("password"), body.pop("language", None) or client.language()
     password_hash = accounts.hash_new_password(password, body, field="password")
     with transaction():
         mail = MailKind.EMAIL_VERIFICATION
-        body["custom_fields"] = custom_fields.merged({}, fields)
         return accounts.add(password_hash=password_hash, language=language, mail=mail, **body)
 
 

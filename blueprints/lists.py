@@ -66,8 +66,8 @@ def _people(body: dict[str, Any], *, last_first: bool) -> People:
     if (each := body.get("people")) is not None:
         return People([*enumerate(each, 1)], {name for person in each for name in person}, [])
     try:
-        more = custom_fields.columns()
-        found = people_files.read(body["text"], last_first=last_first, more=more)
+        more = {name.casefold(): name for name in custom_fields.columns()}
+        found = people_files.read(body["text"], more, last_first=last_first)
     except people_files.BadList as error:
         raise errors.InvalidRequest(str(error)) from None
     return found._replace(

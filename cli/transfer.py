@@ -14,7 +14,7 @@ from flask.cli import with_appcontext
 
 import schemas
 from core import account_files, audit, csv_files
-from fields import Flag
+from fields import CustomFields, Flag
 from models import UserRow
 from services import custom_fields, transfer
 from services.recovery import Handout
@@ -23,15 +23,15 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _KIND = click.Choice(["csv", "jsonl"])
 _FORM = schemas.ImportedAccount().fields.values()
 _COLUMNS = account_files.Columns(
-    known=[str(each.data_key) for each in _FORM],
+    known=[str(each.data_key) for each in _FORM if not isinstance(each, CustomFields)],
     required=[str(each.data_key) for each in _FORM if each.required],
     flags={str(each.data_key) for each in _FORM if isinstance(each, Flag)},
 )
 
 
 def _lines(file: IO[bytes], *, as_csv: bool) -> Iterator[tuple[int, Any]]:
-    own = custom_fields.columns()
-    columns = _COLUMNS._replace(known=[*_COLUMNS.known, *own]) if as_csv else _COLUMNS
+    more = custom_fields.columns() if as_csv else ["customFields"]
+    columns = _COLUMNS._replace(known=[*_COLUMNS.known, *more])
     for number, line in account_files.read(file, columns, as_csv=as_csv):
         yield number, custom_fields.from_cells(line) if as_csv else line
 

@@ -162,6 +162,7 @@ def show_user(user: UserRow) -> None:
     why_not = ", ".join(state["hindrances"])
     if until := state["locked_until"]:
         why_not += f" until {written(until)}"
+    fields = custom_fields.seen(user.custom_fields)
     lines = {
         "id": user.id,
         "username": user.username,
@@ -177,7 +178,7 @@ def show_user(user: UserRow) -> None:
         "time zone": user.timezone,
         "joined": written(user.created_at),
         "last login": written(user.last_login_at),
-        **custom_fields.seen(user.custom_fields),
+        **{f"fields.{name}": value for name, value in fields.items() if value is not None},
         "open sessions": len(sessions.list_open(user.id, current="", now=now)),
         "pending e-mail address": bool(email_change.pending(user.id, now=now)["pending_email"]),
         "can log in": f"no: {why_not}" if why_not else "yes",

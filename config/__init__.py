@@ -33,7 +33,7 @@ up and do what students may; with `instructor`, instructors too.
 import difflib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.headerregistry import Address
 from functools import cached_property
@@ -312,15 +312,13 @@ def environment() -> Mapping[str, str | None]:
         raise ConfigError(".env cannot be read as UTF-8 text.") from None
 
 
-def misspelt(
-    environ: Mapping[str, str | None],
-    providers: Iterable[ProviderSettings],
-    fields: Iterable[CustomField],
-) -> Iterator[str]:
+def misspelt(environ: Mapping[str, str | None], settings: Settings) -> Iterator[str]:
     """Yield a sentence for each variable that looks like a setting, and is none."""
     known = {*variables(Settings, "")}
-    known.update(*(variables(ProviderSettings, _prefix(each.name)) for each in providers))
-    known.update(*(variables(CustomField, custom_fields.prefix_of(each.name)) for each in fields))
+    for provider in settings.oidc_providers:
+        known.update(variables(ProviderSettings, _prefix(provider.name)))
+    for each in settings.custom_fields:
+        known.update(variables(CustomField, custom_fields.prefix_of(each.name)))
     for name in sorted(environ.keys() - known):
         if near := difflib.get_close_matches(name.upper(), known, 1, cutoff=0.85):
             yield f"{name} is no setting. Is {near[0]} meant?"
@@ -378,7 +376,7 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     if serving and not types.is_here(found.listens[0]):
         problems.append("HOST has no address on this machine.")
     if problems:
-        problems += misspelt(given, providers, found.custom_fields)
+        problems += misspelt(given, found)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return found
 

@@ -14,7 +14,7 @@ try:
     settings = load(environ, serving=True)
 except ConfigError as problem:
     sys.exit(str(problem))
-for sentence in misspelt(environ, settings.oidc_providers, settings.custom_fields):
+for sentence in misspelt(environ, settings):
     print(sentence, file=sys.stderr)
 if command := sys.argv[1:]:
     if "WEB_CONCURRENCY" in os.environ:

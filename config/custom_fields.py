@@ -57,7 +57,7 @@ class CustomField:
         """A value that takes as many bytes of JSON as any."""
         values = {"text": "\U0001f600" * self.length, "date": "2026-11-20", "boolean": False}
         if self.type == "choice":
-            return max(self.choices, key=lambda each: len(each.encode()))
+            return max(self.choices, key=lambda each: len(orjson.dumps(each)), default="")
         return values.get(self.type, -LARGEST)
 
 
@@ -70,14 +70,13 @@ def read_all(
     names: Iterable[str], given: Mapping[str, str], problems: list[str]
 ) -> tuple[CustomField, ...]:
     """Return the fields with these names; add what is wrong to the problems."""
-    found = []
-    for name in names:
-        values = read(CustomField, prefix_of(name), given, problems)
-        each = CustomField(name=name, **values)
-        wrong = [f"{prefix_of(name)}{text}." for text in _contradictions(each)]
-        problems += wrong
-        if not wrong:
-            found.append(each)
+    found = tuple(
+        CustomField(name=name, **read(CustomField, prefix_of(name), given, problems))
+        for name in names
+    )
+    problems += [
+        f"{prefix_of(each.name)}{text}." for each in found for text in _contradictions(each)
+    ]
     if sum(each.length for each in found if each.type == "text") > MOST_TEXT:
         problems.append(f"CUSTOM_FIELDS has texts of more than {MOST_TEXT} characters together.")
     size = len(orjson.dumps({each.name: each.longest for each in found if each.in_token}))
@@ -85,13 +84,14 @@ def read_all(
         problems.append(
             f"CUSTOM_FIELDS can put {size} bytes into access tokens; {MOST_IN_TOKEN} are the most."
         )
-    return tuple(found)
+    return found
 
 
 def _contradictions(field: CustomField) -> list[str]:
     is_users = field.written_by == "user"
     rules = {
         "CHOICES is missing; a choice needs them": field.type == "choice" and not field.choices,
+        "CHOICES needs TYPE=choice": field.type != "choice" and bool(field.choices),
         # An application would take for a right what a user has written.
         "IN_TOKEN needs WRITTEN_BY=office": field.in_token and is_users,
         "AT_SIGN_UP needs WRITTEN_BY=user": field.at_sign_up != "no" and not is_users,

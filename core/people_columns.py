@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 FIRST, LAST = "firstName", "lastName"
@@ -78,18 +78,17 @@ def is_class(text: str) -> bool:
     return len(text) < 20 and bool(_CLASS.fullmatch(text))
 
 
-def named(cells: list[str], more: Collection[str], *, is_first: bool) -> Columns | None:
+def named(cells: list[str], more: Mapping[str, str], *, is_first: bool) -> Columns | None:
     """Return the columns that a row of headings names, or None if it is no such row.
 
-    In the first row one is enough: a person of that name would lack the other name. `more` are
-    headings that stand for themselves.
+    In the first row one is enough: a person of that name would lack the other name. `more` has
+    columns by their headings in small letters.
     """
     keys = _keys(cells)
     if _WHO.isdisjoint(keys):
         return None
-    found = [
-        cell if cell in more else _HEADINGS.get(key) for cell, key in zip(cells, keys, strict=True)
-    ]
+    both = zip(cells, keys, strict=True)
+    found = [more.get(cell.casefold(), _HEADINGS.get(key)) for cell, key in both]
     if not is_first and len([*filter(None, found)]) == 1 < len([*filter(None, cells)]):
         return None
     is_roster = b"sourcedid" in keys

@@ -6,7 +6,7 @@ RFC 4180; OneRoster 1.1 and 1.2 (CSV).
 import codecs
 import io
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -46,9 +46,9 @@ class People(NamedTuple):
     left_out: list[str]
 
 
-def read(raw: bytes, *, last_first: bool = False, more: Collection[str] = ()) -> People:
+def read(raw: bytes, more: Mapping[str, str] = {}, *, last_first: bool = False) -> People:
     """Read a list of people. Names without headings, or in one cell, may have the last one first;
-    `more` headings stand for themselves.
+    `more` has further columns, by their headings in small letters.
 
     Raises BadList.
     """
@@ -122,7 +122,7 @@ def _clean(cell: str) -> str:
 
 
 def _below_headings(
-    rows: list[csv_files.Row], more: Collection[str], last_first: bool
+    rows: list[csv_files.Row], more: Mapping[str, str], last_first: bool
 ) -> Iterator[tuple[int, Columns, list[str]]]:
     """Yield rows with the columns that hold for them, without headings and what is above them."""
     heads = (

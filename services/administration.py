@@ -156,13 +156,13 @@ def alter(
         raise errors.Forbidden
     if is_last_admin:
         raise errors.LastAdmin
-    if sent := changes.pop("custom_fields", None):
-        changes["custom_fields"] = custom_fields.accepted(sent)
+    fields = custom_fields.accepted(changes.pop("custom_fields", {}))
     verified_at = clock.utcnow() if email_verified else None
     if email in (None, before.email):
         email = None
         changes["email_verified_at"] = before.email_verified_at or verified_at
     values = {name: value for name, value in changes.items() if value != getattr(before, name)}
+    values |= {"custom_fields": fields} if fields else {}
     _refuse_taken(before, values, email)
     if "username" in values:
         profiles.rename(before, values.pop("username"))
@@ -225,12 +225,8 @@ def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]
         outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
     verified = [row for row in moved if row.email_verified_at]
     outbox.queue_notices(MailKind.EMAIL_CHANGED, *verified)
-    fields = [
-        (each, custom_fields.changed(rows[each].custom_fields, new["custom_fields"]))
-        for each, new in values.items()
-        if "custom_fields" in new
-    ]
-    events.tell_all("custom_fields_changed", [(each, {"fields": names}) for each, names in fields])
+    fields = {each: new["custom_fields"] for each, new in values.items() if "custom_fields" in new}
+    custom_fields.tell((rows[each], new) for each, new in fields.items())
     for event, told in _TOLD.items():
         events.tell_each(event, [each for each, new in values.items() if told & new.keys()])
 

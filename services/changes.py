@@ -39,7 +39,8 @@ def note(user_ids: Iterable[str]) -> None:
 
 def compare(before: UserRow, after: UserRow) -> None:
     """Note an account whose row has a new value that others are told of."""
-    if any(getattr(before, name) != getattr(after, name) for name in WATCHED):
+    # As text, for True is 1 in Python and not in JSON.
+    if any(str(getattr(before, name)) != str(getattr(after, name)) for name in WATCHED):
         note([after.id])
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from marshmallow import Schema, ValidationError
@@ -16,6 +16,7 @@ from core.reasons import UNKNOWN, Reason
 from extensions import db, settings
 from models import User, UserRow
 from schemas import SEEN, Shape
+from services import events
 
 # What JSON has for a type: in Python, and as SQLite and Postgres name it. All others are texts.
 _TEXT: tuple[type, tuple[str, ...]] = str, ("text", "string")
@@ -48,12 +49,18 @@ def accepted(
     Raises InvalidRequest.
     """
     # Forms of HTML have nothing else for an empty field.
-    given = {name: None if value == "" else value for name, value in sent.items()}
+    given = {name: None if _is_blank(value) else value for name, value in sent.items()}
+    if at_sign_up:
+        given = {name: value for name, value in given.items() if value is not None}
     form = _form(settings.custom_fields, by_user, at_sign_up)
     try:
         return dict(form.load(given))
     except ValidationError as error:
         raise errors.InvalidRequest(fields={"customFields": error.messages_dict}) from None
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def columns() -> dict[str, CustomField]:
@@ -63,22 +70,22 @@ def columns() -> dict[str, CustomField]:
 
 def from_cells(cells: Mapping[str, str]) -> dict[str, Any]:
     """Return the cells of a row, those of `columns` as JSON has them; no empty ones of these."""
-    own = columns()
-    found = {
-        own[name].name: _typed(own[name].type, cell)
-        for name, cell in cells.items()
-        if name in own and cell
-    }
-    rest: dict[str, Any] = {name: cell for name, cell in cells.items() if name not in own}
+    rest, found = dict(cells), {}
+    for column, field in columns().items():
+        if cell := rest.pop(column, ""):
+            found[field.name] = _typed(field.type, cell)
     return rest | ({"customFields": found} if found else {})
 
 
 def _typed(kind: str, text: str) -> object:
-    """Return a value of a type that a text says, or the text, which is none."""
+    """Return a value of a type that a text says, or the text, which is none.
+
+    Without the mark before what spreadsheets would take for a formula, such as +49.
+    """
     if kind == "number" and re.fullmatch("-?[0-9]{1,15}", text):
         return int(text)
     words: dict[str, object] = {"true": True, "false": False} if kind == "boolean" else {}
-    return words.get(text.lower(), text)
+    return words.get(text.lower(), re.sub("^'(?=[-=+@])", "", text))
 
 
 def merged(stored: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,17 +93,28 @@ def merged(stored: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]
     return {name: value for name, value in {**stored, **sent}.items() if value not in (None, "")}
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the names of the fields that have another value, with spaces between them."""
+def tell(facts: Iterable[tuple[UserRow, Mapping[str, Any]]]) -> None:
+    """Say of accounts, by their rows before, which fields have other values."""
     names = [field.name for field in settings.custom_fields]
-    return " ".join(name for name in names if before.get(name) != after.get(name))
+    told = {
+        row.id: " ".join(n for n in names if str(row.custom_fields.get(n)) != str(after.get(n)))
+        for row, after in facts
+    }
+    some = [(user_id, {"fields": said}) for user_id, said in told.items() if said]
+    events.tell_all("custom_fields_changed", some)
 
 
 def in_token(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return what access tokens carry: values that the settings still allow."""
-    names = [field.name for field in settings.custom_fields if field.in_token]
-    found = {name: stored[name] for name in names if name in stored}
-    wrong = _form(settings.custom_fields, False, False).validate(found) if found else {}
+    names = {each.name for each in settings.custom_fields if each.in_token}
+    carried = allowed(stored, names) if names else {}
+    return {"fields": carried} if carried else {}
+
+
+def allowed(stored: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the values of fields without those that nobody could write now."""
+    found = {name: value for name, value in stored.items() if name in names}
+    wrong = _form(settings.custom_fields, False, False).validate(found)
     return {name: value for name, value in found.items() if name not in wrong}
 
 
@@ -106,9 +124,9 @@ def condition(text: str, reader: str) -> ColumnElement[bool]:
     Raises InvalidRequest for a field that the reader does not see, and for a value that it cannot
     have.
     """
-    name, _, raw = text.partition(":")
+    name, colon, raw = text.partition(":")
     types = {field.name: field.type for field in settings.custom_fields_of[reader]}
-    if name not in types:
+    if name not in types or not colon:
         raise errors.InvalidRequest(fields={"field": [UNKNOWN]})
     of_python, of_json = _JSON.get(types[name], _TEXT)
     is_its_type = func.coalesce(_type(name), "null").in_(of_json)

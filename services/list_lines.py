@@ -122,7 +122,8 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
     if _ROUNDED.fullmatch(line.person.get("external_id", "")):
         line.refuse_fields("invalid", "externalId")
     try:
-        line.person |= {"custom_fields": custom_fields.accepted(said)} if said else {}
+        said = _filled(custom_fields.accepted(said))
+        line.person |= {"custom_fields": said} if said else {}
     except errors.InvalidRequest as error:
         line.refuse(error)
     return line

@@ -208,7 +208,10 @@ def _new_values(line: Line, options: Options) -> dict[str, Any]:
         values["custom_fields"] = custom_fields.merged(line.user.custom_fields, said)
     if options.missing == "deactivate" and line.user.role == Role.STUDENT:
         values["is_active"] = True
-    return {name: value for name, value in values.items() if value != getattr(line.user, name)}
+    # As text, for True is 1 in Python and not in JSON.
+    return {
+        name: value for name, value in values.items() if str(value) != str(getattr(line.user, name))
+    }
 
 
 def _missing(

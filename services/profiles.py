@@ -15,7 +15,6 @@ from core.roles import BUT_ADMINS, EVERYBODY, Role
 from database import change, read_value, unique
 from extensions import db, settings
 from models import Avatar, User, UserRow
-from schemas import SEEN
 from services import accounts, custom_fields, events, learning, outbox, users
 from services.letters import MailKind
 
@@ -24,10 +23,10 @@ _DEFAULT_DIGEST = hashlib.sha256(_DEFAULT_PICTURE).hexdigest()
 _NOT_YOURS = "You cannot change this yourself. Ask the operators of this service."
 
 
-def profile(user: UserRow) -> dict[str, object]:
+def profile(user: UserRow, reader: str = "user") -> dict[str, object]:
     """Return a user's own profile, with the role in effect."""
     role, avatar = users.role_in_effect(user), avatar_url(user.avatar_digest)
-    shown = {**custom_fields.with_seen(user), "role": role, "avatar": avatar}
+    shown = {**custom_fields.with_seen(user, reader), "role": role, "avatar": avatar}
     return {**shown, "may_change_account": may_change_account(user)}
 
 
@@ -61,8 +60,7 @@ def public_profile(user_id: str, viewer: Caller, *, now: datetime) -> dict[str, 
         raise errors.ProfilePrivate
     sees_as_office = viewer.id == user_id or (sees_all and not viewer.member)
     reader = "user" if sees_as_office else "teachers" if sees_all else "everybody"
-    shown = {**profile(user), "role": user.role}
-    shown[SEEN] = custom_fields.seen(user.custom_fields, reader)
+    shown = {**profile(user, reader), "role": user.role}
     if user.progress_visible or sees_all:
         shown["progress"] = learning.progress(user.id, user.timezone, now=now)
     return shown

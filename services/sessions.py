@@ -207,9 +207,7 @@ def _pair(
         auth_time=int(session.created_at.timestamp()),
     )
     end = min(now + timedelta(minutes=settings.access_token_minutes), session.expires_at)
-    facts: dict[str, Any] = {"sid": session.id, "role": role}
-    if carried := custom_fields.in_token(fields):
-        facts["fields"] = carried
+    facts = {"sid": session.id, "role": role, **custom_fields.in_token(fields)}
     access_token = tokens.encode(
         Purpose.ACCESS, session.user_id, issued_at=now, expires_at=end, **facts
     )

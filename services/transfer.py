@@ -148,7 +148,8 @@ class Import:
         except errors.InvalidRequest as error:
             found: Any = error.fields
             wrong = found["customFields"].items()
-            raise ValidationError({f"customFields.{name}": why for name, why in wrong}) from None
+            told = {f"customFields.{ascii(name)[1:-1]}": why for name, why in wrong}
+            raise ValidationError(told) from None
 
     def _insert(self, waiting: dict[int, dict[str, Any]]) -> tuple[_Rows, _Rows, dict[int, str]]:
         """Insert accounts; return by line the rows that are new, those that were there, and why
@@ -244,8 +245,9 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
         last = rows[-1].id
         shown = [custom_fields.with_seen(row) for row in rows]
         for row, account in zip(rows, found := form.dump(shown), strict=True):
-            # Without what is not set: where this goes, there may be no such field.
-            account["customFields"] = custom_fields.merged({}, account["customFields"])
+            # Another installation could not read what nobody could write here now.
+            names = account["customFields"].keys()
+            account["customFields"] = custom_fields.allowed(row.custom_fields, names)
             if not (with_hashes and passwords.is_usable(row.password_hash)):
                 del account["passwordHash"]
             if row.last_login_at is None:

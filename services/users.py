@@ -161,8 +161,7 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
     """Change columns of a user, and what searches look in; return the whole row.
 
     Of `custom_fields`, those that are given change. Return None if there is no such user or a
-    condition does not hold. Raises IntegrityError, and
-    TooManyRequests beyond `MAX_RENAMES`.
+    condition does not hold. Raises IntegrityError, and TooManyRequests beyond `MAX_RENAMES`.
     """
     # Locked, because these are the values that the UPDATE replaces.
     before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
@@ -174,8 +173,7 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
         return None
     if before:
         changes.compare(before, row)
-        if names := custom_fields.changed(before.custom_fields, row.custom_fields):
-            events.tell("custom_fields_changed", user_id, fields=names)
+        custom_fields.tell([(before, row.custom_fields)])
         if (before.first_name, before.last_name) != (row.first_name, row.last_name):
             events.tell("names_changed", user_id)
             if components().actor().id == user_id:

@@ -200,7 +200,7 @@ def test_a_sign_up_has_its_fields_and_needs_what_is_required(app, client, set_fi
     wrong = {"newsletter": ["required"]}
     for sent, why in (
         ({}, wrong),
-        ({"customFields": {"phone": "1"}}, wrong),
+        ({"customFields": {"phone": "1", "newsletter": ""}}, wrong),
         ({"customFields": {"newsletter": True, "grade": "7a"}}, {"grade": ["unknown"]}),
     ):
         answer = client.post("/api/auth/register", json={**registration(), **sent})
@@ -242,7 +242,7 @@ def test_a_list_is_filtered_by_a_field_that_its_reader_sees(client, headers, mak
     assert found("phone:Müller") == found("newsletter:true") == {"other"}
     assert found("siblings:2") == found("newsletter:false") == {"pupil"}
     assert found("phone:0711 1", "teacher") == {"pupil"}
-    for field in ("nothing:", "__proto__:", "siblings:x", f"siblings:{10**16}", "newsletter:yes"):
+    for field in ("grade", "nothing:", "__proto__:", "siblings:x", f"siblings:{10**16}", "newsletter:yes"):
         failure(ask(field), 400, "invalid_request")
     failure(ask("grade:7b", "teacher"), 400, "invalid_request")
 
@@ -273,10 +273,10 @@ def test_a_name_that_is_not_in_the_settings_is_kept_and_in_the_export_alone(
 
 def test_a_list_of_people_brings_them_by_their_columns(app, client, headers):
     text = (
-        "First name,Last name,Username,fields.grade,fields.siblings,fields.newsletter,fields.x\n"
-        "First,Last,,7a,3,TRUE,?\nAnn,Bee,ann.bee,9z,,,\nCid,Dee,cid.dee,,,,\n"
+        "First name,Last name,Username,fields.grade,FIELDS.phone,fields.newsletter,fields.x\n"
+        "First,Last,,7a,'+49 1,TRUE,?\nAnn,Bee,ann.bee,9z,,,\nCid,Dee,cid.dee,,,,\n"
     )
-    people = [{"externalId": "first.last", "customFields": {"grade": "7b", "siblings": None}}]
+    people = [{"externalId": "first.last", "customFields": {"grade": "7b", "phone": " "}}]
     as_csv = {"data": text, "content_type": "text/csv"}
 
     def send(*, by="admin", apply="false", **body):
@@ -289,7 +289,7 @@ def test_a_list_of_people_brings_them_by_their_columns(app, client, headers):
     assert refused["reasons"] == {"customFields": {"grade": ["invalid"]}}
     assert [made["status"], plain["status"]] == ["new", "new"]
     send(**as_csv, apply="true")
-    values = {"grade": "7a", "siblings": 3, "newsletter": True}
+    values = {"grade": "7a", "phone": "+49 1", "newsletter": True}
     assert stored(app, username="first.last").custom_fields == values
     assert stored(app, username="cid.dee").custom_fields == {}
     execute(app, update(User).values(external_id=User.username_key))
@@ -320,6 +320,25 @@ def test_a_file_brings_them_and_a_dump_has_those_that_are_set(app, set_fields, r
     again.write_text(json.dumps({**dumped, "id": GROUP, "email": "e@f.org", "username": "eve"}))
     assert run("users", "import", str(again))[1] == 0
     assert stored(app, username="eve").custom_fields == values
+    set_fields(replace(OFFICE, choices=("8a",)))
+    dumped = json.loads(run("users", "dump")[0].splitlines()[0])
+    assert dumped["customFields"] == {}, "what another installation could not read"
+
+
+def test_true_is_not_the_1_of_a_number_before(app, client, set_fields, make_user, headers):
+    for name in ("one", "two"):
+        make_user(name, external_id=name, custom_fields={"newsletter": 1})
+    body = {"customFields": {"newsletter": True}}
+    path = f"/api/users/{stored(app, username='one').id}"
+    success(client.patch(path, json=body, headers=headers["admin"]))
+    people = {"people": [{"externalId": "two", **body}]}
+    how = {"query_string": {"apply": "true"}, "headers": headers["admin"]}
+    success(client.post("/api/users/lists", json=people, **how))
+    for name in ("one", "two"):
+        user = stored(app, username=name)
+        assert user.custom_fields["newsletter"] is True
+        (event,) = rows(app, Event, user_id=user.id, type="custom_fields_changed")
+        assert (event.details, user.changed > 0) == ({"fields": "newsletter"}, True)
 
 
 def test_a_field_is_emptied_everywhere_as_changes(app, run, pupil, make_user):
@@ -332,7 +351,8 @@ def test_a_field_is_emptied_everywhere_as_changes(app, run, pupil, make_user):
     assert len(rows(app, Event, type="custom_fields_changed")) == 2
     said, code = run("users", "empty-field", "nothing", "--yes")
     assert (code, "CUSTOM_FIELDS has no such field." in said) == (2, True)
-    assert "grade: None" in run("users", "show", "pupil")[0]
+    said = run("users", "show", "pupil")[0]
+    assert ("fields.siblings: 2\n" in said, "fields.grade" in said) == (True, False)
 
 
 def test_an_account_signs_in_whatever_its_fields_say(client, make_user, set_fields, own):
@@ -351,6 +371,7 @@ TEXTS = [f"text{n}" for n in range(11)]
         ({"CUSTOM_FIELDS": ",".join(f"a{n}" for n in range(21))}, "must be at most 20 names"),
         ({"CUSTOM_FIELDS": "grade,graDe"}, "CUSTOM_FIELDS must not list a name twice"),
         ({"FIELD_GRADE_CHOICES": ""}, "FIELD_GRADE_CHOICES is missing"),
+        ({"FIELD_GRADE_TYPE": ""}, "FIELD_GRADE_CHOICES needs TYPE=choice"),
         ({"FIELD_GRADE_CHOICES": ",".join(map(str, range(51)))}, "must be at most 50 texts"),
         ({"FIELD_BIRTH_YEAR_AT_SIGN_UP": "yes"}, "FIELD_BIRTH_YEAR_AT_SIGN_UP needs WRITTEN_BY"),
         (
@@ -380,11 +401,11 @@ def test_settings_that_contradict_each_other_are_refused_at_start(environ, probl
 def test_the_settings_that_the_docs_show_are_taken():
     page = (ROOT / "docs/custom-fields.md").read_text()
     shown = dotenv_values(stream=io.StringIO(page.split("```")[1].removeprefix("sh")))
-    grade, department, newsletter = found = config.load(shown).custom_fields
+    grade, department, newsletter = config.load(shown).custom_fields
     assert (grade.in_token, grade.seen_by) == (True, "teachers")
     assert department.choices[2] == "Research and development"
     assert (newsletter.title, newsletter.required) == ("Send me the newsletter", True)
-    assert list(config.misspelt(shown, (), found)) == []
+    assert list(config.misspelt(shown, config.load(shown))) == []
 
 
 def test_the_document_names_the_fields_open_in_answers_and_closed_in_bodies(make_app):

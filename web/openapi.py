@@ -16,7 +16,6 @@ from werkzeug.exceptions import default_exceptions
 from werkzeug.routing import Rule
 
 import errors
-from config.custom_fields import LARGEST
 from core.ids import ROW_ID
 from core.reasons import WORDS
 from core.roles import Role
@@ -143,26 +142,18 @@ def _custom_fields(_converter: object, field: object, ret: Json) -> Json:
         return {}
     ret.clear()
     # A client may be older than a field; what it sends must be one of them.
-    of_response = field.attribute == SEEN
     ref = _ref("CustomFields")
-    return ref if of_response else {"allOf": [ref], "unevaluatedProperties": False}
+    return ref if field.attribute == SEEN else {"allOf": [ref], "unevaluatedProperties": False}
 
 
 def _all_custom_fields() -> Json:
     """Return the schema of the custom fields of this installation; which come differs by reader."""
-    bounds: dict[str, Json] = {
-        "number": {"type": ["integer", "null"], "minimum": -LARGEST, "maximum": LARGEST},
-        "boolean": {"type": ["boolean", "null"]},
-        "date": {"type": ["string", "null"], "format": "date"},
-        "choice": {"type": ["string", "null"]},
-    }
-    properties = {}
+    kinds, properties = {"number": "integer", "boolean": "boolean"}, {}
     for field in settings.custom_fields:
-        text = {"type": ["string", "null"], "maxLength": field.length}
-        # A choice that was taken out of the settings stays where it was chosen: so, no `enum`.
+        # What the settings do not allow any more stays where it is: so, neither `enum` nor bounds.
         choices = f" One of: {', '.join(field.choices)}." if field.choices else ""
         about = {"description": f"{field.title}.{choices}"}
-        properties[field.name] = bounds.get(field.type, text) | about
+        properties[field.name] = {"type": [kinds.get(field.type, "string"), "null"], **about}
     return {"type": "object", "properties": properties}
 
 
