@@ -54,7 +54,9 @@ def read_list(query: dict[str, Any], body: dict[str, Any]) -> dict[str, object]:
     """
     is_for_real, last_first = query.pop("apply"), query.pop("last_first")
     found, me = _people(body, last_first=last_first), caller()
-    names_groups = "group_id" in query or found.columns & {"group", "groupId"}
+    columns = {"group", "groupId"} & found.columns
+    named = any(each.get(column) for _, each in found.lines for column in columns)
+    names_groups = named or "group_id" in query or (columns and query["groups"] == "only")
     if me.is_key and names_groups and Scope.GROUPS_WRITE not in me.scopes:
         raise errors.Forbidden
     options = _options(me, query)

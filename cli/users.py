@@ -266,7 +266,7 @@ def delete_user(user: UserRow, yes: bool) -> None:
 def empty_field(name: str, yes: bool) -> None:
     """Remove the values of the custom field NAME from all accounts, for good."""
     if name not in {field.name for field in settings.custom_fields}:
-        raise click.UsageError("CUSTOM_FIELDS has no such field.")
+        raise click.UsageError("CUSTOM_FIELDS has no such field. Put it there for this command.")
     if not yes:
         click.confirm(f"Remove all values of {name} for good?", abort=True)
     click.echo(f"{administration.empty_field(name)} accounts had a value.")

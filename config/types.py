@@ -184,7 +184,9 @@ def provider_names(raw: str) -> tuple[str, ...]:
 def field_names(raw: str) -> tuple[str, ...]:
     names = _parts(raw)
     if len(names) > 20 or not all(re.fullmatch("[a-z][a-zA-Z0-9]{0,29}", name) for name in names):
-        raise ValueError("must be at most 20 names such as birthYear, comma separated")
+        raise ValueError(
+            "must be at most 20 names of letters and digits such as birthYear, comma separated"
+        )
     if len(names) > len({name.lower() for name in names}):
         raise ValueError("must not list a name twice, nor two that differ in capitals alone")
     return tuple(names)

@@ -86,6 +86,6 @@ def _check(number: int, names: Collection[str], columns: Columns) -> None:
         raise BadFile(f"Line {number} has no {', no '.join(missing)}.")
     for place, name in enumerate(names, 1):
         if name and name not in columns.known:  # one without a heading must be empty
-            shown = f": {name}" if re.fullmatch(r"[\w -]{1,40}", name) else f", number {place}"
+            shown = f": {name}" if re.fullmatch(r"[\w .-]{1,40}", name) else f", number {place}"
             use = ", ".join(columns.known)
             raise BadFile(f"Line {number} has an unknown column{shown}. Use: {use}.")

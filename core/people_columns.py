@@ -35,9 +35,9 @@ _WORDS = {
     "email": """email mail emailaddress primaryemail emailadresse mailadresse adresseemail courriel
         adressedecourriel correo correoelectronico direcciondecorreo""",
     "externalId": """externalid sourcedid idnumber studentid studentnumber employeeid employeenumber
-        externeid importid idnummer schulerid schulernummer matrikelnummer personalnummer
-        mitgliedsnummer matricule numerodidentification numerodematricula numerodealumno
-        numerodeid""",
+        externalnumber externeid externenummer importid idnummer schulerid schulernummer
+        matrikelnummer personalnummer mitgliedsnummer matricule numeroexterne numerodidentification
+        numeroexterno numerodematricula numerodealumno numerodeid""",
     "role": "role rolle rol",
     "language": "language lang sprache langue idioma",
     "groupId": "groupid classid classsourcedid gruppenid klassenid",

@@ -36,6 +36,8 @@ for what, who, facts in acts:
         text = ", ".join(f"{fact} {who[fact]}" for fact in facts.split() if who[fact])
         stream = sys.stderr if what == "refused" else sys.stdout
         print(f"{what}: {who['firstName']} {who['lastName']}, {text}", file=stream)
+if done["leftOut"]:
+    print("Columns that are left out:", ", ".join(done["leftOut"]))
 did = [what for what, _, _ in acts if what not in ("same", "differs")]
 print(", ".join(f"{what} {did.count(what)}" for what in dict.fromkeys(did)) or "nothing to do")
 sys.exit("refused" in did)

@@ -460,6 +460,8 @@ def test_nobody_is_made_an_admin_deleted_or_given_another_role(app, make_user, s
 # The scopes of a key besides those of users, the line, and the status, or the code of the whole.
 KEYS = [
     ((), person(), {}, "new"),
+    ((), person(group=""), {}, "new"),
+    ((), person(group=""), {"groups": "only"}, "forbidden"),
     ((), person(group="5a"), {}, "forbidden"),
     ((), person(), {"groupId": CHESS}, "forbidden"),
     ((Scope.GROUPS_WRITE,), person(group="5a"), {}, "new"),
