@@ -201,9 +201,7 @@ part.addEventListener("prepare", (event) => {
   delete body.confirmation;
   delete body.groupId; // it is in the path
   Object.assign(body, JSON.parse(form.dataset.body ?? "{}"));
-  const { emailVerified } = body; // is confirmed again with another address
-  keepChanges(body, account);
-  if (emailVerified) body.emailVerified = true;
+  keepChanges(body, { ...account, emailVerified: false }); // only true can be said
 });
 part.addEventListener("done", (event) => {
   const { target: form, detail: { data, who } } = event;

@@ -252,7 +252,7 @@ def test_an_answer_to_an_older_search_is_dropped(people, make_user):
 
 
 def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, make_key):
-    lee = make_user("lee", first_name="Lee", timezone="Europe/Kiev")
+    lee = make_user("lee", first_name="Lee", timezone="Europe/Kiev", email_verified_at=utcnow())
     url = f"/api/users/{lee.id}/courses/sql"
     course, key = {"name": "Databases", "lessons": 9}, make_key("learning:write")
     success(client.put(url, json=course, headers=bearer(key)), 201)
@@ -273,6 +273,8 @@ def test_an_admin_changes_an_account_and_deletes_it(people, client, make_user, m
     expect_news(people, "The changes to the account have been saved.")
     expect(people.locator("#person")).to_contain_text("Europe/Kyiv")
     expect(people.get_by_role("heading", name="Leo Last")).to_be_visible()
+    act(people, "Change the e-mail", "address", email="leo@example.org")
+    expect_news(people, "The e-mail address has been changed.")
     act(people, "Deactivate", "deactivate")
     expect(people.locator("#person-state")).to_contain_text("The account is deactivated.")
     people.get_by_role("link", name="Access").click()
