@@ -114,8 +114,8 @@ async function load(query) {
     list.querySelector("table").hidden = all.parentElement.hidden = !total;
     const empty = list.querySelector(".empty");
     empty.hidden = total > 0;
-    const { search, role, isActive } = query;
-    fill(empty, { isGroup: Boolean(query.groupId && !search && !role && !isActive) });
+    const { groupId, search, role, isActive, field } = query;
+    fill(empty, { isGroup: Boolean(groupId && !(search || role || isActive || field)) });
     byId("people-failures").replaceChildren();
     showChosen();
     showFilters();

@@ -8,7 +8,7 @@ import { byId, fill, nameOf, say } from "./words.js";
 const [section, form, pictureForm] = ["profile", "profile-form", "picture-form"].map(byId);
 const file = pictureForm.elements.avatar;
 const canvas = section.querySelector("canvas");
-let me, record;
+let me, record, filled; // what the form began with
 let isTyped = false; // and not saved yet
 let drawn; // the preview, once it stands
 
@@ -32,7 +32,7 @@ function present() {
     since: date(profile.joinDate),
     custom: customOf(profile),
   };
-  fill(byId("profile-custom"), shown);
+  fill(section, { custom: shown.custom });
   fill(byId("profile-picture"), shown);
   shown.role = say(`say_role_${record.role}`); // also while it waits for a second factor
   fill(byId("profile-others"), { ...shown, learnt: say("say_profile_learnt", record.progress) });
@@ -40,7 +40,7 @@ function present() {
 
 async function show(_, user) {
   me = user;
-  if (!section.dataset.shown) fill(form, me.profile); // once: something may be typed later
+  if (!section.dataset.shown) fill(form, (filled = me.profile)); // once: later may be typed
   fill(section, { mayChangeAccount: me.profile.mayChangeAccount });
   for (const name of ["firstName", "lastName", "location", "website"]) {
     const field = form.elements[name];
@@ -57,10 +57,10 @@ form.addEventListener("input", () => {
 });
 form.addEventListener("reset", () => (isTyped = false)); // the frame's, for another user
 addEventListener("beforeunload", (event) => isTyped && event.preventDefault());
-form.addEventListener("prepare", ({ detail: { body } }) => keepChanges(body, me.profile));
+form.addEventListener("prepare", ({ detail: { body } }) => keepChanges(body, filled));
 form.addEventListener("done", ({ detail: { data } }) => {
   isTyped = false;
-  me.profile = data;
+  me.profile = filled = data;
   fill(form, data);
   countBio();
   present();

@@ -52,13 +52,15 @@ fillers["data-time"] = (element, value) => {
   element.textContent = value ? near(value) : "";
 };
 
-/** Return the custom fields of a user as texts; what is not set is empty. */
+/** Return the custom fields of a user as texts, and nothing else; what is not set is empty. */
 export function customOf({ customFields }) {
-  const textOf = (value) => {
-    if (typeof value === "boolean") return say(value ? "say_yes" : "say_no");
-    return /^\d{4}-\d\d-\d\d$/.test(value) ? date(value, "UTC") : String(value ?? "");
+  const textOf = ([name, value]) => {
+    if (typeof value === "boolean") return [name, say(value ? "say_yes" : "say_no")];
+    const isDay = document.querySelector(`.day[data-text="custom.${name}"]`);
+    const isRight = isDay && !isNaN(Date.parse(value)); // not a text of before
+    return [name, isRight ? date(value, "UTC") : String(value ?? "")];
   };
-  return Object.fromEntries(Object.entries(customFields).map(([name, value]) => [name, textOf(value)]));
+  return { __proto__: null, ...Object.fromEntries(Object.entries(customFields).map(textOf)) };
 }
 
 /** Return the name of a language in itself, for those who cannot read the page's. */
