@@ -82,8 +82,8 @@ def _typed(kind: str, text: str) -> object:
 
     Without the mark before what spreadsheets would take for a formula, such as +49.
     """
-    if kind == "number" and re.fullmatch("-?[0-9]{1,15}", text):
-        return int(text)
+    if kind == "number" and (found := re.fullmatch("'?(-?[0-9]{1,15})", text)):
+        return int(found[1])
     words: dict[str, object] = {"true": True, "false": False} if kind == "boolean" else {}
     return words.get(text.lower(), re.sub("^'(?=[-=+@])", "", text))
 

@@ -277,8 +277,9 @@ def test_a_name_that_is_not_in_the_settings_is_kept_and_in_the_export_alone(
 
 def test_a_list_of_people_brings_them_by_their_columns(app, client, headers):
     text = (
-        "First name,Last name,Username,fields.grade,FIELDS.phone,fields.newsletter,fields.x\n"
-        "First,Last,,7a,'+49 1,TRUE,?\nAnn,Bee,ann.bee,9z,,,\nCid,Dee,cid.dee,,,,\n"
+        "First name,Last name,Username,fields.grade,FIELDS.phone,fields.newsletter"
+        ",fields.siblings,fields.x\n"
+        "First,Last,,7a,'+49 1,TRUE,'-5,?\nAnn,Bee,ann.bee,9z,,,,\nCid,Dee,cid.dee,,,,,\n"
     )
     people = [{"externalId": "first.last", "customFields": {"grade": "7b", "phone": " "}}]
     as_csv = {"data": text, "content_type": "text/csv"}
@@ -293,7 +294,7 @@ def test_a_list_of_people_brings_them_by_their_columns(app, client, headers):
     assert refused["reasons"] == {"customFields": {"grade": ["invalid"]}}
     assert [made["status"], plain["status"]] == ["new", "new"]
     send(**as_csv, apply="true")
-    values = {"grade": "7a", "phone": "+49 1", "newsletter": True}
+    values = {"grade": "7a", "phone": "+49 1", "newsletter": True, "siblings": -5}
     assert stored(app, username="first.last").custom_fields == values
     assert stored(app, username="cid.dee").custom_fields == {}
     execute(app, update(User).values(external_id=User.username_key))
