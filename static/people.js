@@ -228,13 +228,13 @@ async function show(section, who, rest = "", part = "") {
   }
   person?.hide();
   const query = Object.fromEntries(new URLSearchParams(rest));
-  const { groupId } = form.elements;
+  const { groupId, field } = form.elements;
   if (query.groupId) groupId.add(new Option("…", query.groupId)); // until the groups are listed
   fill(form, { search: "", role: "", isActive: "", groupId: "", field: "", sort: "", ...query });
   for (const part of [acts, form, list.querySelector(".empty")]) fill(part, { manages: manages() });
-  const field = form.elements.field?.closest(".field");
-  if (field) field.hidden = !field.querySelector("[value]:not([value=''], [hidden])");
-  await Promise.all([load(query), listGroups(groupId)]);
+  if (field) field.parentElement.hidden = !field.querySelector("[value]:not([value=''], [hidden])");
+  const tellOfField = (it) => (it.reasons?.field ? showProblem(form, it) : Promise.reject(it));
+  await Promise.all([load(query).catch(tellOfField), listGroups(groupId)]);
   showFilters();
   const { hash, top, query: left } = place;
   place = {};

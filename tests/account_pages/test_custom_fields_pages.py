@@ -106,16 +106,16 @@ def test_people_are_found_by_them_and_saved_with_them(signed_in, make_user):
     make_user("kim", custom_fields={"grade": "7b"})
     page = signed_in("admin", username="head", role="admin").page
     names = page.locator("#people-list tbody td:nth-child(2)")
-    for option, found in {
-        "grade: 7b": ["kim"],
-        "Newsletter: Yes": ["lee"],
-        "grade: empty": ["head"],
-    }.items():
+    cases = {"grade: 7b": ["kim"], "Newsletter: Yes": ["lee"], "grade: empty": ["head"]}
+    for option, found in cases.items():
         page.get_by_label("Other details").select_option(option)
         expect(names).to_have_text(found)
     page.reload()
     expect(names).to_have_text(["head"])
-    page.get_by_label("Other details").select_option("grade: 7a")
+    page.evaluate("location.hash = 'people/field=gone:7a'")
+    others = page.get_by_label("Other details")
+    expect(others).to_have_accessible_description("This is not valid. Check it.")
+    others.select_option("grade: 7a")
     expect(names).to_have_text(["lee"])
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as CSV").click()
@@ -130,7 +130,7 @@ def test_people_are_found_by_them_and_saved_with_them(signed_in, make_user):
 
 def test_teachers_find_by_what_they_see(signed_in, make_user, change_settings):
     change_settings(instructor_rights="students")
-    lee = make_user("lee", custom_fields={"grade": "7a", "constructor": "0711"})
+    make_user("lee", custom_fields={"grade": "7a", "constructor": "0711"})
     page = signed_in("admin#people", username="teach", role="instructor").page
     options = page.get_by_label("Other details").locator("option:not([hidden])")
     expect(options).to_have_text(["All", "grade: 7a", "grade: 7b", "grade: empty"])
@@ -139,7 +139,6 @@ def test_teachers_find_by_what_they_see(signed_in, make_user, change_settings):
     overview = page.locator("#person-overview")
     expect(overview).to_contain_text("7a")
     expect(overview.get_by_text("Phone")).to_be_hidden()
-    assert lee.id in page.url
 
 
 def test_own_words_name_a_field_in_a_language(make_app, tmp_path):
