@@ -244,12 +244,11 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
     while rows := read_all(query.where(User.id > last)):
         last = rows[-1].id
         shown = [custom_fields.with_seen(row) for row in rows]
-        for row, account in zip(rows, found := form.dump(shown), strict=True):
+        for row, line in zip(rows, found := form.dump(shown), strict=True):
             # Another installation could not read what nobody could write here now.
-            names = account["customFields"].keys()
-            account["customFields"] = custom_fields.allowed(row.custom_fields, names)
+            line["customFields"] = custom_fields.allowed(row.custom_fields, line["customFields"])
             if not (with_hashes and passwords.is_usable(row.password_hash)):
-                del account["passwordHash"]
+                del line["passwordHash"]
             if row.last_login_at is None:
-                del account["lastLogin"]
+                del line["lastLogin"]
         yield found
