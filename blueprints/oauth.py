@@ -13,6 +13,7 @@ from extensions import id_tokens, settings
 from services import applications, authorization_codes
 from services.authorization_codes import OAuthError
 from web import bodies
+from web.responses import public_json
 
 bp = Blueprint("oauth", __name__)
 # Scripts of every origin may read what carries no cookie.
@@ -22,8 +23,13 @@ _OPEN = {
     "Access-Control-Max-Age": "600",
 }
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# How a client may prove itself.
+_PROOFS = ("client_secret_basic", "client_secret_post", "none")
 # How a client is told to prove itself, by the error.
-_CHALLENGES = {"invalid_client": 'Basic realm="accounts"', "invalid_token": "Bearer"}
+_CHALLENGES = {
+    "invalid_client": 'Basic realm="accounts"',
+    "invalid_token": 'Bearer error="invalid_token"',
+}
 
 
 @bp.before_request
@@ -45,7 +51,7 @@ def allow_scripts(response: Response) -> Response:
 def get_configuration() -> Response:
     """Return what clients must know (OpenID Connect Discovery 1.0, section 3)."""
     base = f"{settings.public_url}/oauth"
-    return _public(
+    return public_json(
         {
             "issuer": settings.public_url,
             "authorization_endpoint": f"{base}/authorize",
@@ -59,9 +65,7 @@ def get_configuration() -> Response:
             "grant_types_supported": ["authorization_code"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [ALGORITHM],
-            "token_endpoint_auth_methods_supported": [
-                *("client_secret_basic", "client_secret_post", "none")
-            ],
+            "token_endpoint_auth_methods_supported": _PROOFS,
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
             "request_uri_parameter_supported": False,
@@ -72,7 +76,7 @@ def get_configuration() -> Response:
 @bp.get("/oauth/keys")
 def get_keys() -> Response:
     """Return the public keys of ID tokens; they sign nothing else."""
-    return _public(id_tokens.jwks)
+    return public_json(id_tokens.jwks)
 
 
 @bp.route("/oauth/authorize", methods=["GET", "POST"])
@@ -128,15 +132,6 @@ def _see_other(url: str) -> Response:
     return Response(status=303, headers={"Location": url})
 
 
-def _public(content: object) -> Response:
-    response = _json(content)
-    response.cache_control.public = True
-    response.cache_control.max_age = 300  # seconds
-    response.add_etag()
-    response.make_conditional(request)
-    return response
-
-
 def _json(content: object, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, content_type="application/json")
 
@@ -144,9 +139,7 @@ def _json(content: object, status: int = 200) -> Response:
 def _error(code: str, description: str) -> Response:
     """Return an error (RFC 6749, section 5.2; RFC 6750, section 3)."""
     challenge = _CHALLENGES.get(code)
-    content = {"error": code, "error_description": description}
-    response = _json(content, 401 if challenge else 400)
+    response = _json({"error": code, "error_description": description}, 401 if challenge else 400)
     if challenge:
-        is_bearer = code == "invalid_token" and "Authorization" in request.headers
-        response.headers["WWW-Authenticate"] = challenge + f' error="{code}"' * is_bearer
+        response.headers["WWW-Authenticate"] = challenge
     return response

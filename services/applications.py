@@ -18,7 +18,6 @@ from core import audit, clock
 from core.addresses import login_name
 from core.reasons import Reason
 from core.roles import Role
-from core.tokens import TokenInvalid
 from extensions import id_tokens, settings
 from services import authorization_codes, sessions, signed
 
@@ -30,20 +29,15 @@ SHORT_LIFE = timedelta(minutes=5)
 LONGEST = 4096  # characters of a signed text, which stands in a URL
 _REQUEST, _LEAVE = "application-request", "application-leave"
 _OVER = "This sign-in is not valid any more. Begin again at the application."
-_TOO_LONG = "The request is too long."
-_UNKNOWN = Reason("invalid", "Not a name in APPLICATIONS.")
-_NO_PAGE = Reason("invalid", "Not one of its URLs in the settings, letter for letter.")
+_NOT_LISTED = Reason("invalid", "The settings do not have it, letter for letter.")
 _NO_HINT = Reason("invalid", "Not an ID token of this service for this application.")
-# What is kept of a request while it waits.
+# What is kept of a request while it waits; what else is read of it, and of one to sign out.
 _KEPT = (
     *("client_id", "redirect_uri", "scope", "state", "nonce"),
     *("code_challenge", "prompt", "max_age", "login_hint"),
 )
-# What is read of a request, and of one to sign out.
-ASKED = (
-    *_KEPT,
-    *("response_type", "response_mode", "code_challenge_method", "request", "request_uri"),
-)
+_READ = ("response_type", "response_mode", "code_challenge_method", "request", "request_uri")
+ASKED = (*_KEPT, *_READ)
 LEFT = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
 Fields = Mapping[str, str]
 
@@ -55,8 +49,8 @@ def begin(sent: Fields) -> str:
     """
     application = _named(sent.get("client_id", ""))
     if sent.get("redirect_uri") not in application.redirect_uris:
-        _log_refusal(application, "redirect_uri")
-        raise errors.InvalidRequest(fields={"redirect_uri": [_NO_PAGE]})
+        audit.log("application_refused", application=application.name, reason="redirect_uri")
+        raise errors.InvalidRequest(fields={"redirect_uri": [_NOT_LISTED]})
     kept = {name: sent[name] for name in _KEPT if name in sent}
     fault = _fault(application, sent)
     is_short = not fault and ("login" in _prompts(sent) or int(sent.get("max_age", 300)) < 300)
@@ -64,26 +58,22 @@ def begin(sent: Fields) -> str:
     url = _on_our_page("request", _REQUEST, life, _now(), kept)
     if fault:
         code, what = fault
-        _log_refusal(application, code)
+        audit.log("application_refused", application=application.name, reason=code)
         return _answer(sent, error=code, error_description=f"{what} is missing or not supported")
     return url
 
 
 def _named(name: str) -> ApplicationSettings:
     if name not in settings.application_named:
-        raise errors.InvalidRequest(fields={"client_id": [_UNKNOWN]})
+        raise errors.InvalidRequest(fields={"client_id": [_NOT_LISTED]})
     return settings.application_named[name]
-
-
-def _log_refusal(application: ApplicationSettings, reason: str) -> None:
-    audit.log("application_refused", application=application.name, reason=reason)
 
 
 def _on_our_page(action: str, purpose: str, life: timedelta, *said: Any) -> str:
     """Return the URL of our page with a signed text. Raises InvalidRequest if that is too long."""
     text = signed.sign_list(purpose, life, said)
     if len(text) > LONGEST:
-        raise errors.InvalidRequest(_TOO_LONG)
+        raise errors.InvalidRequest("The request is too long.")
     return f"{settings.public_url}/account#{action}={text}"
 
 
@@ -125,17 +115,14 @@ def check(text: str) -> dict[str, str]:
     """Return what our page must know of a sign-in or a sign-out. Raises InvalidToken."""
     try:
         label, url, user_id = signed.read_list(_LEAVE, text)
+        prompt = hint = ""
     except errors.InvalidToken:
         application, sent, _ = _asked(text)
-        error = "login_required" if _prompts(sent) == ["none"] else "access_denied"
-        return {
-            "label": application.label,
-            "prompt": sent.get("prompt", ""),
-            "login_hint": login_name(sent.get("login_hint", "")) or "",
-            "url": _answer(sent, error=error),
-            "user_id": "",
-        }
-    return {"label": label, "prompt": "", "login_hint": "", "url": url, "user_id": user_id}
+        label, prompt, user_id = application.label, sent.get("prompt", ""), ""
+        hint = login_name(sent.get("login_hint", "")) or ""
+        url = _answer(sent, error="login_required" if prompt == "none" else "access_denied")
+    facts = {"label": label, "url": url, "user_id": user_id}
+    return {**facts, "prompt": prompt, "login_hint": hint}
 
 
 def _asked(text: str) -> tuple[ApplicationSettings, Fields, int]:
@@ -156,7 +143,7 @@ def answer(caller: Caller, text: str) -> str:
     login_at = sessions.login_time(caller.session_id, caller.id, now=clock.utcnow())
     if login_at is None:
         raise errors.TokenRevoked
-    asks_nothing = _prompts(sent) == ["none"]
+    asks_nothing = "none" in _prompts(sent)
     if _is_too_old(login_at, sent, asked_at):
         if asks_nothing:
             return _answer(sent, error="login_required")
@@ -186,26 +173,19 @@ def leave(sent: Fields) -> str:
 
     Raises InvalidRequest.
     """
-    hint = _read_hint(sent["id_token_hint"]) if "id_token_hint" in sent else {}
+    hint = id_tokens.read_hint(sent["id_token_hint"]) if "id_token_hint" in sent else {}
     name, url = sent.get("client_id"), sent.get("post_logout_redirect_uri", "")
-    if name and name != hint.get("aud", name):
+    if hint is None or name not in (None, hint.get("aud", name)):
         raise errors.InvalidRequest(fields={"id_token_hint": [_NO_HINT]})
     # That of a hint may have left the settings; its users sign out here all the same.
     application = _named(name) if name else settings.application_named.get(hint.get("aud", ""))
     if url and (application is None or url not in application.logout_uris):
-        raise errors.InvalidRequest(fields={"post_logout_redirect_uri": [_NO_PAGE]})
+        raise errors.InvalidRequest(fields={"post_logout_redirect_uri": [_NOT_LISTED]})
     if url and "state" in sent:
         url = _with_query(url, {"state": sent["state"]})
     is_old = _now() - hint.get("iat", 0) > timedelta(days=settings.session_days).total_seconds()
     label, user_id = application.label if application else "", "" if is_old else hint["sub"]
     return _on_our_page("leave", _LEAVE, SHORT_LIFE, label, url, user_id)
-
-
-def _read_hint(token: str) -> dict[str, Any]:
-    try:
-        return id_tokens.read_hint(token)
-    except TokenInvalid:
-        raise errors.InvalidRequest(fields={"id_token_hint": [_NO_HINT]}) from None
 
 
 def _now() -> int:

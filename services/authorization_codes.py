@@ -7,6 +7,7 @@ a mark beside it ends the access token that it got (RFC 6749, section 4.1.2).
 import base64
 import hmac
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -53,16 +54,6 @@ class Code(NamedTuple):
     nonce: str
 
 
-class Access(NamedTuple):
-    """What an access token says."""
-
-    code_id: str
-    application: str
-    user_id: str
-    session_id: str
-    scope: str
-
-
 def issue(caller: Caller, asked: Fields, login_at: datetime) -> str:
     """Return a code for what an application has asked for."""
     scope = " ".join(each for each in SCOPES if each in asked["scope"].split())
@@ -75,36 +66,37 @@ def issue(caller: Caller, asked: Fields, login_at: datetime) -> str:
 def redeem(sent: Fields, authorization: str) -> dict[str, object]:
     """Return the tokens for a code. Raises OAuthError, and then nothing is used up."""
     application = _authenticate(sent, authorization)
-    try:
-        return _redeem(application, sent)
-    except OAuthError as error:
-        audit.log("application_refused", application=application.name, reason=error.code)
-        raise
-
-
-def _redeem(application: ApplicationSettings, sent: Fields) -> dict[str, object]:
     if sent.get("grant_type", _GRANT) != _GRANT:
-        raise OAuthError("unsupported_grant_type", f"grant_type must be {_GRANT}")
+        raise _refused(application, "unsupported_grant_type", f"grant_type must be {_GRANT}")
     if missing := {"grant_type", "code", "redirect_uri"} - sent.keys():
-        raise OAuthError("invalid_request", f"{min(missing)} is missing")
-    wrong = OAuthError("invalid_grant", "the code is wrong, used, too old, or of another request")
+        raise _refused(application, "invalid_request", f"{min(missing)} is missing")
     try:
         code = Code(*signed.read_list(_CODE, sent["code"]))
     except errors.InvalidToken:
-        raise wrong from None
+        code = None
+    user = _user_of(application, code, sent) if code else None
+    # Last, since whatever else is wrong must not use it up; of parallel calls one goes on.
+    if code and user and _use_up(code):
+        return _tokens(application, user, code)
+    raise _refused(application, "invalid_grant", "the code is wrong, used or too old")
+
+
+def _refused(application: ApplicationSettings | None, code: str, description: str) -> OAuthError:
+    name = application.name if application else None
+    audit.log("application_refused", application=name, reason=code)
+    return OAuthError(code, description)
+
+
+def _user_of(application: ApplicationSettings, code: Code, sent: Fields) -> UserRow | None:
+    """Return the user of a code that this application may redeem, if that one may enter."""
     verifier = sent.get("code_verifier", "")
     # A verifier without a challenge: somebody has taken the challenge out of the request.
     is_proven = proves(verifier, code.challenge) if code.challenge else not verifier
     bound = application.name, sent["redirect_uri"]
     if not is_proven or bound != (code.application, code.redirect_uri):
-        raise wrong
+        return None
     user = _user(code.user_id, code.session_id)
-    if user is None or not Role(user.role).includes(Role(application.role)):
-        raise wrong
-    # Last, since whatever else is wrong must not use it up; of parallel calls one goes on.
-    if not _use_up(code):
-        raise wrong
-    return _tokens(application, user, code)
+    return user if user and Role(user.role).includes(Role(application.role)) else None
 
 
 def _authenticate(sent: Fields, authorization: str) -> ApplicationSettings:
@@ -113,18 +105,16 @@ def _authenticate(sent: Fields, authorization: str) -> ApplicationSettings:
     """
     name, secret = sent.get("client_id", ""), sent.get("client_secret")
     if authorization:
-        in_form = name, secret
-        name, secret = _basic(authorization)
-        if in_form[1] is not None or (name and in_form[0] not in ("", name)):
-            raise OAuthError("invalid_request", "the client must prove itself in one way")
+        named, (name, basic) = name, _basic(authorization)
+        if secret is not None or (name and named not in ("", name)):
+            raise _refused(None, "invalid_request", "the client must prove itself in one way")
+        secret = basic
     application = settings.application_named.get(name)
     expected = application.secret if application else ""
     # Both as bytes, since a text may hold what is not ASCII.
     is_right = hmac.compare_digest((secret or "").encode(), expected.encode())
     if application is None or not is_right or (secret is None) != (expected == ""):
-        known = application.name if application else None
-        audit.log("application_refused", application=known, reason="invalid_client")
-        raise OAuthError("invalid_client", "the client or its secret is wrong")
+        raise _refused(application, "invalid_client", "the client or its secret is wrong")
     return application
 
 
@@ -165,7 +155,7 @@ def _tokens(application: ApplicationSettings, user: UserRow, code: Code) -> dict
     seconds, now = int(life.total_seconds()), int(clock.utcnow().timestamp())
     said = claims(application, user, code.scope) | {"auth_time": code.login_at}
     said |= {"iat": now, "exp": now + seconds, **({"nonce": code.nonce} if code.nonce else {})}
-    access = Access(code.id, application.name, code.user_id, code.session_id, code.scope)
+    access = code.id, application.name, code.user_id, code.session_id, code.scope
     return {
         "access_token": signed.sign_list(_ACCESS, life, access),
         "token_type": "Bearer",
@@ -177,15 +167,11 @@ def _tokens(application: ApplicationSettings, user: UserRow, code: Code) -> dict
 
 def user_info(token: str) -> dict[str, object]:
     """Return the claims of the user of an access token. Raises OAuthError."""
-    try:
-        access = Access(*signed.read_list(_ACCESS, token))
-    except errors.InvalidToken:
-        access = None
-    if access and not signed.is_used(_mark(access.code_id)):
-        application = settings.application_named.get(access.application)
-        user = _user(access.user_id, access.session_id)
-        if application and user:
-            return claims(application, user, access.scope)
+    with suppress(errors.InvalidToken):
+        code_id, name, user_id, session_id, scope = signed.read_list(_ACCESS, token)
+        application, user = settings.application_named.get(name), _user(user_id, session_id)
+        if application and user and not signed.is_used(_mark(code_id)):
+            return claims(application, user, scope)
     raise OAuthError("invalid_token", "the access token is wrong, has expired or was revoked")
 
 
