@@ -260,7 +260,7 @@ class LoginTooOld(ApiError, status=403, code="login_too_old"):
     Offer to log out and in, and send the same call again.
     """
 
-    message = "The application asks for a new login. Log out, log in, and send the same call again."
+    message = "The application wants a new login. Log out and in again."
 
 
 class NotFound(ApiError, status=404, code="not_found"):

@@ -33,24 +33,18 @@ def require_applications() -> None:
     errors=(errors.NotFound, errors.InvalidToken),
 )
 def check_application(body: dict[str, str]) -> dict[str, str]:
-    """Read what an application asks for, or where a sign-out goes on. Changes nothing.
-
-    With `prompt=none`, go to `url` if nobody is signed in.
-    """
+    """Read what an application asks for, or where a sign-out goes on."""
     return applications.check(body["request"])
 
 
 @asks(
     "/codes",
     role=Role.STUDENT,
-    response=schemas.ApplicationUrl,
+    response=schemas.ProviderUrl,
     message="Send the browser to this URL.",
     errors=(errors.NotFound, errors.InvalidToken, errors.LoginTooOld, errors.RoleNeedsFactor),
     limits=(SIGN_INS,),
 )
 def sign_in_to_application(body: dict[str, str]) -> dict[str, str]:
-    """Sign the caller in to the application that asks.
-
-    `url` brings the browser back to it, with a code or with an error of OAuth 2.0.
-    """
+    """Return with a code, or an error of OAuth 2.0, to the application that asks."""
     return {"url": applications.answer(bearer.caller(), body["request"])}
