@@ -211,8 +211,8 @@ class ApplicationAsks(ResponseBody):
     label = ma.String()
     prompt = ma.String()
     login_hint = ma.String()
-    url = ma.String(metadata=about("Where to go without a sign-in, or after a sign-out."))
-    user_id = ma.String(metadata=about("Who signs out, if known."))
+    url = ma.String(metadata=about("Where to go without a sign-in."))
+    user_id = ma.String()
 
 
 class ProviderAnswer(Shape):
