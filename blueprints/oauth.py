@@ -8,6 +8,7 @@ import orjson
 from flask import Blueprint, Response, request
 
 import errors
+from blueprints.applications import require_applications
 from core.id_tokens import ALGORITHM
 from extensions import id_tokens, settings
 from services import applications, authorization_codes
@@ -16,6 +17,7 @@ from web import bodies
 from web.responses import public_json
 
 bp = Blueprint("oauth", __name__)
+bp.before_request(require_applications)
 # Scripts of every origin may read what carries no cookie.
 _OPEN = {
     "Access-Control-Allow-Origin": "*",
@@ -26,17 +28,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # How a client may prove itself.
 _PROOFS = ("client_secret_basic", "client_secret_post", "none")
 # How a client is told to prove itself, by the error.
-_CHALLENGES = {
-    "invalid_client": 'Basic realm="accounts"',
-    "invalid_token": 'Bearer error="invalid_token"',
-}
-
-
-@bp.before_request
-def require_applications() -> None:
-    """Answer as if nothing were here where no application is set."""
-    if not settings.applications:
-        raise errors.NotFound
+_CHALLENGES = {"invalid_client": 'Basic realm="accounts"'}
+_CHALLENGES["invalid_token"] = 'Bearer error="invalid_token"'
 
 
 @bp.after_request

@@ -190,9 +190,7 @@ def names(most: int) -> Callable[[str], tuple[str, ...]]:
         if len(found) > most or not all(
             re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in found
         ):
-            raise ValueError(
-                f"must be at most {most} names of small letters and digits, comma separated"
-            )
+            raise ValueError(f"must be at most {most} names of a to z and 0 to 9, comma separated")
         if len(found) > len({*found}):
             raise ValueError("must not list a name twice")
         return tuple(found)
@@ -233,10 +231,7 @@ def redirect_uri(raw: str) -> str:
     # Compared byte for byte, so not a letter of it may change.
     names = {name for name, _ in parse_qsl(urlsplit(web_url(raw)).query, keep_blank_values=True)}
     if "*" in raw or names & {"code", "state", "iss", "error"}:  # an answer would have it twice
-        raise ValueError(
-            "must be whole http or https URLs, comma separated: no user, #, or *, nor code, state, "
-            "iss or error in the query"
-        )
+        raise ValueError("must have no *, and no code, state, iss or error in its query")
     return raw
 
 
@@ -259,9 +254,7 @@ def _rsa_key(raw: str) -> RSAPrivateKey:
         key = load_der_private_key(b64decode(raw, validate=True), None)
         if isinstance(key, RSAPrivateKey) and key.key_size in RSA_BITS:
             return key
-    raise ValueError(
-        "must be private RSA keys of 2048 to 4096 bits: DER in base64, comma separated"
-    )
+    raise ValueError("must be private RSA keys of 2048 to 4096 bits: DER in base64")
 
 
 def origin(raw: str) -> str:

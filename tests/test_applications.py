@@ -136,6 +136,7 @@ def test_user_signs_in_to_an_application(client, student, asks, proof, headers):
     assert client.post("/oauth/userinfo", headers=headers, data="x").get_json() == claims
 
 
+@pytest.mark.asvs("10.4.11")
 def test_applications_are_told_what_they_ask_for_and_no_made_up_address_unasked(
     client, app, make_app, student
 ):
@@ -188,6 +189,7 @@ RETURNING = [
 ]
 
 
+@pytest.mark.asvs("10.4.1")
 @pytest.mark.parametrize("wrong", STAYING, ids=str)
 def test_wrong_request_sends_nobody_anywhere(client, wrong):
     for sent in ("query_string", "data"):
@@ -213,6 +215,7 @@ def test_what_is_not_utf_8_sends_nobody_anywhere(client):
     assert (page.status_code, page.mimetype) == (400, "text/html")
 
 
+@pytest.mark.asvs("10.4.4", "10.4.12", "10.6.1")
 @pytest.mark.parametrize(("error", "wrong"), RETURNING, ids=str)
 def test_other_mistakes_go_back_to_the_application(client, error, wrong):
     response = client.get("/oauth/authorize", query_string=asking(**wrong))
@@ -386,6 +389,7 @@ TOKEN_ERRORS = [
 ]
 
 
+@pytest.mark.asvs("10.4.10")
 @pytest.mark.parametrize(("status", "error", "wrong"), TOKEN_ERRORS, ids=str)
 def test_wrong_call_gets_no_tokens_and_uses_nothing_up(client, student, status, error, wrong):
     code = code_of(client, student)
@@ -419,6 +423,7 @@ def test_body_of_the_token_end_point_is_a_form_and_nothing_else(client, student)
     assert client.post("/oauth/token", data=form).status_code == 200
 
 
+@pytest.mark.asvs("10.4.3")
 def test_code_is_good_for_a_minute(client, student, clock):
     code, other = code_of(client, student), code_of(client, student)
     clock.move(seconds=58)
@@ -447,6 +452,7 @@ def test_of_parallel_calls_with_a_code_one_gets_tokens(client, app, student):
     refused(user_info(client, won.get_json()["access_token"]), 401, "invalid_token")
 
 
+@pytest.mark.asvs("10.4.2")
 def test_code_that_comes_again_ends_its_access_token_and_no_other(client, student):
     code = code_of(client, student)
     token = redeem(client, code).get_json()["access_token"]
@@ -535,6 +541,7 @@ def test_hint_of_a_key_or_an_application_that_leaves_is_good(client, make_app, s
     failure(leave(client, id_token_hint=token), 400, "invalid_request")
 
 
+@pytest.mark.asvs("10.6.2")
 def test_sign_out_with_anything_wrong_is_refused(client, student):
     hint = tokens_of(client, student)["id_token"]
     head, body, signature = hint.split(".")
