@@ -349,6 +349,7 @@ HEADERS += [
     {"Authorization": each}
     for each in ("Basic", "Basic !", "Basic d2lraQ==", "Basic /w==", "Bearer x", "Basic \xe9")
 ]
+HEADERS.append({"Authorization": f"Bearer {basic('wiki', SECRET)['Authorization'][6:]}"})
 TWICE = ("grant_type", "code", "redirect_uri", "client_id", "client_secret")
 TOKEN_ERRORS = {
     "invalid_client": [
@@ -369,7 +370,7 @@ TOKEN_ERRORS = {
         *({"redirect_uri": each} for each in (SPA_BACK, f"{BACK}/", BYE)),
         *({"code_verifier": each} for each in (VERIFIER, "short")),  # of no challenge
         {"code": "x"},
-        {**IN_BROWSER, "redirect_uri": BACK},  # of another application
+        {**IN_BROWSER, "redirect_uri": BACK, "code_verifier": None},  # of another application
     ],
 }
 
