@@ -118,7 +118,7 @@ def check(text: str) -> dict[str, str]:
         prompt = hint = ""
     except errors.InvalidToken:
         application, sent, _ = _asked(text)
-        label, prompt, user_id = application.label, sent.get("prompt", ""), ""
+        label, prompt, user_id = application.label, " ".join(_prompts(sent)), ""
         hint = login_name(sent.get("login_hint", "")) or ""
         url = _answer(sent, error="login_required" if prompt == "none" else "access_denied")
     facts = {"label": label, "url": url, "user_id": user_id}
