@@ -6,9 +6,9 @@ from html import unescape
 from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlsplit
 
-import applications
 import pytest
 import requests
+from applications import KEY, SECRET, der
 from flask import Flask
 from playwright.sync_api import expect
 from real_service import deployed, serving
@@ -16,7 +16,7 @@ from sqlalchemy import URL
 
 from config import ROOT
 
-HERE, SERVER = "http://notes.test", {"SECRET": applications.SECRET}
+HERE = "http://notes.test"
 PAGE = [(ROOT / "examples/application.html").read_text()]
 
 
@@ -30,12 +30,12 @@ def front_end():
 
 @pytest.fixture(scope="module")
 def service(front_end, mail_server, folder):
-    server = SERVER | {"REDIRECT_URIS": f"{HERE}/callback", "LOGOUT_URIS": f"{HERE}/"}
+    server = {"REDIRECT_URIS": f"{HERE}/callback", "LOGOUT_URIS": f"{HERE}/"}
     browser = {"REDIRECT_URIS": front_end, "LOGOUT_URIS": front_end}
     settings = {f"APPLICATION_SERVER_{name}": value for name, value in server.items()}
+    settings |= {"APPLICATION_SERVER_SECRET": SECRET}
     settings |= {f"APPLICATION_NOTES_{name}": value for name, value in browser.items()}
-    settings |= {"APPLICATIONS": "server,notes"}
-    settings |= {"APPLICATIONS_KEYS": applications.der(applications.KEY)}
+    settings |= {"APPLICATIONS": "server,notes", "APPLICATIONS_KEYS": der(KEY)}
     url = URL.create("sqlite", database=str(folder / "applications.db"))
     with deployed(url, mail_server.port, folder / "applications.log", **settings) as service:
         PAGE.append(PAGE[0].replace("http://127.0.0.1:5000", service.url))
@@ -46,9 +46,8 @@ def service(front_end, mail_server, folder):
 def notes(service, monkeypatch):
     """A browser at the example with a server, and what that server knows."""
     env = {"ACCOUNTS_URL": service.url, "APPLICATION_URL": HERE, "COOKIE_KEY": "k" * 64}
-    for name, value in (
-        env | {"CLIENT_ID": "server", "CLIENT_SECRET": applications.SECRET}
-    ).items():
+    env |= {"CLIENT_ID": "server", "CLIENT_SECRET": SECRET}
+    for name, value in env.items():
         monkeypatch.setenv(name, value)
     run = runpy.run_path(str(ROOT / "examples/application.py"))
     return SimpleNamespace(browser=run["app"].test_client(), people=run["people"])
@@ -64,9 +63,8 @@ def sign_in(service, notes, user, **changes):
     assert service.call("POST", "/api/auth/applications/check", body).data["label"] == "Server"
     token = service.log_in(user).data["accessToken"]
     back = service.call("POST", "/api/auth/applications/codes", body, token=token).data["url"]
-    return notes.browser.get(
-        "/callback", query_string=dict(parse_qsl(urlsplit(back).query)) | changes
-    )
+    said = dict(parse_qsl(urlsplit(back).query)) | changes
+    return notes.browser.get("/callback", query_string=said)
 
 
 def test_server_knows_its_users_by_id_and_signs_out_here_too(service, notes):
