@@ -80,13 +80,18 @@ def create_app(
 
     # 3. The web layer
     logs.configure(settings)
-    for problem in (*config.misspelt(environ, settings), *config.applications.warnings(settings)):
+    for problem in (
+        *config.misspelt(environ, settings),
+        *config.applications.warnings(settings.applications),
+    ):
         _log.warning(problem)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     if not settings.embedded:
         if config.types.is_readable(settings.public_url):
             _log.warning("PUBLIC_URL is not https: passwords and cookies travel in clear text.")
+        if settings.applications and settings.registration == "open":
+            _log.warning("REGISTRATION is open: whoever registers may enter the APPLICATIONS.")
         if not settings.ratelimit_enabled:
             _log.warning("RATELIMIT_ENABLED is 0: passwords can be guessed without a limit.")
     # A path with a double slash is unknown; a redirect would not be JSON.

@@ -371,7 +371,11 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     names = values.get("custom_fields", ())
     values["custom_fields"] = custom_fields.read_all(names, given, problems)
     found = Settings(**values)
-    problems += applications.contradictions(found)
+    problems += applications.shared_secrets(found.applications, found.secret_keys)
+    if found.applications and not found.applications_keys:
+        problems.append("APPLICATIONS_KEYS is missing; with APPLICATIONS it is required.")
+    if found.applications and not found.account_pages:
+        problems.append("APPLICATIONS needs ACCOUNT_PAGES=1.")
     if found.registration == "providers" and not found.oidc_providers:
         problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
     if given.get("DATABASE_URL"):

@@ -1,15 +1,11 @@
 """The applications that users sign in to with this service, as APPLICATIONS lists them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from config import types
 from config.tables import REQUIRED, setting
-
-if TYPE_CHECKING:
-    from config import Settings
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,25 +36,19 @@ def prefix_of(name: str) -> str:
     return f"APPLICATION_{name.upper()}_"
 
 
-def contradictions(settings: "Settings") -> Iterator[str]:
-    """Yield a sentence for each rule that settings of applications break together."""
-    if not settings.applications:
-        return
-    if not settings.applications_keys:
-        yield "APPLICATIONS_KEYS is missing; with APPLICATIONS it is required."
-    if not settings.account_pages:
-        yield "APPLICATIONS needs ACCOUNT_PAGES=1."
-    uses = Counter((*settings.secret_keys, *(each.secret for each in settings.applications)))
-    for each in settings.applications:
+def shared_secrets(
+    applications: Sequence[ApplicationSettings], keys: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence for each secret that another application has too, or that is a key."""
+    uses = Counter((*keys, *(each.secret for each in applications)))
+    for each in applications:
         if each.secret and uses[each.secret] > 1:
             yield f"{prefix_of(each.name)}SECRET must be a secret that nothing else has."
 
 
-def warnings(settings: "Settings") -> Iterator[str]:
-    """Yield a sentence for each risk that settings of applications take."""
-    if settings.applications and settings.registration == "open" and not settings.embedded:
-        yield "REGISTRATION is open: whoever registers may enter the APPLICATIONS."
-    for each in settings.applications:
+def warnings(applications: Sequence[ApplicationSettings]) -> Iterator[str]:
+    """Yield a sentence for each setting whose URLs others can read on the way."""
+    for each in applications:
         for name, urls in {"REDIRECT": each.redirect_uris, "LOGOUT": each.logout_uris}.items():
             if any(map(types.is_readable, urls)):
                 yield f"{prefix_of(each.name)}{name}_URIS has a URL with http: others can read it."

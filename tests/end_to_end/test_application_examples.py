@@ -72,9 +72,9 @@ def test_server_knows_its_users_by_id_and_signs_out_here_too(service, notes):
     assert sign_in(service, notes, user).headers["Location"] == "/"
     me = service.log_in(user).data["user"]
     assert notes.people == {me["id"]: {"name": "Emma Becker"}}
-    assert "Hello, Emma Becker!" in (page := unescape(notes.browser.get("/").text))
-    form = dict(part.split('" value="') for part in page.split('name="')[1:])
-    form = {name: value.partition('"')[0] for name, value in form.items()}
+    page = unescape(notes.browser.get("/").text)
+    assert "Hello, Emma Becker!" in page
+    form = dict(re.findall('name="([^"]+)" value="([^"]+)"', page))
     answer = notes.browser.post("/logout", data=form)
     assert answer.status_code == 307
     there = requests.post(answer.headers["Location"], form, allow_redirects=False, timeout=10)
