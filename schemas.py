@@ -199,6 +199,30 @@ class ProviderUrl(ResponseBody):
     url = ma.String(metadata={"format": "uri"})
 
 
+class ApplicationRequest(Shape):
+    request = fields.AnyText(
+        required=True,
+        validate=fields.Length(max=4096),
+        metadata=about("What stands behind `#request=` or `#leave=`.") | example("aWYgYW55.c2ln"),
+    )
+
+
+class ApplicationAsks(ResponseBody):
+    label = ma.String(metadata=about("What pages call the application."))
+    prompt = ma.String(
+        metadata=about(
+            "Of OpenID Connect: `none`, or some of `login`, `select_account`, `consent`."
+        )
+    )
+    login_hint = ma.String(metadata=about("What to fill in as the account; empty: nothing."))
+    url = ma.String(metadata=about("Where to go if nobody signs in, or after the sign-out."))
+    user_id = ma.String(metadata=about("Who wants to sign out; empty: unknown, or a sign-in."))
+
+
+class ApplicationUrl(ResponseBody):
+    url = ma.String(metadata={"format": "uri"})
+
+
 class ProviderAnswer(Shape):
     state = fields.AnyText(required=True)
     code = fields.AnyText(load_default="")
