@@ -12,13 +12,13 @@ export { Problem };
 export const client = createClient({ url: new URL(".", location) });
 export const NAME = `accounts ${new URL(".", location).pathname}`;
 export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
-export const ASKS = `${NAME} asks`; // for what an application has sent somebody to this tab
+export const ASKS = `${NAME} asks`; // what an application has sent somebody here for
 export const HERE = `${NAME} here`; // who has signed in in this tab since then
 
 let lastUser = null; // the id of whose page this is, until it starts anew
 let shown; // waits until what follows a sign-in is on the screen
 let isResuming = false;
-let isHere = false; // whether a form of this page signs in
+let isHere = false; // whether it is this tab that signs in
 let changed = () => {};
 /** Call back when somebody has signed in here (true), or the session has ended (false). */
 export const onChange = (callback) => (changed = callback);
@@ -42,13 +42,10 @@ client.onChange((user, why) => {
   if (user && isHere) inTab(HERE, user.id);
   const isGone = why === "signed_out" || why === "replaced";
   if (isGone || (user && lastUser && user.id !== lastUser)) {
-    inTab(ASKS, null); // the next user has not come from there
+    inTab(ASKS, null);
     // Or a link's token would be lost.
     if (isGone && document.querySelector("[data-module=links]")) return;
-    return (shown = loadModule("shared").then(
-      ({ startAnew }) => startAnew(),
-      () => location.reload(),
-    ));
+    return (shown = loadModule("shared").then((it) => it.startAnew(), () => location.reload()));
   }
   lastUser = user?.id ?? lastUser;
   if (!isResuming) shown = changed(user !== null);

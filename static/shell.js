@@ -1,7 +1,4 @@
-// The frame of the pages with sections: who is signed in, and which section is shown. A section is
-// <section id data-module>; its module exports `sections`, with a function for each id. Those with
-// data-signed-out are for visitors. The URL's fragment is `#id`, or `#id/more`, whose rest the
-// function gets as it stands there.
+// The router: who is signed in, and which section is shown; docs/pages.md says what a section is.
 
 import {
   ASKS, Problem, brought, call, inTab, isBrought, loadModule, onChange, resume, stored, userId,
@@ -11,7 +8,7 @@ import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL first of all.
 if (brought) history.replaceState(history.state, "", location.pathname + location.search);
-const isSent = /^(request|leave)=/.test(brought); // by an application
+const sent = /^(request|leave)=/.test(brought) ? `#${brought}` : ""; // by an application
 
 const all = [...document.querySelectorAll("main > section:not(#going)")];
 const busy = byId("busy");
@@ -20,14 +17,13 @@ const menu = byId("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
-// What sections get. links.js and provider.js clear `brought`.
-const me = { profile: null, settings: null, reload, go, brought };
-me.asked = byId("going") && (isSent || inTab(ASKS)); // until applications.js clears it
+// What sections get. links.js and provider.js clear `brought`, applications.js `asked`.
+const me = { profile: null, settings: null, reload, go, brought: sent ? null : brought };
+me.asked = byId("going") && (sent || inTab(ASKS));
 // A page that leads to no provider has nothing to do with the code of one.
 if (brought?.has("provider") && !document.querySelector(".providers")) me.brought = null;
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && byId("sign-in") !== null;
-// Leads on to an application, or returns whether only its question is shown.
 const goOn = async () => me.asked && (await loadModule("applications")).answer(me);
 
 // Reloads the page once in the user's language; the service may not have it.
@@ -43,6 +39,7 @@ function switchLanguage(wanted) {
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
 async function reload() {
+  if (!me.profile) await goOn();
   const [profile, settings, { setZone }] = await Promise.all([
     call("GET", "users/profile"),
     call("GET", "users/settings"),
@@ -134,11 +131,8 @@ const trying = (work) => (event) => work(event).catch(complain);
 
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
-  const way = isSent ? `#${brought}` : location.hash.startsWith("#sign-in/") ? location.hash : "";
-  if (byId("sign-in") && (await resume(way))) {
-    await goOn();
-    await reload();
-  }
+  const way = sent || (location.hash.startsWith("#sign-in/") ? location.hash : "");
+  if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
 });
@@ -147,7 +141,6 @@ onChange(
   trying(async (hasBegun) => {
     if (hasBegun) {
       await (await loadModule("shared")).leadOn();
-      await goOn();
       await reload();
     }
     await route({ keep: true });
@@ -166,10 +159,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.querySelector("main > section:not([hidden]) h1:not([hidden])")?.focus();
 });
-trouble.querySelector("button").addEventListener("click", trying(async () => me.profile ? route() : begin()));
-menu.addEventListener("click", () => {
-  menu.ariaExpanded = String(menu.ariaExpanded === "false");
-});
+trouble.querySelector("button").onclick = trying(async () => (me.profile ? route() : begin()));
+menu.onclick = () => (menu.ariaExpanded = String(menu.ariaExpanded === "false"));
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
 // The address may have been confirmed meanwhile, in another tab or on a phone.
 document.addEventListener("visibilitychange", trying(async () => {
