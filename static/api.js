@@ -12,8 +12,8 @@ export { Problem };
 export const client = createClient({ url: new URL(".", location) });
 export const NAME = `accounts ${new URL(".", location).pathname}`;
 export const USED = `${NAME} used`; // when a key, a click or a touch was the last one, in any tab
-export const ASKS = `${NAME} asks`; // what an application has sent somebody here for
-export const HERE = `${NAME} here`; // who has signed in in this tab since then
+export const ASKS = `${NAME} asks`; // what an application wants
+export const HERE = `${NAME} here`; // who has signed in here since
 
 let lastUser = null; // the id of whose page this is, until it starts anew
 let shown; // waits until what follows a sign-in is on the screen

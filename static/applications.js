@@ -7,8 +7,8 @@ import { logOut } from "./shared.js";
 import { byId, fill, nameOf, say } from "./words.js";
 
 const LONGEST = 900_000; // milliseconds that it waits on a device that is not one's own
-const box = byId("going");
-const form = box.querySelector("form");
+const form = byId("going");
+const signIn = byId("sign-in");
 let me;
 let found = null; // what the service says of it
 let isAgreed = false; // by a click
@@ -16,7 +16,7 @@ let hindrance = null; // why there was no code
 
 function drop() {
   me.asked = inTab(ASKS, null);
-  box.hidden = true;
+  form.hidden = true;
 }
 function goTo(url) {
   drop();
@@ -26,11 +26,15 @@ function goTo(url) {
 const signOut = () => logOut(me.asked.replace(/^\d+/, ""), true);
 
 function show(parts) {
-  for (const part of box.querySelectorAll("[data-if]")) part.hidden = true;
-  fill(box, parts);
+  const isAlone = "title" in parts; // a question
+  form.className = isAlone ? "card" : "note";
+  if (userId()) signIn.parentElement.prepend(form);
+  else signIn.querySelector("h1").after(form);
+  for (const part of form.querySelectorAll("[data-if]")) part.hidden = true;
+  fill(form, parts);
   showProblem(form, hindrance);
-  box.hidden = false;
-  return "title" in parts; // whether it is a question, beside which nothing is shown
+  form.hidden = false;
+  return isAlone;
 }
 function end(key) {
   drop();
@@ -79,7 +83,7 @@ export async function answer(who) {
   if (prompt === "none" && !(user && ownDevice)) return goTo(url);
   if (!user) {
     [hindrance, isAgreed] = [null, false];
-    document.querySelector("#sign-in [name=email]").value ||= loginHint;
+    signIn.querySelector("[name=email]").value ||= loginHint;
     return show({ why: say("say_app_sign_in", { label }), cancel: true });
   }
   if (!ownDevice && Date.now() - at > LONGEST) return end("say_app_over");

@@ -8,7 +8,7 @@ import { byId, fill, say } from "./words.js";
 const MOST = 120_000; // milliseconds for which a password may still link
 const ASKED = `${NAME} asked`; // who has left for a provider, and whether the device is their own
 
-const signIn = document.querySelector("#sign-in form");
+const signIn = document.querySelector("#sign-in [data-call]");
 const link = byId("security-link"); // on /account
 const note = byId("ended");
 const both = byId("sign-in-link"); // the button that links, too

@@ -10,7 +10,7 @@ import { addressOf, byId, fill, language, say } from "./words.js";
 if (brought) history.replaceState(history.state, "", location.pathname + location.search);
 const sent = /^(request|leave)=/.test(brought) ? `#${brought}` : ""; // by an application
 
-const all = [...document.querySelectorAll("main > section:not(#going)")];
+const all = [...document.querySelectorAll("main > section")];
 const busy = byId("busy");
 const trouble = byId("trouble");
 const menu = byId("menu"); // on small screens

@@ -1,11 +1,8 @@
 """Sign in to an application of the operator through /account, and out again."""
 
-import re
 from base64 import b64encode
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from types import SimpleNamespace
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import authenticator
 import pytest
@@ -17,164 +14,135 @@ from playwright.sync_api import expect
 import blueprints.site
 
 pytestmark = pytest.mark.browser
-DER, PKCS8 = serialization.Encoding.DER, serialization.PrivateFormat.PKCS8
-KEY = rsa.generate_private_key(65537, 2048)
-KEY = b64encode(KEY.private_bytes(DER, PKCS8, serialization.NoEncryption())).decode()
-SECRET = "the-secret-of-the-wiki-0123456789abcdef"
-NAME = "First Last (emma)"
-ONWARD = "Go on to School wiki"
-
-
-class Application(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<link rel=icon href=data:,><title>Wiki</title>")
-
-    def log_message(self, *_):
-        pass
+FORM = (serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+KEY = b64encode(rsa.generate_private_key(65537, 2048).private_bytes(*FORM)).decode()
+WIKI, SECRET = "https://wiki.test", "the-secret-of-the-wiki-0123456789abcdef"
+CALLBACK, LEFT = f"{WIKI}/callback", f"{WIKI}/left"
+BACK = {"client_id": "wiki", "post_logout_redirect_uri": LEFT, "state": "s-2"}
+NAME, ONWARD = "First Last (emma)", "Go on to School wiki"
+OVER = "This took too long, and has ended."
+STILL_KNOWN = "Applications that you have used may still know you."
 
 
 @pytest.fixture
-def origin():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Application) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture
-def origins(base_url, origin, provider):
-    return [base_url, origin, provider.issuer]
+def origins(base_url, provider):
+    return [base_url, provider.issuer, WIKI]
 
 
 @pytest.fixture(autouse=True)
-def wiki(base_url, origin, connect, client, page, provider, monkeypatch):
+def wiki(base_url, connect, client, page, provider, monkeypatch):
     """An application: `open` sends the browser here, `entered` says who has come back."""
     monkeypatch.setattr(blueprints.site, "_OF_ALL", (*blueprints.site._OF_ALL, "applications"))
+    page.context.route(f"{WIKI}/**", lambda it: it.fulfill(body="", content_type="text/html"))
     provider.has_page = True
-    callback, left = f"{origin}/callback", f"{origin}/left"
 
     def change(**environ):
-        wiki = {"REDIRECT_URIS": callback, "LOGOUT_URIS": left, "SECRET": SECRET}
-        wiki |= {"LABEL": "School wiki"}
+        wiki = {"REDIRECT_URIS": CALLBACK, "LOGOUT_URIS": LEFT, "SECRET": SECRET}
         named = {f"APPLICATION_WIKI_{name}": value for name, value in wiki.items()}
         named |= {"APPLICATIONS": "wiki", "APPLICATIONS_KEYS": KEY, "PUBLIC_URL": base_url}
-        connect(**named, **environ)
+        connect(APPLICATION_WIKI_LABEL="School wiki", **named, **environ)
 
-    def open(tab=page, path="authorize", **more):
-        asked = {"client_id": "wiki", "redirect_uri": callback, "response_type": "code"}
-        asked |= {"scope": "openid", "state": "s-1"} if path == "authorize" else {}
-        asked = asked if path == "authorize" else {"client_id": "wiki"}
-        tab.goto(f"{base_url}/oauth/{path}?{urlencode({**asked, **more})}")
-        return tab
+    def open(**more):
+        asked = {"client_id": "wiki", "redirect_uri": CALLBACK, "response_type": "code"}
+        asked |= {"scope": "openid", "state": "s-1", **more}
+        page.goto(f"{base_url}/oauth/authorize?{urlencode(asked)}")
 
-    def answer(tab=page):
-        """Return what has come back; it is good for nothing but this browser's user."""
-        tab.wait_for_url(f"{callback}?**")
-        said = {name: text for name, (text,) in parse_qs(urlsplit(tab.url).query).items()}
+    def answer():
+        page.wait_for_url(f"{CALLBACK}?**")
+        said = dict(parse_qsl(urlsplit(page.url).query))
         assert (said["state"], said["iss"]) == ("s-1", base_url)
         return said
 
-    def tokens(tab=page):
-        body = {"client_id": "wiki", "client_secret": SECRET, "redirect_uri": callback}
-        body |= {"grant_type": "authorization_code", "code": answer(tab)["code"]}
+    def tokens():
+        body = {"client_id": "wiki", "client_secret": SECRET, "redirect_uri": CALLBACK}
+        body |= {"grant_type": "authorization_code", "code": answer()["code"]}
         return client.post("/oauth/token", data=body).json
 
-    def entered(tab=page):
-        bearer = {"Authorization": f"Bearer {tokens(tab)['access_token']}"}
+    def entered():
+        bearer = {"Authorization": f"Bearer {tokens()['access_token']}"}
         return client.get("/oauth/userinfo", headers=bearer).json["preferred_username"]
 
+    def leave(**more):
+        page.goto(f"{base_url}/oauth/logout?{urlencode(more)}")
+
     change()
-    return SimpleNamespace(
-        **{"change": change, "open": open, "answer": answer, "entered": entered},
-        **{"tokens": tokens, "left": left, "base_url": base_url},
-    )
+    made = {"change": change, "open": open, "answer": answer, "tokens": tokens, "leave": leave}
+    return SimpleNamespace(url=f"{base_url}/account", entered=entered, **made)
 
 
-def sign_in(page, name="emma", own=False, password=PASSWORD):
-    page.locator("#sign-in [name=email]").fill(name)
-    page.locator("#sign-in [name=password]").fill(password)
+@pytest.fixture
+def going(page):
+    """What says where one is going."""
+    return page.locator("#going")
+
+
+@pytest.fixture
+def emma(wiki, make_user, page):
+    """Sign Emma in on the way to the application."""
+
+    def emma(own=False):
+        wiki.open()
+        sign_in(page, own=own)
+        return wiki.tokens()["id_token"]
+
+    make_user("emma")
+    return emma
+
+
+def sign_in(page, name="emma", own=False):
+    for field, text in {"email": name, "password": PASSWORD}.items():
+        page.locator(f"#sign-in [name={field}]").fill(text)
     page.locator("#sign-in [name=ownDevice]").set_checked(own)
     page.locator("#sign-in [name=password]").press("Enter")
 
 
-def going(page):
-    return page.locator("#going")
-
-
 def press(page, name):
-    going(page).get_by_role("button", name=name, exact=True).click()
+    page.get_by_role("button", name=name, exact=True).filter(visible=True).click()
 
 
-def expect_dropped(page):
-    assert page.evaluate("Object.keys(sessionStorage).filter((name) => / asks$/.test(name))") == []
+def expect_account(page, going):
+    """Show the account, and nothing that waits."""
+    expect(page.locator("#learning h1")).to_be_visible()
+    expect(going.get_by_role("button").filter(visible=True)).to_have_count(0)
+    assert page.evaluate("Object.keys(sessionStorage).filter((key) => / asks$/.test(key))") == []
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_who_signs_in_goes_on_and_later_requests_are_asked_about_on_a_device_of_others(
-    page, wiki, make_user, own
+def test_who_signs_in_goes_on_and_is_asked_next_time_on_a_device_of_others(
+    page, wiki, going, emma, make_user
 ):
-    make_user("emma")
+    emma(own=True)
     wiki.open()
-    expect(going(page)).to_contain_text("Sign in to go on to School wiki.")
-    assert "#" not in page.url
-    sign_in(page, own=own)
     assert wiki.entered() == "emma"
+    page.goto(wiki.url)
+    page.evaluate("localStorage.clear()")  # nobody knows any more whose device it is
     wiki.open()
-    if not own:
-        expect(page.get_by_role("heading")).to_have_text([ONWARD])
-        expect(page.locator("header :is(nav, .who)").filter(visible=True)).to_have_count(0)
-        press(page, f"Go on as {NAME}")
+    expect(page.get_by_role("heading")).to_have_text([ONWARD])
+    expect(page.locator("header :is(nav, .who)").filter(visible=True)).to_have_count(0)
+    press(page, f"Go on as {NAME}")
     assert wiki.entered() == "emma"
-
-
-def test_somebody_else_signs_out_who_was_there(page, wiki, make_user):
-    make_user("emma")
-    make_user("mia")
-    wiki.open()
-    sign_in(page)
-    wiki.answer()
+    make_user("mia", role="admin", language="de")  # the page is loaded in German, not /admin
     wiki.open()
     press(page, "Sign in as somebody else")
-    expect(page.locator("#sign-in")).to_be_visible()
+    expect(going).to_contain_text("Sign in to go on to School wiki.")
+    assert page.url == wiki.url
     sign_in(page, "mia")
     assert wiki.entered() == "mia"
 
 
-def test_a_browser_that_has_forgotten_whose_device_it_is_asks(page, wiki, make_user):
-    make_user("emma")
-    wiki.open()
-    sign_in(page, own=True)
-    assert wiki.entered() == "emma"
-    page.goto(wiki.base_url + "/account")
-    page.evaluate("localStorage.clear()")
-    wiki.open()
-    press(page, f"Go on as {NAME}")
-    assert wiki.entered() == "emma"
-
-
-def test_cancel_goes_to_the_application_and_the_next_user_stays_here(page, wiki, make_user):
-    make_user("emma")
-    wiki.open()
-    press(page, "Cancel")
-    assert wiki.answer()["error"] == "access_denied"
-    page.goto(f"{wiki.base_url}/account")
-    expect_dropped(page)
-    sign_in(page)
-    expect(page.locator("#learning h1")).to_be_visible()
-    expect(going(page)).to_be_hidden()
-    wiki.open()
-    press(page, "Cancel")
-    assert wiki.answer()["error"] == "access_denied"
+def test_cancel_goes_to_the_application_and_the_next_user_stays_here(page, wiki, going, emma):
+    for _ in range(2):
+        wiki.open()
+        press(page, "Cancel")
+        assert wiki.answer()["error"] == "access_denied"
+        page.goto(wiki.url)
+        if page.locator("#sign-in").is_visible():
+            sign_in(page)
+        expect_account(page, going)
 
 
 def test_the_request_waits_for_a_sign_up(page, wiki):
     wiki.open()
     page.get_by_role("link", name="Create an account").click()
-    expect(page.locator("#sign-up[aria-busy=false]")).to_be_visible()
-    expect(going(page)).to_contain_text("School wiki")
     fields = {"firstName": "Mia", "lastName": "Stone", "username": "mia"}
     for name, text in {**fields, "email": "mia@example.org", "password": PASSWORD}.items():
         page.locator(f"#sign-up [name={name}]").fill(text)
@@ -188,238 +156,183 @@ def test_the_request_waits_for_a_provider_and_a_second_factor(
     user = make_user("pupil", identity=f"{provider.issuer} subject-1")
     phone = authenticator.set_up(client, log_in(user), user, clock)
     wiki.open()
-    page.get_by_role("button", name="Continue with School").filter(visible=True).click()
-    page.get_by_role("button", name="continue").click()
+    press(page, "Continue with School")
+    press(page, "continue")
     page.locator("#sign-in [name=secondFactor]").fill(phone.code())
-    page.locator("#sign-in [name=secondFactor]").press("Enter")
+    page.keyboard.press("Enter")
     assert wiki.entered() == "pupil"
 
 
 def test_the_request_waits_for_a_new_password(page, wiki, client, admin, make_user):
-    """In the language of the account, for which the page is loaded anew."""
-    mia = make_user("mia", language="de")
-    url, body = f"/api/users/{mia.id}/access-link", {"deliver": "link"}
+    url, body = f"/api/users/{make_user('mia').id}/access-link", {"deliver": "link"}
     code = success(client.post(url, json=body, headers=admin.headers))["code"]
     wiki.open()
     page.get_by_role("link", name="I have a code").click()
-    page.locator("#link-account").fill("mia")
-    page.locator("#link-code").fill(code)
-    page.locator("#link-newPassword").fill(NEW_PASSWORD)
-    page.locator("#link-newPassword").press("Enter")
+    for name, text in {"account": "mia", "code": code, "newPassword": NEW_PASSWORD}.items():
+        page.locator(f"#link-{name}").fill(text)
+    page.keyboard.press("Enter")
     assert wiki.entered() == "mia"
 
 
-def test_who_manages_others_is_not_led_to_the_administration(page, wiki, make_user):
+def test_a_role_that_waits_for_its_factor_is_led_to_it(page, wiki, going, make_user):
+    wiki.change(REQUIRE_SECOND_FACTOR="admin", APPLICATION_WIKI_ROLE="admin")
     make_user("emma", role="admin")
     wiki.open()
     sign_in(page)
+    for _ in range(2):
+        expect(page.locator("#security[aria-busy=false]")).to_be_visible()
+        expect(going).to_contain_text("Your role needs a second factor.")
+        press(page, ONWARD)
+    card = page.locator("#security-factor")
+    card.get_by_text("Set up", exact=True).click()
+    page.locator("#security-begin-password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    phone = authenticator.Authenticator(
+        card.locator("[data-text=key]").filter(has_text=" ").inner_text().replace(" ", "")
+    )
+    card.get_by_label("Code from the app").fill(phone.code())
+    page.keyboard.press("Enter")
+    expect(card.get_by_role("heading", name="Your recovery codes")).to_be_visible()
+    press(page, ONWARD)
     assert wiki.entered() == "emma"
 
 
-def test_a_role_that_waits_for_its_factor_is_led_to_it(
-    page, wiki, make_user, log_in, client, clock
-):
-    wiki.change(REQUIRE_SECOND_FACTOR="admin", APPLICATION_WIKI_ROLE="admin")
-    user = make_user("emma", role="admin")
-    wiki.open()
-    sign_in(page, own=True)
-    expect(page.get_by_role("heading", name="Security")).to_be_visible()
-    expect(going(page)).to_contain_text("Your role needs a second factor.")
-    press(page, ONWARD)
-    expect(page.get_by_role("heading", name="Security")).to_be_visible()
-    authenticator.set_up(client, log_in(user), user, clock)
-    page.reload()
-    sign_in(page, own=True)
-    assert wiki.answer()
-
-
-def test_prompt_none_shows_nothing(page, wiki, make_user):
-    make_user("emma")
+@pytest.mark.parametrize(
+    ("own", "error"), [(None, "login_required"), (False, "login_required"), (True, None)]
+)
+def test_prompt_none_shows_nothing(page, wiki, emma, own, error):
+    if own is not None:
+        emma(own)
     shown = []
     page.expose_function("note", lambda id: shown.append(id))
     page.add_init_script(
         """addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
-             const [it] = document.querySelectorAll("main > section:not([hidden])");
+             const it = document.querySelector("main > :is(section, form):not([hidden])");
              if (it) note(it.id);
            }).observe(document, { subtree: true, attributes: true }));"""
     )
     wiki.open(prompt="none")
-    assert wiki.answer()["error"] == "login_required"
+    assert wiki.answer().get("error") == error
     assert shown == []
-    for own, error in ((False, "login_required"), (True, None)):
-        wiki.open()
-        sign_in(page, own=own)
-        wiki.answer()
-        shown.clear()
-        wiki.open(prompt="none")
-        assert wiki.answer().get("error") == error
-        assert shown == []
-        page.context.clear_cookies()
-        page.goto(f"{wiki.base_url}/account")
-        expect(page.locator("#sign-in h1")).to_be_visible()
 
 
-@pytest.mark.parametrize("prompt", ["login", "select_account", "consent", "max_age"])
-def test_an_own_device_asks_where_the_application_wants_it(page, wiki, make_user, clock, prompt):
-    make_user("emma")
-    wiki.open()
-    sign_in(page, own=True)
-    wiki.answer()
+@pytest.mark.parametrize(
+    ("asked", "does"),
+    [
+        *(({"prompt": prompt}, f"Go on as {NAME}") for prompt in ("select_account", "consent")),
+        *((each, "Sign out, then sign in again") for each in ({"prompt": "login"}, {"max_age": 9})),
+    ],
+)
+def test_an_own_device_asks_where_the_application_wants_it(page, wiki, emma, clock, asked, does):
+    emma(own=True)
     clock.move(minutes=1)
-    wiki.open(**({"max_age": 30} if prompt == "max_age" else {"prompt": prompt}))
-    if prompt in ("login", "max_age"):
-        expect(going(page)).to_contain_text(f"You are signed in as {NAME}.")
-        press(page, "Sign out, then sign in again")
+    wiki.open(**asked, login_hint="emma")
+    press(page, does)
+    if does.startswith("Sign out"):
+        expect(page.locator("#sign-in [name=email]")).to_have_value("emma")
         sign_in(page, own=True)
-    else:
-        press(page, f"Go on as {NAME}")
     assert wiki.entered() == "emma"
-
-
-def test_a_hint_fills_in_the_name(page, wiki, make_user):
-    wiki.open(login_hint="emma")
-    expect(page.locator("#sign-in [name=email]")).to_have_value("emma")
-    expect(page.locator("#sign-in [name=password]")).to_be_focused()
-
-
-def test_a_request_that_is_over_says_so(page, wiki, make_user, clock):
-    make_user("emma")
-    wiki.open()
-    expect(going(page)).to_contain_text("School wiki")
-    clock.move(minutes=61)
-    sign_in(page)
-    expect(going(page)).to_contain_text("This took too long, and has ended.")
-    expect(page.locator("#learning h1")).to_be_visible()
-    expect_dropped(page)
-    page.reload()
-    expect(page.locator("#learning h1")).to_be_visible()
-    expect(going(page)).to_be_hidden()
 
 
 @pytest.mark.parametrize("kind", ["request", "leave"])
 @pytest.mark.parametrize("text", ["https://evil.test/", "//evil.test", "javascript:alert(1)", ""])
-def test_a_url_in_the_fragment_leads_nowhere(page, wiki, make_user, kind, text):
-    make_user("emma")
-    page.goto(f"{wiki.base_url}/account#{kind}={text}&url={text}&at=0")
-    expect(going(page)).to_contain_text("This took too long, and has ended.")
+def test_a_fragment_that_is_not_ours_leads_nowhere(page, wiki, going, emma, kind, text):
+    page.goto(f"{wiki.url}#{kind}={text}&url={text}")
+    expect(going).to_contain_text(OVER)
     sign_in(page, own=True)
-    expect(page.locator("#learning h1")).to_be_visible()
-    assert page.url.startswith(f"{wiki.base_url}/account")
+    expect_account(page, going)
+    assert page.url == wiki.url
 
 
-AGE = """minutes => {
-  for (const name of Object.keys(sessionStorage).filter((name) => / asks$/.test(name))) {
-    const [at, sent] = sessionStorage[name].split("#");
-    sessionStorage[name] = `${at - minutes * 60_000}#${sent}`;
-  }
-}"""
+def test_a_request_that_is_over_says_so(page, wiki, going, emma, clock):
+    wiki.open()
+    expect(going).to_contain_text("School wiki")
+    clock.move(minutes=61)
+    sign_in(page)
+    expect(going).to_contain_text(OVER)
+    expect_account(page, going)
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_after_a_quarter_of_an_hour_only_an_own_device_goes_on(page, wiki, make_user, own):
-    """Somebody else may have begun it, and sits elsewhere by now."""
-    make_user("emma")
+def test_after_a_quarter_of_an_hour_only_an_own_device_goes_on(page, wiki, going, emma, own):
+    """Somebody else may have begun it, and have gone away."""
+    page.clock.install()
     wiki.open()
-    expect(going(page)).to_contain_text("School wiki")
-    page.evaluate(AGE, 16)
-    page.reload()
+    expect(going).to_contain_text("School wiki")
+    page.clock.fast_forward(16 * 60_000)
     sign_in(page, own=own)
     if own:
-        assert wiki.entered() == "emma"
+        wiki.answer()
     else:
-        expect(going(page)).to_contain_text("This took too long, and has ended.")
-        expect_dropped(page)
+        expect(going).to_contain_text(OVER)
+        expect_account(page, going)
 
 
-def test_who_has_left_a_device_of_others_is_signed_out_before(page, wiki, make_user):
-    make_user("emma")
+def test_who_has_left_a_device_of_others_is_signed_out_before(page, wiki, going, emma, make_user):
     make_user("mia")
-    wiki.open()
-    sign_in(page)
-    wiki.answer()
-    page.goto(f"{wiki.base_url}/account")
+    emma()
+    page.goto(wiki.url)
     expect(page.locator("#learning[aria-busy=false]")).to_be_visible()
     page.evaluate("localStorage['accounts / used'] -= 960_000")
-    page.goto("about:blank")
     wiki.open()
-    expect(page.locator("#ended")).to_contain_text("after 15 minutes without use. Applications")
-    expect(going(page)).not_to_contain_text("emma")
+    expect(page.locator("#ended")).to_contain_text(f"15 minutes without use. {STILL_KNOWN}")
+    expect(going).not_to_contain_text("emma")
     sign_in(page, "mia")
     assert wiki.entered() == "mia"
 
 
-def test_a_request_is_answered_once(page, wiki, make_user):
-    """The back button leads to what was before it."""
-    make_user("emma")
+def test_the_back_button_leads_to_no_request_that_was_answered(page, wiki, going, emma):
     wiki.open()
     page.get_by_role("link", name="Forgot your password?").click()
     page.get_by_role("link", name="Back to the sign-in").click()
     sign_in(page, own=True)
     wiki.answer()
     page.go_back()
-    expect(page.locator("main > section:not([hidden]) h1")).to_be_visible()
-    expect(going(page)).to_be_hidden()
-    expect_dropped(page)
+    expect_account(page, going)
 
 
-def test_another_sign_out_drops_it_and_another_sign_in_is_asked(page, wiki, make_user):
-    make_user("emma")
+def test_another_tab_signs_in_and_out(page, wiki, going, emma):
+    """Its user has not come from the application."""
     wiki.open()
-    expect(going(page)).to_contain_text("School wiki")
+    expect(going).to_contain_text("School wiki")
     other = page.context.new_page()
-    other.goto(f"{wiki.base_url}/account")
+    other.goto(wiki.url)
     sign_in(other)
-    expect(going(page).get_by_role("button", name=f"Go on as {NAME}")).to_be_visible()
+    expect(going).to_contain_text(f"Go on as {NAME}")
     other.locator("#sign-out").click()
-    expect(page.locator("#sign-in h1")).to_be_visible()
-    expect(going(page)).to_be_hidden()
-    expect_dropped(page)
-    expect(page.locator("#ended")).to_contain_text("Applications that you have used may still")
+    expect(page.locator("#ended")).to_contain_text(STILL_KNOWN)
+    sign_in(page)
+    expect_account(page, going)
 
 
-def test_a_sign_out_at_the_application_ends_here(page, wiki, make_user):
-    make_user("emma")
+def test_who_signs_out_at_the_application_is_signed_out_here(page, wiki, going, emma, make_user):
     make_user("mia")
-    wiki.open()
-    sign_in(page, own=True)
-    hint = wiki.tokens()["id_token"]
-    back = {"post_logout_redirect_uri": wiki.left, "state": "s-2"}
-
-    wiki.open(path="logout", id_token_hint=hint, **back)
-    page.wait_for_url(f"{wiki.left}?state=s-2")
-    wiki.open(path="logout", **back)  # nobody is there
-    page.wait_for_url(f"{wiki.left}?state=s-2")
-    wiki.open(path="logout")
-    expect(going(page)).to_contain_text("You are signed out.")
-
+    hint = {"id_token_hint": emma(own=True)}
+    for each in ({**hint, **BACK}, BACK):  # then nobody is there
+        wiki.leave(**each)
+        page.wait_for_url(f"{LEFT}?state=s-2")
+    wiki.leave()
+    expect(going).to_contain_text("You are signed out.")
     sign_in(page, "mia")
     expect(page.locator("#learning h1")).to_be_visible()
-    wiki.open(path="logout", id_token_hint=hint, **back)
-    expect(going(page)).to_contain_text("You are signed in as First Last (mia).")
+    wiki.leave(**hint, **BACK)
+    expect(going).to_contain_text("You are signed in as First Last (mia).")
     press(page, "Stay signed in")
-    expect(page.locator("#learning h1")).to_be_visible()
-    expect(going(page)).to_be_hidden()
-    expect_dropped(page)
-    wiki.open(path="logout", id_token_hint=hint)
+    expect_account(page, going)
+    wiki.leave(**hint)
     press(page, "Sign out")
-    expect(going(page)).to_contain_text("You are signed out.")
-    expect(page.locator("#ended")).to_contain_text("Applications that you have used may still")
+    expect(going).to_contain_text("You are signed out.")
+    expect(page.locator("#ended")).to_contain_text(STILL_KNOWN)
     assert page.context.cookies() == []
 
 
-def test_without_a_request_nothing_of_it_is_loaded(page, wiki, make_user):
-    make_user("emma")
-    loaded = []
-    page.on("request", lambda request: loaded.append(request.url))
-    page.goto(f"{wiki.base_url}/account")
-    sign_in(page)
-    expect(page.locator("#learning h1")).to_be_visible()
-    assert not [url for url in loaded if "application" in url]
-
-
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-def test_privacy_says_what_applications_are_told_and_names_none(client, wiki, language):
+def test_without_a_request_no_application_is_named_or_loaded(page, client, wiki, language):
     told = {"en": "wiki or a forum", "de": "Wiki oder", "fr": "wiki ou", "es": "wiki o un foro"}
-    page = client.get(f"/privacy?language={language}").text
-    assert told[language] in page
-    assert "School wiki" not in page + client.get(f"/account?language={language}").text
+    assert told[language] in client.get(f"/privacy?language={language}").text
+    loaded = []
+    page.on("request", lambda it: loaded.append(it.url))
+    page.goto(f"{wiki.url}?language={language}")
+    expect(page.locator("#sign-in[aria-busy=false]")).to_be_visible()
+    assert "School wiki" not in page.content()
+    assert not [url for url in loaded if "application" in url]
