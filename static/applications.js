@@ -26,15 +26,14 @@ function goTo(url) {
 const signOut = () => logOut(me.asked.replace(/^\d+/, ""), true);
 
 function show(parts) {
-  const isAlone = "title" in parts; // a question
-  form.className = isAlone ? "card" : "note";
+  form.className = parts.title ? "card" : "note field"; // a question stands alone
   if (userId()) signIn.parentElement.prepend(form);
   else signIn.querySelector("h1").after(form);
   for (const part of form.querySelectorAll("[data-if]")) part.hidden = true;
   fill(form, parts);
   showProblem(form, hindrance);
   form.hidden = false;
-  return isAlone;
+  return Boolean(parts.title);
 }
 function end(key) {
   drop();

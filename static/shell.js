@@ -1,4 +1,4 @@
-// The router: who is signed in, and which section is shown; docs/pages.md says what a section is.
+// The router: who is signed in, and which section is shown; data-signed-out: to visitors.
 
 import {
   ASKS, Problem, brought, call, inTab, isBrought, loadModule, onChange, resume, stored, userId,
