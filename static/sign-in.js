@@ -8,7 +8,7 @@ const signIn = byId("sign-in");
 // `name` is who has just chosen a password. Returns the field to begin with.
 function showSignIn(section, _, name) {
   if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
-  const { email, password } = section.querySelector("form").elements;
+  const { email, password } = section.querySelector("[data-call]").elements;
   if (name) email.value = decoded(name);
   const why = history.state?.ended; // from shared.js
   if (why) {
