@@ -11,8 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from helpers import NEW_PASSWORD, PASSWORD, success
 from playwright.sync_api import expect
 
-import blueprints.site
-
 pytestmark = pytest.mark.browser
 FORM = (serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 KEY = b64encode(rsa.generate_private_key(65537, 2048).private_bytes(*FORM)).decode()
@@ -30,9 +28,8 @@ def origins(base_url, provider):
 
 
 @pytest.fixture(autouse=True)
-def wiki(base_url, connect, client, page, provider, monkeypatch):
+def wiki(base_url, connect, client, page, provider):
     """An application: `open` sends the browser here, `entered` says who has come back."""
-    monkeypatch.setattr(blueprints.site, "_OF_ALL", (*blueprints.site._OF_ALL, "applications"))
     page.context.route(f"{WIKI}/**", lambda it: it.fulfill(body="", content_type="text/html"))
     provider.has_page = True
 
