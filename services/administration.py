@@ -80,9 +80,9 @@ def list_accounts(
     Each word of `search` is part of a username, an e-mail address or a name. Each of `any_of` is a
     username, an address or, `by_number`, an external id. Those who are `hindered` cannot log in.
     `field` is `name:value` of a custom one that the `reader` sees. Of the `columns`, None matches
-    any value. By its number, a page skips somebody when another account
-    goes, or takes another place, meanwhile. So a whole list is read in an order that stays: newest
-    first, each page `below` the last row of the one before, or by id, `after` the last one.
+    any value. By its number, a page skips somebody when another account goes, or takes another
+    place, meanwhile. So a whole list is read in an order that stays: newest first, each page
+    `below` the last row of the one before, or by id, `after` the last one.
     """
     if "username" in columns:
         columns["username_key"] = columns.pop("username").lower()

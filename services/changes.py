@@ -39,8 +39,8 @@ def note(user_ids: Iterable[str]) -> None:
 
 def compare(before: UserRow, after: UserRow) -> None:
     """Note an account whose row has a new value that others are told of."""
-    # As text, for True is 1 in Python and not in JSON.
-    if any(str(getattr(before, name)) != str(getattr(after, name)) for name in WATCHED):
+    # As written in Python: there, True equals 1, which it does not in JSON.
+    if any(repr(getattr(before, name)) != repr(getattr(after, name)) for name in WATCHED):
         note([after.id])
 
 

@@ -97,7 +97,7 @@ def tell(facts: Iterable[tuple[UserRow, Mapping[str, Any]]]) -> None:
     """Say of accounts, by their rows before, which fields have other values."""
     names = [field.name for field in settings.custom_fields]
     told = {
-        row.id: " ".join(n for n in names if str(row.custom_fields.get(n)) != str(after.get(n)))
+        row.id: " ".join(n for n in names if repr(row.custom_fields.get(n)) != repr(after.get(n)))
         for row, after in facts
     }
     some = [(user_id, {"fields": said}) for user_id, said in told.items() if said]

@@ -114,7 +114,7 @@ def _read(number: int, cells: Mapping[str, Any]) -> Line:
         line = Line(number, _filled(cast("dict[str, Any]", error.valid_data)))
         line.refuse(errors.InvalidRequest(fields=error.messages_dict))
         return line
-    said = _filled(person.pop("custom_fields", {}))
+    said = person.pop("custom_fields", {})
     group = person.pop("group_id", ""), person.pop("group", "")
     line = Line(number, _filled(person), [group] if any(group) else [])
     if is_class(line.last_name):

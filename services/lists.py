@@ -208,10 +208,9 @@ def _new_values(line: Line, options: Options) -> dict[str, Any]:
         values["custom_fields"] = custom_fields.merged(line.user.custom_fields, said)
     if options.missing == "deactivate" and line.user.role == Role.STUDENT:
         values["is_active"] = True
-    # As text, for True is 1 in Python and not in JSON.
-    return {
-        name: value for name, value in values.items() if str(value) != str(getattr(line.user, name))
-    }
+    # As written in Python: there, True equals 1, which it does not in JSON.
+    before = {name: repr(getattr(line.user, name)) for name in values}
+    return {name: value for name, value in values.items() if repr(value) != before[name]}
 
 
 def _missing(

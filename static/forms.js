@@ -71,7 +71,7 @@ export function showProblem(form, problem, focus = true) {
     if (!place) continue;
     const isNew = control.autocomplete === "new-password"; // whatever the name of the field
     const name = isNew ? "newPassword" : control.name.replaceAll(".", "_");
-    const words = problem?.reasons[control.name] ?? at(problem?.reasons, control.name);
+    const words = problem?.reasons?.[control.name] ?? at(problem?.reasons, control.name);
     const isAgain = first?.name === control.name; // the next radio button of the same choice
     const wrong = Array.isArray(words) && !control.matches(":disabled") && !isAgain;
     const explained = wrong ? words.map((word) => explainReason(name, word, control.type)) : [];

@@ -170,7 +170,8 @@ def test_what_is_sent_is_merged_and_emptied_with_a_change_and_an_event_of_names(
     before = stored(app, pupil).changed
     success(write(grade="7a", birthDay=None))
     assert stored(app, pupil).changed == before
-    assert len(rows(app, Event, user_id=pupil.id, type="custom_fields_changed")) == 1
+    success(write(phone="None"))  # a text, which is not the same as none
+    assert len(rows(app, Event, user_id=pupil.id, type="custom_fields_changed")) == 2
 
 
 @pytest.mark.parametrize(
