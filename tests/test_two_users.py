@@ -364,7 +364,6 @@ def facts_about(app, one, now):
         **{"token": handed.link.split("=")[1], "proof": proof.link.split("=")[1]},
         "emailCode": codes.email_code(SECRET, "change of one", f"new.{one.email}"),
         "access": pair.access_token,
-        "request": applications.begin(app.test_client()),
     }
 
 
@@ -399,6 +398,8 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
             how = act.body.get("provider", "new")
             proof = {"provider": come_from_provider(request, app, one, how)}
         facts = {**facts_about(app, one, now), **proof, "file": tmp_path / "links.csv"}
+        if act.body == ASKED:
+            facts["request"] = applications.begin(app.test_client())
         if act.body.keys() & {"passkey", "credential"}:
             facts |= come_with_passkey(app, one, facts["access"])
         if "/members" in act.what:
