@@ -18,7 +18,7 @@ export const HERE = `${NAME} here`; // who has signed in here since
 let lastUser = null; // the id of whose page this is, until it starts anew
 let shown; // waits until what follows a sign-in is on the screen
 let isResuming = false;
-let isHere = false; // whether it is this tab that signs in
+let isHere = false; // whether this tab signs in
 let changed = () => {};
 /** Call back when somebody has signed in here (true), or the session has ended (false). */
 export const onChange = (callback) => (changed = callback);

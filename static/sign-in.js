@@ -13,7 +13,8 @@ function showSignIn(section, _, name) {
   const why = history.state?.ended; // from shared.js
   if (why) {
     history.replaceState(null, "");
-    setTimeout(() => (byId("ended").textContent = say(`say_session_${why}`))); // when it is shown
+    const texts = [...new Set([why, "out"])].map((it) => say(`say_session_${it}`));
+    setTimeout(() => (byId("ended").textContent = texts.join(" "))); // once shown
   }
   return email.value ? password : email;
 }
