@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from flask import Blueprint
+from flask import Blueprint, request
 
 import errors
 import schemas
@@ -16,13 +16,14 @@ from web.limits import By, Limit
 bp = Blueprint("applications", __name__, url_prefix="/api/auth/applications")
 # An application and our page could send a browser to and fro for ever.
 SIGN_INS = Limit(30, "minute", "sign-ins to applications", By.CALLER)
+_PATHS = (f"{bp.url_prefix}/", "/oauth/", "/.well-known/openid-configuration")
 asks = partial(endpoint, bp, "POST", body=schemas.ApplicationRequest)
 
 
-@bp.before_request
+@bp.before_app_request  # a wrong method has no view, and no blueprint
 def require_applications() -> None:
-    """Answer as if nothing were here where no application is set."""
-    if not settings.applications:
+    """Answer as if nothing were here, nor in blueprints/oauth.py, where no application is set."""
+    if request.path.startswith(_PATHS) and not settings.applications:
         raise errors.NotFound
 
 

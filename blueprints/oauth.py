@@ -3,22 +3,24 @@ OAuth 2.0 and without our envelope. None looks at a cookie.
 """
 
 import re
+from collections.abc import Callable
 
-import orjson
 from flask import Blueprint, Response, request
 
 import errors
-from blueprints.applications import require_applications
 from core.id_tokens import ALGORITHM
 from extensions import id_tokens, settings
 from services import applications, authorization_codes
 from services.authorization_codes import OAuthError
 from web import bodies
-from web.responses import public_json
+from web.responses import json_response, public_json
 
 bp = Blueprint("oauth", __name__)
-bp.before_request(require_applications)
 # Scripts of every origin may read what carries no cookie.
+_FOR_SCRIPTS = (
+    *("/.well-known/openid-configuration", "/oauth/keys"),
+    *("/oauth/token", "/oauth/userinfo"),
+)
 _OPEN = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Headers": "Authorization, Content-Type",
@@ -32,10 +34,9 @@ _CHALLENGES = {"invalid_client": 'Basic realm="accounts"'}
 _CHALLENGES["invalid_token"] = 'Bearer error="invalid_token"'
 
 
-@bp.after_request
+@bp.after_app_request  # a wrong method has no view, and no blueprint
 def allow_scripts(response: Response) -> Response:
-    is_for_browsers = request.endpoint in ("oauth.authorize", "oauth.end_session")
-    if settings.applications and not is_for_browsers:
+    if request.path in _FOR_SCRIPTS and settings.applications:
         response.headers.update(_OPEN)
     return response
 
@@ -87,25 +88,24 @@ def end_session() -> Response:
 @bp.post("/oauth/token")
 def get_tokens() -> Response:
     """Give an application the tokens for its code (RFC 6749, section 4.1.3)."""
-    try:
-        sent = _sent(authorization_codes.SENT)
+
+    def tokens() -> dict[str, object]:
         authorization = request.headers.get("Authorization", "")
-        return _json(authorization_codes.redeem(sent, authorization))
-    except (errors.InvalidRequest, errors.UnsupportedMediaType) as error:
-        return _error("invalid_request", str(error))
-    except OAuthError as error:
-        return _error(error.code, str(error))
+        return authorization_codes.redeem(_sent(authorization_codes.SENT), authorization)
+
+    return _in_oauth(tokens)
 
 
 @bp.route("/oauth/userinfo", methods=["GET", "POST"])
 def get_user_info() -> Response:
     """Return the claims of the user of an application's access token."""
-    bodies.discard()
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    try:
-        return _json(authorization_codes.user_info(token if scheme.lower() == "bearer" else ""))
-    except OAuthError as error:
-        return _error(error.code, str(error))
+
+    def claims() -> dict[str, object]:
+        bodies.discard()
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return authorization_codes.user_info(token if scheme.lower() == "bearer" else "")
+
+    return _in_oauth(claims)
 
 
 def _sent(names: tuple[str, ...]) -> dict[str, str]:
@@ -125,14 +125,15 @@ def _see_other(url: str) -> Response:
     return Response(status=303, headers={"Location": url})
 
 
-def _json(content: object, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, content_type="application/json")
-
-
-def _error(code: str, description: str) -> Response:
-    """Return an error (RFC 6749, section 5.2; RFC 6750, section 3)."""
+def _in_oauth(work: Callable[[], dict[str, object]]) -> Response:
+    """Return what comes of some work, or its error (RFC 6749, section 5.2; RFC 6750, section 3)."""
+    try:
+        return json_response(work(), 200, {})
+    except (errors.InvalidRequest, errors.UnsupportedMediaType) as error:
+        code, description = "invalid_request", str(error)
+    except OAuthError as error:
+        code, description = error.code, str(error)
     challenge = _CHALLENGES.get(code)
-    response = _json({"error": code, "error_description": description}, 401 if challenge else 400)
-    if challenge:
-        response.headers["WWW-Authenticate"] = challenge
-    return response
+    headers = {"WWW-Authenticate": challenge} if challenge else {}
+    content = {"error": code, "error_description": description}
+    return json_response(content, 401 if challenge else 400, headers)

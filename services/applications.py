@@ -92,13 +92,14 @@ def _fault(application: ApplicationSettings, sent: Fields) -> tuple[str, str] | 
     }
     if sent.get("response_type") != "code":
         return "unsupported_response_type", "response_type"
-    if "openid" not in sent.get("scope", "").split():
+    if "openid" not in sent.get("scope", "").split(" "):
         return "invalid_scope", "openid"
     return next((("invalid_request", name) for name in wrong if wrong[name]), None)
 
 
 def _prompts(sent: Fields) -> list[str]:
-    return sent.get("prompt", "").split()
+    # By spaces alone (RFC 6749, section 3.3).
+    return [each for each in sent.get("prompt", "").split(" ") if each]
 
 
 def _answer(sent: Fields, **said: str) -> str:
@@ -125,7 +126,7 @@ def check(text: str) -> dict[str, str]:
     return {**facts, "prompt": prompt, "login_hint": hint}
 
 
-def _asked(text: str) -> tuple[ApplicationSettings, Fields, int]:
+def _asked(text: str) -> tuple[ApplicationSettings, Fields, float]:
     asked_at, sent = signed.read_list(_REQUEST, text, _OVER)
     application = settings.application_named.get(sent["client_id"])
     if application is None or sent["redirect_uri"] not in application.redirect_uris:
@@ -161,11 +162,11 @@ def answer(caller: Caller, text: str) -> str:
     return _answer(sent, code=authorization_codes.issue(caller, sent, login_at))
 
 
-def _is_too_old(login_at: datetime, sent: Fields, asked_at: int) -> bool:
-    age = _now() - int(login_at.timestamp())
-    if age <= _now() - asked_at:  # a login for this request is new enough, even with `max_age=0`
+def _is_too_old(login_at: datetime, sent: Fields, asked_at: float) -> bool:
+    if login_at.timestamp() >= asked_at:  # for this request, even with `max_age=0`
         return False
-    return "login" in _prompts(sent) or age > int(sent.get("max_age", age))
+    age = _now() - login_at.timestamp()
+    return "login" in _prompts(sent) or age > int(sent.get("max_age", 10**9))
 
 
 def leave(sent: Fields) -> str:
@@ -183,10 +184,10 @@ def leave(sent: Fields) -> str:
         raise errors.InvalidRequest(fields={"post_logout_redirect_uri": [_NOT_LISTED]})
     if url and "state" in sent:
         url = _with_query(url, {"state": sent["state"]})
-    is_old = _now() - hint.get("iat", 0) > timedelta(days=settings.session_days).total_seconds()
+    is_old = int(_now() - hint.get("iat", 0)) > settings.session_days * 24 * 3600
     label, user_id = application.label if application else "", "" if is_old else hint["sub"]
     return _on_our_page("leave", _LEAVE, SHORT_LIFE, label, url, user_id)
 
 
-def _now() -> int:
-    return int(clock.utcnow().timestamp())
+def _now() -> float:
+    return clock.utcnow().timestamp()

@@ -56,7 +56,7 @@ class Code(NamedTuple):
 
 def issue(caller: Caller, asked: Fields, login_at: datetime) -> str:
     """Return a code for what an application has asked for."""
-    scope = " ".join(each for each in SCOPES if each in asked["scope"].split())
+    scope = " ".join(each for each in SCOPES if each in asked["scope"].split(" "))
     bound = asked["client_id"], asked["redirect_uri"], asked.get("code_challenge", "")
     who = caller.id, caller.session_id, int(login_at.timestamp())
     code = Code(ids.new_token_id(), *bound, *who, scope, asked.get("nonce", ""))
@@ -91,12 +91,12 @@ def _user_of(application: ApplicationSettings, code: Code, sent: Fields) -> User
     """Return the user of a code that this application may redeem, if that one may enter."""
     verifier = sent.get("code_verifier", "")
     # A verifier without a challenge: somebody has taken the challenge out of the request.
-    is_proven = proves(verifier, code.challenge) if code.challenge else not verifier
+    must_prove = code.challenge or not application.secret
+    is_proven = proves(verifier, code.challenge) if must_prove else not verifier
     bound = application.name, sent["redirect_uri"]
     if not is_proven or bound != (code.application, code.redirect_uri):
         return None
-    user = _user(code.user_id, code.session_id)
-    return user if user and Role(user.role).includes(Role(application.role)) else None
+    return _user(application, code.user_id, code.session_id)
 
 
 def _authenticate(sent: Fields, authorization: str) -> ApplicationSettings:
@@ -129,11 +129,12 @@ def _basic(authorization: str) -> tuple[str, str]:
     return (name, secret) if scheme.lower() == "basic" else ("", "")
 
 
-def _user(user_id: str, session_id: str) -> UserRow | None:
-    """Return the active user of a session that is open, by its age and idleness too."""
+def _user(application: ApplicationSettings, user_id: str, session_id: str) -> UserRow | None:
+    """Return the active user of an open session, also by its age and idleness, who may enter."""
     if sessions.login_time(session_id, user_id, now=clock.utcnow()) is None:
         return None
-    return sessions.load_user(user_id, session_id)
+    user = sessions.load_user(user_id, session_id)
+    return user if user and Role(user.role).includes(Role(application.role)) else None
 
 
 def _use_up(code: Code) -> bool:
@@ -169,7 +170,8 @@ def user_info(token: str) -> dict[str, object]:
     """Return the claims of the user of an access token. Raises OAuthError."""
     with suppress(errors.InvalidToken):
         code_id, name, user_id, session_id, scope = signed.read_list(_ACCESS, token)
-        application, user = settings.application_named.get(name), _user(user_id, session_id)
+        application = settings.application_named.get(name)
+        user = _user(application, user_id, session_id) if application else None
         if application and user and not signed.is_used(_mark(code_id)):
             return claims(application, user, scope)
     raise OAuthError("invalid_token", "the access token is wrong, has expired or was revoked")

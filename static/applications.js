@@ -37,6 +37,7 @@ function show(parts) {
 }
 function end(key) {
   drop();
+  hindrance = null;
   return show({ why: say(key) });
 }
 
@@ -54,7 +55,7 @@ function ask(name) {
   const title = say("say_app_title", { label });
   const { code } = hindrance ?? {};
   if (code === "second_factor_required") return show({ go: title, cancel: true });
-  if (code !== "login_too_old" && !prompt.includes("login")) {
+  if (code !== "login_too_old" && (hindrance || !prompt.includes("login"))) {
     return show({ title, go: say("say_app_go", { name }), other: true, cancel: true });
   }
   hindrance = null;
@@ -73,9 +74,13 @@ export async function answer(who) {
   const [at, sent] = me.asked.split("#");
   const [[kind, request]] = new URLSearchParams(sent);
   const send = (what) => call("POST", `auth/applications/${what}`, { request });
-  const over = (problem) => (problem.status === 400 ? problem : Promise.reject(problem));
+  const isOver = ({ status }) => [400, 404, 413].includes(status);
+  const over = (problem) => (isOver(problem) ? problem : Promise.reject(problem));
   found ??= await send("check").catch(over);
-  if (found.status) return end("say_app_over");
+  // One to sign out is none to sign in: only the latter goes back with an error.
+  const isOther = /[?&]error=/.test(found.url) !== (kind === "request");
+  const isStillIn = kind === "leave" && userId();
+  if (found.status || isOther) return end(isStillIn ? "say_app_in" : "say_app_over");
   const [user, { ownDevice }, { label, loginHint, prompt, url }] = [userId(), client, found];
   const name = me.profile && `${nameOf(me.profile)} (${me.profile.username})`;
   if (kind === "leave") return leave(user, name);
@@ -93,6 +98,7 @@ export async function answer(who) {
     if (hindrance.code === "second_factor_required") history.replaceState(null, "", "#security");
   }
   if (hindrance?.status === 400) return end("say_app_over");
+  if (hindrance && prompt === "none") return goTo(url);
   return name && userId() && ask(name);
 }
 

@@ -1,6 +1,6 @@
 // A computer that many use: the next user is not taken for the one before.
 
-import { ASKS, USED, call, client, inTab, stored, userId } from "./api.js";
+import { USED, call, client, stored, userId } from "./api.js";
 import { byId, decoded, fill, nameOf, say } from "./words.js";
 
 // Who is named in a URL, which anybody can make up, is shown only if it is a username or an address.
@@ -76,9 +76,9 @@ addEventListener("storage", ({ key, newValue }) => {
 });
 
 /** Lead who manages others and has no courses to /admin, but not from a section that the URL names. */
-export async function leadOn() {
+export async function leadOn(me) {
   const way = document.querySelector(`header a[href^=admin][data-roles~=${client.user?.role}]`);
-  if (!way || inTab(ASKS) || (location.hash && !location.hash.startsWith("#sign-in"))) return;
+  if (!way || me.asked || (location.hash && !location.hash.startsWith("#sign-in"))) return;
   const found = await call("GET", "users/progress").catch(() => null);
   if (found?.totalCourses !== 0) return;
   return new Promise(() => location.assign(way.href));

@@ -140,7 +140,7 @@ const begin = trying(async () => {
 onChange(
   trying(async (hasBegun) => {
     if (hasBegun) {
-      await (await loadModule("shared")).leadOn();
+      await (await loadModule("shared")).leadOn(me);
       await reload();
     }
     await route({ keep: true });
@@ -157,7 +157,7 @@ addEventListener("hashchange", trying(async () => {
 // The fragment names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  document.querySelector("main > section:not([hidden]) h1:not([hidden])")?.focus();
+  document.querySelector("main > :not([hidden]) h1:not([hidden])")?.focus();
 });
 trouble.querySelector("button").onclick = trying(async () => (me.profile ? route() : begin()));
 menu.onclick = () => (menu.ariaExpanded = String(menu.ariaExpanded === "false"));

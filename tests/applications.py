@@ -12,6 +12,7 @@ from config.applications import ApplicationSettings
 
 KEY = rsa.generate_private_key(65537, 2048)
 SECRET = "wiki-secret.0123456789_ABCDEFGHIJ~"
+STILL_KNOWN = "You may still be signed in to applications that you have used."
 BACK, SPA_BACK = "https://wiki.test/back?from=here", "http://localhost:3000/back"
 BYE = "https://wiki.test/bye"
 # One with a server, and one that runs in the browser.

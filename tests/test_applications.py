@@ -177,8 +177,8 @@ STAYING = [
 # And those with which the browser goes back to the application.
 RETURNING = [
     *(("unsupported_response_type", {"response_type": each}) for each in (None, "token", "Code")),
-    *(("invalid_scope", {"scope": each}) for each in (None, "email", "openidx", "OpenID")),
-    *(("invalid_request", {"prompt": each}) for each in ("create", "none login", "login none")),
+    *(("invalid_scope", {"scope": each}) for each in (None, "email", "openidx", "openid\xa0email")),
+    *(("invalid_request", {"prompt": each}) for each in ("create", "none login", "login\xa0none")),
     *(("invalid_request", {"max_age": each}) for each in ("-1", "1.5", "x", "1" * 10, "\u0661")),
     *(("invalid_request", {"response_mode": each}) for each in ("fragment", "form_post")),
     *(("invalid_request", {each: "x"}) for each in ("request", "request_uri")),
@@ -212,8 +212,9 @@ def test_what_is_not_utf_8_sends_nobody_anywhere(client):
         400,
         "invalid_request",
     )
-    page = client.get("/oauth/authorize", headers={"Accept": "text/html"})
-    assert (page.status_code, page.mimetype) == (400, "text/html")
+    for method in ("GET", "POST"):
+        page = client.open("/oauth/authorize", method=method, headers={"Accept": "text/html"})
+        assert page.mimetype == "text/html"
 
 
 @pytest.mark.asvs("10.4.4", "10.4.12", "10.6.1")
@@ -270,6 +271,10 @@ def test_application_that_left_the_settings_gets_nothing(client, make_app, stude
     failure(check(other, request), 400, "invalid_token")
     failure(ask_code(other, student, request), 400, "invalid_token")
     refused(user_info(other, tokens["access_token"]), 401, "invalid_token")
+    open_now = ApplicationSettings(**{**vars(WIKI), "secret": ""})
+    other = make_app(applications=(open_now,)).test_client()
+    unproven = {"client_secret": None}  # it has begun no PKCE, and has no secret any more
+    refused(redeem(other, code_of(client, student), **unproven), 400, "invalid_grant")
     elsewhere = {**vars(WIKI), "redirect_uris": (BYE,)}
     other = make_app(applications=(ApplicationSettings(**elsewhere),)).test_client()
     failure(check(other, request), 400, "invalid_token")
@@ -301,6 +306,9 @@ def test_old_login_is_refused_where_the_application_wants_a_new_one(
             assert answer(client, student, silent)["error"] == "login_required"
     else:
         assert "code" in answer(client, student, request)
+    # A login in the same second as the request, and before it, is older.
+    execute(app, update(models.UserSession).values(created_at=core_clock.utcnow()))
+    failure(ask_code(client, student, begin(client, prompt="login")), 403, "login_too_old")
     # A login after the request is always new enough.
     later = success(login(client, student.user))["accessToken"]
     clock.move(minutes=4)
@@ -321,10 +329,12 @@ def test_role_and_second_factor_decide_who_enters(make_app, make_user, log_in, a
     assert silently["error"] == "interaction_required"
     set_user(app, teacher, second_factor_at=core_clock.utcnow())
     code, other = code_of(client, session), code_of(client, session)
-    assert redeem(client, code).status_code == 200
-    # Who may not enter any more gets no tokens for a code either.
+    token = redeem(client, code).get_json()["access_token"]
+    assert user_info(client, token).status_code == 200
+    # Who may not enter any more gets nothing for a code or a token either.
     set_user(app, teacher, second_factor_at=None)
     refused(redeem(client, other), 400, "invalid_grant")
+    refused(user_info(client, token), 401, "invalid_token")
 
 
 @on_both
@@ -478,6 +488,11 @@ def test_texts_and_tokens_of_one_kind_are_none_of_another(client, student):
             hint = {"id_token_hint": text or "x"}
             failure(client.get("/oauth/logout", query_string=hint), 400, "invalid_request")
     refused(client.get("/oauth/userinfo"), 401, "invalid_token")
+    refused(
+        client.post("/oauth/userinfo", environ_overrides={"CONTENT_LENGTH": "9"}),
+        400,
+        "invalid_request",
+    )
     headers = {"Authorization": f"Basic {tokens['access_token']}"}
     refused(client.get("/oauth/userinfo", headers=headers), 401, "invalid_token")
     assert redeem(client, code).status_code == 200
@@ -606,6 +621,7 @@ def test_scripts_of_all_origins_may_call_what_is_not_for_browsers(make_app, stud
         for response in (
             client.options(path, headers=asks),
             client.open(path, method=method, headers={"Origin": "https://app.test"}),
+            client.put(path, headers={"Origin": "https://app.test"}),
         ):
             assert response.headers["Access-Control-Allow-Origin"] == "*"
             assert "Access-Control-Allow-Credentials" not in response.headers
@@ -662,4 +678,5 @@ def test_without_applications_nothing_is_there(make_app):
         response = client.open(path, method=method, json={} if method == "POST" else None)
         failure(response, 404, "not_found")
         assert "Access-Control-Allow-Origin" not in response.headers
+        failure(client.put(path), 404, "not_found")
     assert components(client.application).id_tokens.jwks == {"keys": []}

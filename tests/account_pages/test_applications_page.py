@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import authenticator
 import pytest
+from applications import STILL_KNOWN
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from helpers import NEW_PASSWORD, PASSWORD, success
@@ -19,7 +20,6 @@ CALLBACK, LEFT = f"{WIKI}/callback", f"{WIKI}/left"
 BACK = {"client_id": "wiki", "post_logout_redirect_uri": LEFT, "state": "s-2"}
 NAME, ONWARD = "First Last (emma)", "Go on to School wiki"
 OVER = "This took too long, and has ended."
-STILL_KNOWN = "Applications that you have used may still know you."
 
 
 @pytest.fixture
@@ -228,13 +228,41 @@ def test_an_own_device_asks_where_the_application_wants_it(page, wiki, emma, clo
 
 
 @pytest.mark.parametrize("kind", ["request", "leave"])
-@pytest.mark.parametrize("text", ["https://evil.test/", "//evil.test", "javascript:alert(1)", ""])
+@pytest.mark.parametrize(
+    "text", ["https://evil.test/", "//evil.test", "javascript:alert(1)", "", "A" * 70_000], ids=len
+)
 def test_a_fragment_that_is_not_ours_leads_nowhere(page, wiki, going, emma, kind, text):
     page.goto(f"{wiki.url}#{kind}={text}&url={text}")
     expect(going).to_contain_text(OVER)
     sign_in(page, own=True)
     expect_account(page, going)
     assert page.url == wiki.url
+
+
+def test_a_text_of_the_other_kind_leads_nowhere(page, wiki, going, emma, client):
+    asked = {"client_id": "wiki", "redirect_uri": CALLBACK, "response_type": "code"}
+    paths = {"authorize": {**asked, "scope": "openid"}, "logout": BACK}
+    request, leave = (
+        client.get(f"/oauth/{path}", query_string=sent).headers["Location"].partition("=")[2]
+        for path, sent in paths.items()
+    )
+    for fragment in (f"leave={request}", f"request={leave}"):
+        page.goto(f"{wiki.url}#{fragment}")
+        expect(going).to_contain_text(OVER)
+        page.goto("about:blank")
+    emma(own=True)
+    page.goto(f"{wiki.url}#leave={request}")
+    expect(going).to_contain_text("You are still signed in here.")
+    expect_account(page, going)
+
+
+def test_who_has_signed_in_again_may_try_again(page, wiki, going, make_user):
+    make_user("emma")
+    page.route("**/applications/codes", lambda it: it.fulfill(status=503, json={}), times=1)
+    wiki.open(prompt="login")
+    sign_in(page, own=True)
+    press(page, f"Go on as {NAME}")
+    assert wiki.entered() == "emma"
 
 
 @pytest.mark.parametrize(("own", "minutes"), [(True, 16), (False, 16), (True, 61)])
