@@ -3,7 +3,6 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from flask import Flask
 from jinja2 import BytecodeCache
@@ -14,6 +13,7 @@ import embedded
 from blueprints import (
     activity,
     admin,
+    applications,
     auth,
     avatars,
     certificates,
@@ -23,6 +23,7 @@ from blueprints import (
     learning,
     lists,
     metrics,
+    oauth,
     passkeys,
     providers,
     records,
@@ -31,6 +32,7 @@ from blueprints import (
     site,
     users,
 )
+from core.id_tokens import IdTokens
 from core.images import Avatars
 from core.openid import STEP, Provider
 from core.passwords import FOREIGN_WAITING, Hasher
@@ -46,7 +48,6 @@ from web import api, bearer, client, error_handlers, headers, logs, openapi
 HASHES_WAITING = 64  # two classes
 PICTURES_WAITING = 24
 WAITING = HASHES_WAITING + FOREIGN_WAITING + PICTURES_WAITING
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("accounts")
 
 
@@ -79,13 +80,18 @@ def create_app(
 
     # 3. The web layer
     logs.configure(settings)
-    for problem in config.misspelt(environ, settings):
+    for problem in (
+        *config.misspelt(environ, settings),
+        *config.applications.warnings(settings.applications),
+    ):
         _log.warning(problem)
     if settings.bcrypt_rounds < 10:
         _log.warning("BCRYPT_ROUNDS is %d; use 10 or more in production.", settings.bcrypt_rounds)
     if not settings.embedded:
-        if not settings.is_https and urlsplit(settings.public_url).hostname not in LOOPBACK:
+        if config.types.is_readable(settings.public_url):
             _log.warning("PUBLIC_URL is not https: passwords and cookies travel in clear text.")
+        if settings.applications and settings.registration == "open":
+            _log.warning("REGISTRATION is open: whoever registers may enter the APPLICATIONS.")
         if not settings.ratelimit_enabled:
             _log.warning("RATELIMIT_ENABLED is 0: passwords can be guessed without a limit.")
     # A path with a double slash is unknown; a redirect would not be JSON.
@@ -97,9 +103,10 @@ def create_app(
     client.init_app(app, settings)
 
     # 4. Blueprints
-    accounts = (auth, second_factor, passkeys, providers, users, records, admin, lists)
+    ways_in = (auth, second_factor, passkeys, providers, applications, oauth)
+    accounts = (users, records, admin, lists)
     others = (activity, groups, learning, service_keys, avatars, certificates, site)
-    for module in (*accounts, *others, health, jwks, metrics):
+    for module in (*ways_in, *accounts, *others, health, jwks, metrics):
         app.register_blueprint(module.bp)
     api.init_app(app)
     openapi.init_app(app)
@@ -124,6 +131,7 @@ def make_components(
     return Components(
         settings=settings,
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
+        id_tokens=IdTokens(settings.public_url, settings.applications_keys),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(*look, compiled=compiled),

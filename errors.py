@@ -109,7 +109,8 @@ class InvalidToken(ApiError, status=400, code="invalid_token"):
     """The token of a link is unknown, expired or used; or a code to choose a password, or its
     account, is wrong; or no new e-mail address or second factor waits for a code, or too many codes
     were wrong; or a sign-in with a provider is too old, was used, or began elsewhere; or the
-    challenge of a passkey is too old, was used, or is another's, or it can be none here.
+    challenge of a passkey is too old, was used, or is another's, or it can be none here; or what an
+    application asks for is none of ours, or too old.
 
     Offer to send a new e-mail, or to begin again.
     """
@@ -253,9 +254,18 @@ class Forbidden(ApiError, status=403, code="forbidden"):
     message = "Your role or service key does not allow this."
 
 
+class LoginTooOld(ApiError, status=403, code="login_too_old"):
+    """An application wants a login that is later than this session's.
+
+    Offer to log out and in, and send the same call again.
+    """
+
+    message = "The application wants a new login. Log out and in again."
+
+
 class NotFound(ApiError, status=404, code="not_found"):
     """No resource exists at this URL, such as one with a malformed id; or there is no such session,
-    service key, provider, second factor, passkey or course.
+    service key, provider, second factor, passkey or course; or no application is set.
 
     For a lesson: deliver the course, then the lesson again.
     """
@@ -391,7 +401,7 @@ class TooLarge(ApiError, status=413, code="too_large"):
 
 class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """The body is not `application/json`, or it is compressed; for an avatar, it is not
-    `multipart/form-data`.
+    `multipart/form-data`, for an application not a form.
     """
 
     message = "Send the body as application/json."

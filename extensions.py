@@ -13,6 +13,7 @@ from werkzeug.local import LocalProxy
 if TYPE_CHECKING:
     from config import Settings
     from core.audit import Actor
+    from core.id_tokens import IdTokens
     from core.images import Avatars
     from core.openid import Provider
     from core.passwords import Hasher
@@ -46,6 +47,7 @@ class Components:
 
     settings: "Settings"
     tokens: "TokenCodec"
+    id_tokens: "IdTokens"
     hasher: "Hasher"
     avatars: "Avatars"
     templates: "Templates"
@@ -69,6 +71,7 @@ def components(app: Flask = current_app) -> Components:
 
 settings = cast("Settings", LocalProxy(lambda: components().settings))
 tokens = cast("TokenCodec", LocalProxy(lambda: components().tokens))
+id_tokens = cast("IdTokens", LocalProxy(lambda: components().id_tokens))
 hasher = cast("Hasher", LocalProxy(lambda: components().hasher))
 avatars = cast("Avatars", LocalProxy(lambda: components().avatars))
 templates = cast("Templates", LocalProxy(lambda: components().templates))

@@ -238,7 +238,8 @@ class DeniedSession(Base):
     __tablename__ = "denylist"
 
     session_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
-    """A session that has ended, or the code of a sign-in with a provider that was used."""
+    """A session that has ended, or the used code of a sign-in; with `-twice`: it was sent again.
+    """
     expires_at: Mapped[datetime] = mapped_column(UTCDateTime, index=True)
     """When the row may be deleted."""
 

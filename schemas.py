@@ -199,6 +199,22 @@ class ProviderUrl(ResponseBody):
     url = ma.String(metadata={"format": "uri"})
 
 
+class ApplicationRequest(Shape):
+    request = fields.AnyText(
+        required=True,
+        validate=fields.Length(max=4096),
+        metadata=example("a.b"),
+    )
+
+
+class ApplicationAsks(ResponseBody):
+    label = ma.String()
+    prompt = ma.String()
+    login_hint = ma.String()
+    url = ma.String(metadata=about("Where to go without a sign-in."))
+    user_id = ma.String()
+
+
 class ProviderAnswer(Shape):
     state = fields.AnyText(required=True)
     code = fields.AnyText(load_default="")

@@ -109,6 +109,7 @@ def page(
         "domains": settings.registration_domains,  # whose addresses may register; none: any
         "providers": settings.oidc_providers,
         "passkeys": settings.has_passkeys,
+        "applications": bool(settings.applications),
         "min_length": settings.password_min_length,
         "deletion_days": KEPT.days,
         "no_picture": profiles.avatar_url(None).rpartition("/")[2],

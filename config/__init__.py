@@ -6,8 +6,9 @@ is read from a file `.env` in the project's folder; there, `${NAME}` is replaced
 the service lists them all, without their values, and does not start; `python -m config` checks
 alone, and `python -m config gunicorn` checks and then starts. A misspelt name is no setting; the
 log of the start warns of one that is close to a setting. For 1 and 0, `true`, `yes`, `on` and
-`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`, and
-`FIELD_GRADE_…` those of `CUSTOM_FIELDS=grade`.
+`false`, `no`, `off` are taken too. `OIDC_SCHOOL_…` are those of `OIDC_PROVIDERS=school`,
+`FIELD_GRADE_…` those of `CUSTOM_FIELDS=grade`, and `APPLICATION_WIKI_…` those of
+`APPLICATIONS=wiki`.
 
 With nothing set, everything is in `instance/`: the database `accounts.db`, whose schema is updated
 at each start, and `secret_key`, which signs tokens and which only its owner can read. The service
@@ -28,6 +29,12 @@ If `TRUSTED_PROXIES` is too high, clients can write any client IP; if it is too 
 count as one, the proxy. A changed `SESSION_DAYS` or `SESSION_IDLE_DAYS` acts from the next refresh
 of a session on. `REQUIRE_SECOND_FACTOR=admin` lets admins without a second factor log in, set one
 up and do what students may; with `instructor`, instructors too.
+
+`APPLICATIONS` lets users sign in elsewhere with their account here; `PUBLIC_URL` is the issuer,
+letter for letter, and a new one makes new people of everybody in every application. To make a key:
+`openssl genrsa 2048 | openssl rsa -outform DER | base64 -w0`. The first one signs, and all are
+published: put a new one last for a day, then first, and keep an old one as long as the sessions of
+applications last.
 """
 
 import difflib
@@ -40,12 +47,14 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from dotenv import dotenv_values
 from sqlalchemy.engine import URL
 
-from config import custom_fields, types
+from config import applications, custom_fields, types
+from config.applications import ApplicationSettings
 from config.custom_fields import CustomField
-from config.tables import REQUIRED, read, setting, variables
+from config.tables import REQUIRED, read, read_each, setting, variables
 from core import cpus, streams, templates
 from core.addresses import parse_sender
 from core.look import BLUE
@@ -129,8 +138,16 @@ class Settings:
     """0: no interactive documentation at `/docs`."""
     require_verified_email: bool = setting(types.switch, False)
     """1: no login before the e-mail address is verified."""
-    oidc_providers: tuple[ProviderSettings, ...] = setting(types.provider_names, ())
+    oidc_providers: tuple[ProviderSettings, ...] = setting(types.names(5), ())
     """Names of OpenID providers, comma separated, such as `school`."""
+    applications: tuple[ApplicationSettings, ...] = setting(types.names(20), ())
+    """Names of your own applications that users sign in to with this service, comma separated, such
+    as `wiki`; each is its `client_id`. Needs `ACCOUNT_PAGES=1`.
+    """
+    applications_keys: tuple[RSAPrivateKey, ...] = setting(types.rsa_keys, ())
+    """Private RSA keys for ID tokens, comma separated; the first signs. Required with
+    `APPLICATIONS`.
+    """
     custom_fields: tuple[CustomField, ...] = setting(types.field_names, ())
     """Names of fields that accounts have besides ours, comma separated, such as `grade`."""
     sign_in_return_urls: tuple[str, ...] = setting(types.several(types.web_url), ())
@@ -261,6 +278,10 @@ class Settings:
             for place, reader in enumerate(readers)
         }
 
+    @cached_property
+    def application_named(self) -> dict[str, ApplicationSettings]:
+        return {each.name: each for each in self.applications}
+
     @property
     def fields_at_sign_up(self) -> list[CustomField]:
         return [each for each in self.custom_fields if each.at_sign_up != "no"]
@@ -316,7 +337,9 @@ def misspelt(environ: Mapping[str, str | None], settings: Settings) -> Iterator[
     """Yield a sentence for each variable that looks like a setting, and is none."""
     known = {*variables(Settings, "")}
     for provider in settings.oidc_providers:
-        known.update(variables(ProviderSettings, _prefix(provider.name)))
+        known.update(variables(ProviderSettings, f"OIDC_{provider.name.upper()}_"))
+    for application in settings.applications:
+        known.update(variables(ApplicationSettings, applications.prefix_of(application.name)))
     for each in settings.custom_fields:
         known.update(variables(CustomField, custom_fields.prefix_of(each.name)))
     for name in sorted(environ.keys() - known):
@@ -324,12 +347,10 @@ def misspelt(environ: Mapping[str, str | None], settings: Settings) -> Iterator[
             yield f"{name} is no setting. Is {near[0]} meant?"
         elif name.startswith("OIDC_"):
             yield f"{name} is no setting of a provider in OIDC_PROVIDERS."
+        elif name.startswith("APPLICATION_"):
+            yield f"{name} is no setting of an application in APPLICATIONS."
         elif name.startswith("FIELD_"):
             yield f"{name} is no setting of a field in CUSTOM_FIELDS."
-
-
-def _prefix(provider: str) -> str:
-    return f"OIDC_{provider.upper()}_"
 
 
 def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
@@ -341,18 +362,21 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
     values = read(Settings, "", given, problems)
-    providers = []
-    for name in values.get("oidc_providers", ()):
-        own = {"label": name.capitalize(), **read(ProviderSettings, _prefix(name), given, problems)}
-        for full_name, row in variables(ProviderSettings, _prefix(name)).items():
-            if row.default is REQUIRED and not given.get(full_name):
-                problems.append(f"{full_name} is missing; OIDC_PROVIDERS names its provider.")
-        providers.append(ProviderSettings(name=name, **own))
-    values["oidc_providers"] = tuple(providers)
+    for table, setting_name, prefix in (
+        (ProviderSettings, "oidc_providers", "OIDC"),
+        (ApplicationSettings, "applications", "APPLICATION"),
+    ):
+        names = values.get(setting_name, ())
+        values[setting_name] = read_each(table, prefix, names, given, problems)
     names = values.get("custom_fields", ())
     values["custom_fields"] = custom_fields.read_all(names, given, problems)
     found = Settings(**values)
-    if found.registration == "providers" and not providers:
+    problems += applications.shared_secrets(found.applications, found.secret_keys)
+    if found.applications and not found.applications_keys:
+        problems.append("APPLICATIONS_KEYS is missing; with APPLICATIONS it is required.")
+    if found.applications and not found.account_pages:
+        problems.append("APPLICATIONS needs ACCOUNT_PAGES=1.")
+    if found.registration == "providers" and not found.oidc_providers:
         problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
     if given.get("DATABASE_URL"):
         for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):

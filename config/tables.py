@@ -1,9 +1,10 @@
 """Tables of settings: classes whose fields say how each variable of the environment is read."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 REQUIRED = None  # the default of what has none
 
 
@@ -32,3 +33,18 @@ def read(
         except ValueError as error:
             problems += [f"{name} {problem}." for problem in error.args]
     return values
+
+
+def read_each(
+    table: type[T], prefix: str, names: Iterable[str], given: Mapping[str, str], problems: list[str]
+) -> tuple[T, ...]:
+    """Return what is set of each of several providers or applications, as `read` does."""
+    found = []
+    for name in names:
+        start = f"{prefix}_{name.upper()}_"
+        own = {"name": name, "label": name.capitalize(), **read(table, start, given, problems)}
+        for full_name, row in variables(table, start).items():
+            if row.default is REQUIRED and not given.get(full_name, "").strip(", "):
+                problems.append(f"{full_name} is missing; {name} needs it.")
+        found.append(table(**own))
+    return tuple(found)

@@ -2,12 +2,16 @@
 
 import re
 import socket
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_der_private_key
 from jwt import InvalidKeyError
 from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
@@ -17,6 +21,8 @@ from core.addresses import parse_domain
 from core.smtp import MailServer
 
 MIN_SECRET_BYTES = 32
+RSA_BITS = range(2048, 4097)
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
 MAIL_PORTS = {"smtp": 587, "smtps": 465}
@@ -154,6 +160,12 @@ def is_here(host: str) -> bool:
     return False
 
 
+def is_readable(url: str) -> bool:
+    """Return whether others can read what goes there: http to another machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in _LOOPBACK
+
+
 def web_url(raw: str) -> str:
     try:
         parts = _split_url(raw, "http", "https")
@@ -172,13 +184,18 @@ def base_url(raw: str) -> str:
     return raw.rstrip("/")
 
 
-def provider_names(raw: str) -> tuple[str, ...]:
-    names = _parts(raw)
-    if len(names) > 5 or not all(re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in names):
-        raise ValueError("must be at most 5 names of small letters and digits, comma separated")
-    if len(names) > len({*names}):
-        raise ValueError("must not list a name twice")
-    return tuple(names)
+def names(most: int) -> Callable[[str], tuple[str, ...]]:
+    def parse(raw: str) -> tuple[str, ...]:
+        found = _parts(raw)
+        if len(found) > most or not all(
+            re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in found
+        ):
+            raise ValueError(f"must be at most {most} names of a to z and 0 to 9, comma separated")
+        if len(found) > len({*found}):
+            raise ValueError("must not list a name twice")
+        return tuple(found)
+
+    return parse
 
 
 def field_names(raw: str) -> tuple[str, ...]:
@@ -210,6 +227,36 @@ def issuer(raw: str) -> str:
     if re.match(r"https://login\.microsoftonline\.com/(common|organizations|consumers)\b", raw):
         raise ValueError("must be the URL of one tenant: ID tokens of this one name other issuers")
     return raw
+
+
+def redirect_uri(raw: str) -> str:
+    # Compared byte for byte, so not a letter of it may change.
+    names = {name for name, _ in parse_qsl(urlsplit(web_url(raw)).query, keep_blank_values=True)}
+    if "*" in raw or names & {"code", "state", "iss", "error"}:  # an answer would have it twice
+        raise ValueError("must have no *, and no code, state, iss or error in its query")
+    return raw
+
+
+def client_secret(raw: str) -> str:
+    # Clients that do not encode it for a form, as they must, send the same.
+    if not re.fullmatch(r"[\w.~-]{32,128}", raw, re.A):
+        raise ValueError("must have 32 to 128 letters, digits, or signs among . _ ~ -")
+    return raw
+
+
+def rsa_keys(raw: str) -> tuple[RSAPrivateKey, ...]:
+    keys = tuple(map(_rsa_key, _parts(raw)))
+    if len(keys) > len({key.public_key().public_numbers() for key in keys}):
+        raise ValueError("must not list a key twice")
+    return keys
+
+
+def _rsa_key(raw: str) -> RSAPrivateKey:
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load_der_private_key(b64decode(raw, validate=True), None)
+        if isinstance(key, RSAPrivateKey) and key.key_size in RSA_BITS:
+            return key
+    raise ValueError("must be private RSA keys of 2048 to 4096 bits: DER in base64")
 
 
 def origin(raw: str) -> str:
@@ -272,6 +319,12 @@ def mail_url(raw: str) -> MailServer | None:
 def name(raw: str) -> str:
     if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
         raise ValueError("must be a name of at most 64 characters, not a URL")
+    return raw
+
+
+def short_name(raw: str) -> str:
+    if len(name(raw)) > 40:
+        raise ValueError("must be a name of at most 40 characters, not a URL")
     return raw
 
 

@@ -78,6 +78,12 @@ def challenge_of(verifier: str) -> str:
     return _base64url(hashlib.sha256(verifier.encode()).digest())
 
 
+def proves(verifier: str, challenge: str) -> bool:
+    """Return whether a PKCE verifier has the right form and is that of this challenge."""
+    is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
+    return is_form is not None and challenge_of(verifier) == challenge
+
+
 def _base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 

@@ -1,6 +1,7 @@
-"""The keys of access tokens that other services verify: ES256 (RFC 7518, section 3.4).
+"""The keys of tokens that others verify (RFC 7518).
 
-They are derived from SECRET_KEY (HKDF, RFC 5869), so there is no second secret to keep.
+Those of access tokens (ES256, section 3.4) are derived from SECRET_KEY (HKDF, RFC 5869), so there
+is no second secret to keep. Those of ID tokens (RS256) are in the settings.
 """
 
 import hashlib
@@ -8,10 +9,11 @@ from base64 import urlsafe_b64encode
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from jwt.algorithms import ECAlgorithm
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 _INFO = b"accounts ES256 access tokens v1"
 # The order of the curve P-256 (SEC 2, section 2.4.2). A private key is a number from 1 to one less.
@@ -39,7 +41,16 @@ def derive(secret: str) -> ec.EllipticCurvePrivateKey:
 def public_jwk(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
     """Return the public part as a JWK (RFC 7517); its `kid` is its thumbprint (RFC 7638)."""
     jwk = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
-    point = {name: str(jwk[name]) for name in ("crv", "kty", "x", "y")}
-    thumbprint = hashlib.sha256(orjson.dumps(point)).digest()
+    return _published({name: str(jwk[name]) for name in ("crv", "kty", "x", "y")}, "ES256")
+
+
+def public_rsa_jwk(key: RSAPrivateKey) -> dict[str, str]:
+    """Return the public part of a key of ID tokens in the same form."""
+    jwk = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    return _published({name: str(jwk[name]) for name in ("e", "kty", "n")}, "RS256")
+
+
+def _published(jwk: dict[str, str], algorithm: str) -> dict[str, str]:
+    thumbprint = hashlib.sha256(orjson.dumps(jwk)).digest()  # in the order of RFC 7638
     kid = urlsafe_b64encode(thumbprint).decode().rstrip("=")
-    return {**point, "use": "sig", "alg": "ES256", "kid": kid}
+    return {**jwk, "use": "sig", "alg": algorithm, "kid": kid}

@@ -7,13 +7,11 @@ one that is there.
 
 import re
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import orjson
 from marshmallow import ValidationError
 from sqlalchemy import func
 
@@ -29,7 +27,7 @@ from core.addresses import (
     username_from,
 )
 from core.locales import time_zones
-from core.openid import Json, ProviderFailed, Secrets, challenge_of
+from core.openid import Json, ProviderFailed, Secrets, proves
 from core.reasons import Reason
 from core.roles import Role
 from database import transaction, unique
@@ -104,7 +102,7 @@ def begin(name: str, challenge: str, return_to: str | None) -> str:
     if return_to not in (*settings.sign_in_return_urls, own if settings.account_pages else None):
         raise errors.InvalidRequest(fields={"returnTo": [_NO_PAGE]})
     payload = [name, challenge, return_to, ids.new_token_id()]
-    state = _sign("provider-state", STATE_LIFE, payload)
+    state = signed.sign_list("provider-state", STATE_LIFE, payload)
     try:
         client = components().providers[name]
         return client.authorization_url(state, Secrets.of(settings.secret_key, state))
@@ -117,7 +115,7 @@ def finish(name: str, state: str, code: str, error: str) -> str:
     """Return the URL of our page, with our code or an error in its fragment, for what a provider
     has sent. Raises InvalidToken for a `state` that is not ours.
     """
-    provider, challenge, return_to, _ = _read("provider-state", state)
+    provider, challenge, return_to, _ = signed.read_list("provider-state", state, _OVER)
     if provider != name:
         raise errors.InvalidToken(_OVER)
     answer = {"provider": name}
@@ -129,7 +127,8 @@ def finish(name: str, state: str, code: str, error: str) -> str:
             )
         ours = Secrets.of(settings.secret_key, state)
         claims = components().providers[name].claims(code, ours)
-        answer["code"] = _sign("provider-code", CODE_LIFE, _arrival(name, challenge, claims))
+        came = _arrival(name, challenge, claims)
+        answer["code"] = signed.sign_list("provider-code", CODE_LIFE, came)
     except ProviderFailed as failed:
         answer["error"] = "denied" if error == "access_denied" else "failed"
         audit.log("provider_failed", provider=name, reason=str(failed))
@@ -138,13 +137,15 @@ def finish(name: str, state: str, code: str, error: str) -> str:
 
 def read(code: str, verifier: str) -> Arrival:
     """Return who has come with our code. Raises InvalidToken, also without the right verifier."""
-    came = Arrival(*_read("provider-code", code))
+    came = Arrival(*signed.read_list("provider-code", code, _OVER))
     issuers = {each.name: each.issuer for each in settings.oidc_providers}
-    is_form = re.fullmatch(r"[\w.~-]{43,128}", verifier, re.ASCII)
     # `_connect` decides; but a code that was used must not make an account before it is refused.
     is_used = signed.is_used(came.id)
-    is_ours = is_form and challenge_of(verifier) == came.challenge
-    if is_used or not is_ours or came.identity.partition(" ")[0] != issuers.get(came.provider):
+    if (
+        is_used
+        or not proves(verifier, came.challenge)
+        or came.identity.partition(" ")[0] != issuers.get(came.provider)
+    ):
         raise errors.InvalidToken(_OVER)
     return came
 
@@ -276,13 +277,3 @@ def _name(text: str) -> str:
         return str(_NAME.deserialize(text))
     except ValidationError:
         return ""
-
-
-def _sign(purpose: str, life: timedelta, payload: Sequence[Any]) -> str:
-    return signed.sign(purpose, orjson.dumps([*payload]), end=clock.utcnow() + life)
-
-
-def _read(purpose: str, text: str) -> Any:
-    """Return what was signed for this purpose. Raises InvalidToken, also if it is too old."""
-    payload, _ = signed.read_fresh(purpose, text, _OVER)
-    return orjson.loads(payload)

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, literal, s
 import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
-from database import change, insert_into, read_all, read_one, transaction, writing
+from database import change, insert_into, read_all, read_one, read_value, transaction, writing
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
 from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession, UTCDateTime
@@ -59,6 +59,13 @@ def load_user(user_id: str, session_id: str) -> UserRow | None:
     if row and (role := users.role_in_effect(row)) != row.role:
         row = row._replace(role=role)
     return cast("UserRow | None", row)
+
+
+def login_time(session_id: str, user_id: str, *, now: datetime) -> datetime | None:
+    """Return when a session began, or None if it has ended, also by its age or idleness."""
+    this = UserSession.id == session_id, UserSession.user_id == user_id
+    query = select(UserSession.created_at).where(*this, UserSession.expires_at > now)
+    return cast("datetime | None", read_value(query))
 
 
 def open_session(user: UserRow, *, now: datetime, **client: str) -> TokenPair:

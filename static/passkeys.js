@@ -5,7 +5,7 @@ import { FRESH, decode, isAgain, toJson } from "./client-passkeys.js";
 import { emit, setBusy, showProblem } from "./forms.js";
 import { byId, copy, fill, say, when } from "./words.js";
 
-const signIn = document.querySelector("#sign-in form");
+const signIn = document.querySelector("#sign-in [data-call]");
 const button = byId("passkey-go");
 const card = byId("security-passkeys"); // on /account
 const add = byId("passkey-add");

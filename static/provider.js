@@ -1,6 +1,6 @@
 // Sign in with a provider: the way there, and what follows when the browser is back.
 
-import { NAME, client, signedIn, userId } from "./api.js";
+import { NAME, client, inTab, signedIn, userId } from "./api.js";
 import { askForCode, setBusy, showProblem, showText } from "./forms.js";
 import "./sign-in.js"; // it prepares what its form sends
 import { byId, fill, say } from "./words.js";
@@ -8,7 +8,7 @@ import { byId, fill, say } from "./words.js";
 const MOST = 120_000; // milliseconds for which a password may still link
 const ASKED = `${NAME} asked`; // who has left for a provider, and whether the device is their own
 
-const signIn = document.querySelector("#sign-in form");
+const signIn = document.querySelector("#sign-in [data-call]");
 const link = byId("security-link"); // on /account
 const note = byId("ended");
 const both = byId("sign-in-link"); // the button that links, too
@@ -37,7 +37,7 @@ export async function leave(from, name) {
   setBusy(from, true);
   try {
     const ownDevice = signIn.elements.ownDevice.checked;
-    sessionStorage.setItem(ASKED, JSON.stringify({ user: userId(), isOwn: ownDevice }));
+    inTab(ASKED, JSON.stringify({ user: userId(), isOwn: ownDevice }));
     await client.signInWith(name, { ownDevice });
   } catch (problem) {
     setBusy(from, false);
@@ -87,13 +87,8 @@ function addressIn(code) {
 export async function comeBack(me) {
   if (walk.state !== "none") return; // "Try again", after something else
   walk.me = me;
-  let asked = null;
-  try {
-    asked = JSON.parse(sessionStorage.getItem(ASKED));
-    sessionStorage.removeItem(ASKED);
-  } catch {
-    // Blocked: then nobody has left from here.
-  }
+  const asked = JSON.parse(inTab(ASKED)); // where storage is blocked, nobody has left from here
+  inTab(ASKED, null);
   const user = userId();
   if (user && asked?.user !== user) {
     drop(); // nobody has asked to link this account

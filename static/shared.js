@@ -23,7 +23,7 @@ function isUnused(early = 0) {
 export function startAnew() {
   // Why: for the sign-in, which says it once. No other tab sees this, and it needs no storage.
   const unused = isUnused() && (document.querySelector(".slip") ? "slips" : "idle");
-  const ended = history.state?.ended || unused;
+  const ended = history.state?.ended || unused || (!isOwn && "out");
   for (const form of document.forms) form.reset(); // or a reload brings back what was typed
   history.replaceState({ ended }, "", location.pathname + location.search + after);
   return new Promise(() => location.reload()); // what waits for it goes on until then
@@ -76,9 +76,9 @@ addEventListener("storage", ({ key, newValue }) => {
 });
 
 /** Lead who manages others and has no courses to /admin, but not from a section that the URL names. */
-export async function leadOn() {
+export async function leadOn(me) {
   const way = document.querySelector(`header a[href^=admin][data-roles~=${client.user?.role}]`);
-  if (!way || (location.hash && !location.hash.startsWith("#sign-in"))) return;
+  if (!way || me.asked || (location.hash && !location.hash.startsWith("#sign-in"))) return;
   const found = await call("GET", "users/progress").catch(() => null);
   if (found?.totalCourses !== 0) return;
   return new Promise(() => location.assign(way.href));

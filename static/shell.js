@@ -1,16 +1,14 @@
-// The frame of the pages with sections: who is signed in, and which section is shown. A section is
-// <section id data-module>; its module exports `sections`, with a function for each id. Those with
-// data-signed-out are for visitors. The URL's fragment is `#id`, or `#id/more`, whose rest the
-// function gets as it stands there.
+// The router: who is signed in, and which section is shown; data-signed-out: to visitors.
 
 import {
-  Problem, brought, call, isBrought, loadModule, onChange, resume, stored, userId,
+  ASKS, Problem, brought, call, inTab, isBrought, loadModule, onChange, resume, stored, userId,
 } from "./api.js";
 import { explain, showText } from "./forms.js";
 import { addressOf, byId, fill, language, say } from "./words.js";
 
 // What a link brings leaves the URL first of all.
-if (brought) history.replaceState(null, "", location.pathname + location.search);
+if (brought) history.replaceState(history.state, "", location.pathname + location.search);
+const sent = /^(request|leave)=/.test(brought) ? `#${brought}` : ""; // by an application
 
 const all = [...document.querySelectorAll("main > section")];
 const busy = byId("busy");
@@ -19,12 +17,14 @@ const menu = byId("menu"); // on small screens
 const site = document.title;
 for (const section of all) section.querySelector("h1").tabIndex = -1; // it gets the focus
 
-// What sections get. links.js and provider.js clear `brought`.
-const me = { profile: null, settings: null, reload, go, brought };
+// What sections get. links.js and provider.js clear `brought`, applications.js `asked`.
+const me = { profile: null, settings: null, reload, go, brought: sent ? null : brought };
+me.asked = byId("going") && (sent || inTab(ASKS));
 // A page that leads to no provider has nothing to do with the code of one.
 if (brought?.has("provider") && !document.querySelector(".providers")) me.brought = null;
 // The pages that links open have no section for users.
 const isIn = () => userId() !== null && byId("sign-in") !== null;
+const goOn = async () => me.asked && (await loadModule("applications")).answer(me);
 
 // Reloads the page once in the user's language; the service may not have it.
 function switchLanguage(wanted) {
@@ -39,6 +39,7 @@ function switchLanguage(wanted) {
 
 /** Load who is signed in anew: after a change of the profile, the settings or the address. */
 async function reload() {
+  if (!me.profile) await goOn();
   const [profile, settings, { setZone }] = await Promise.all([
     call("GET", "users/profile"),
     call("GET", "users/settings"),
@@ -71,17 +72,19 @@ let asked = 0; // what comes after a newer question is dropped
 // Shows the section of the URL. One that was left because its session ended is shown as it was.
 async function route({ focus = true, keep = false } = {}) {
   const mine = ++asked;
+  const isAlone = await goOn();
+  if (mine !== asked) return;
   const [id, ...rest] = location.hash.slice(1).split("/");
-  const section = find(id);
+  const section = isAlone ? byId("going") : find(id);
   for (const other of all) other.hidden = other !== section;
   // An open dialog blocks the whole page, even from a section that is hidden.
   for (const dialog of document.querySelectorAll("[hidden] dialog[open]")) dialog.close();
-  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = !isIn();
+  for (const part of document.querySelectorAll(".who, nav, #menu")) part.hidden = isAlone || !isIn();
   menu.ariaExpanded = "false";
   for (const way of document.querySelectorAll("nav a")) {
     way.ariaCurrent = way.hash === `#${section.id}` ? "page" : null;
   }
-  document.body.classList.toggle("signed-out", !isIn());
+  document.body.classList.toggle("signed-out", isAlone || !isIn());
   const heading = section.querySelector("h1");
   document.title = `${heading.textContent} · ${site}`;
   if (id === "sign-in" && rest[0] && isIn()) {
@@ -112,7 +115,7 @@ async function route({ focus = true, keep = false } = {}) {
 
 /** Show a section: go("people/…"). */
 function go(hash) {
-  if (location.hash === `#${hash}`) return route();
+  if (location.hash.slice(1) === hash) return route();
   location.hash = hash;
 }
 
@@ -128,7 +131,7 @@ const trying = (work) => (event) => work(event).catch(complain);
 
 const begin = trying(async () => {
   // Nobody is signed in on the pages of links, which have no such section.
-  const way = location.hash.startsWith("#sign-in/") ? location.hash : "";
+  const way = sent || (location.hash.startsWith("#sign-in/") ? location.hash : "");
   if (byId("sign-in") && (await resume(way))) await reload();
   if (me.brought?.has("provider")) await (await loadModule("provider")).comeBack(me);
   await route({ focus: false });
@@ -137,7 +140,7 @@ const begin = trying(async () => {
 onChange(
   trying(async (hasBegun) => {
     if (hasBegun) {
-      await (await loadModule("shared")).leadOn();
+      await (await loadModule("shared")).leadOn(me);
       await reload();
     }
     await route({ keep: true });
@@ -147,19 +150,17 @@ onChange(
   }),
 );
 // While the profile is being loaded, a section could not be filled; it is shown after that.
-addEventListener("hashchange", () => {
+addEventListener("hashchange", trying(async () => {
   if (isBrought(location.hash)) location.reload(); // another link, pasted into this page
-  else if (me.profile || !isIn()) route();
-});
+  else if (me.profile || !isIn()) await route();
+}));
 // The fragment names a section, so the link to the content does not go there.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  document.querySelector("main > section:not([hidden]) h1:not([hidden])")?.focus();
+  document.querySelector("main > :not([hidden]) h1:not([hidden])")?.focus();
 });
-trouble.querySelector("button").addEventListener("click", () => (me.profile ? route() : begin()));
-menu.addEventListener("click", () => {
-  menu.ariaExpanded = String(menu.ariaExpanded === "false");
-});
+trouble.querySelector("button").onclick = trying(async () => (me.profile ? route() : begin()));
+menu.onclick = () => (menu.ariaExpanded = String(menu.ariaExpanded === "false"));
 addEventListener("keydown", ({ key }) => key === "Escape" && (menu.ariaExpanded = "false"));
 // The address may have been confirmed meanwhile, in another tab or on a phone.
 document.addEventListener("visibilitychange", trying(async () => {

@@ -8,12 +8,13 @@ const signIn = byId("sign-in");
 // `name` is who has just chosen a password. Returns the field to begin with.
 function showSignIn(section, _, name) {
   if (byId("passkey-go")) loadModule("passkeys").then(({ offer }) => offer(), () => {});
-  const { email, password } = section.querySelector("form").elements;
+  const { email, password } = section.querySelector("[data-call]").elements;
   if (name) email.value = decoded(name);
   const why = history.state?.ended; // from shared.js
   if (why) {
     history.replaceState(null, "");
-    setTimeout(() => (byId("ended").textContent = say(`say_session_${why}`))); // when it is shown
+    const texts = [...new Set([why, "out"])].map((it) => say(`say_session_${it}`));
+    setTimeout(() => (byId("ended").textContent = texts.join(" "))); // once shown
   }
   return email.value ? password : email;
 }

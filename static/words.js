@@ -1,5 +1,4 @@
-// The words of the page in its language. The document brings them in <template id="texts">, a line
-// each: all words of templates/<tag>/*.txt whose names begin with say_, error_ or field_.
+// The words of the page, which brings those for scripts in <template id="texts">, a line each.
 
 export const byId = (id) => document.getElementById(id);
 export const language = document.documentElement.lang;

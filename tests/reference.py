@@ -19,6 +19,7 @@ import cli
 import config
 import errors
 from app import create_app
+from config.applications import ApplicationSettings
 from config.custom_fields import CustomField
 from core import audit, reasons
 from extensions import Base, components
@@ -126,7 +127,8 @@ def _commands(context: click.Context) -> Iterator[click.Context]:
 
 def settings() -> Rows:
     tables = {"": config.Settings, "OIDC_SCHOOL_": config.ProviderSettings}
-    for prefix, kind in (tables | {"FIELD_GRADE_": CustomField}).items():
+    tables |= {"APPLICATION_WIKI_": ApplicationSettings, "FIELD_GRADE_": CustomField}
+    for prefix, kind in tables.items():
         meanings = _meanings(kind)
         for row in fields(kind):
             if "parse" not in row.metadata:

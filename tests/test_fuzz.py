@@ -84,10 +84,11 @@ def operation_of(document, endpoint):
     return document.find_operation_by_id(camel_case(endpoint.name.rpartition(".")[2]))
 
 
-# These ask for the current password, a code or a picture.
+# These ask for the current password, a code, a picture or what an application asks for.
 KNOWING_MORE = {
     *("users.change_password", "users.delete_account", "users.upload_avatar"),
     *("users.request_email", "users.confirm_email", "passkeys.add_passkey"),
+    "applications.sign_in_to_application",
 }
 
 

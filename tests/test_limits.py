@@ -101,6 +101,7 @@ CHANGE, RENAME = "PUT /api/users/password", "PUT /api/users/username"
 EMAIL, CONFIRM = "POST /api/users/email", "POST /api/users/email/confirm"
 CREATE, LINK = "POST /api/users", "POST /api/users/<uuid:user_id>/access-link"
 EXPORT, VERIFY = "GET /api/users/<uuid:user_id>/export", "/api/auth/verify-email"
+SIGN_IN = "POST /api/auth/applications/codes"
 BOTH = By.CALLER | By.NEW_EMAIL
 FORGOT, RESEND = "POST /api/auth/forgot-password", "POST /api/auth/resend-verification"
 NEWCOMER = registration()
@@ -138,6 +139,7 @@ STORIES = {
     "codes from a user to an address": (BOTH, EMAIL, WRONGLY_ASKED, {"password": 7}),
     "codes to an e-mail address": (By.NEW_EMAIL, EMAIL, NEW_ADDRESS, {"password": 7}),
     "codes that a user tries": (By.CALLER, CONFIRM, {"code": "x"}, {"code": 7}),
+    "sign-ins to applications": (By.CALLER, SIGN_IN, {"request": "x"}, {"request": 7}),
     "changes of a username": (By.CALLER, RENAME, {**NEW_NAME, **TAKEN}, {"username": 7}),
 }
 

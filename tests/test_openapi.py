@@ -187,7 +187,9 @@ def test_a_missing_second_factor_is_told_as_the_call_needs_it(document):
         told, declared = answer.get("description", ""), endpoint.operation
         takes_code = declared.body and "second_factor" in declared.body().fields
         assert (errors.SecondFactorRequired.message in told) == bool(takes_code), endpoint
-        of_both = endpoint.name in ("users.get_user", "admin.list_events")
+        of_both = endpoint.name in (
+            *("users.get_user", "admin.list_events", "applications.sign_in_to_application"),
+        )
         for_role = declared.role not in (None, Role.STUDENT) or of_both
         assert (errors.RoleNeedsFactor.message in told) == for_role, endpoint
 

@@ -178,8 +178,12 @@ def test_an_account_page_can_be_asked_for_in_a_language(visitor, path, asked, la
     ],
 )
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-def test_a_page_is_light(visitor, path, most, language):
-    """Before compression; calls of the API follow, and the modules of other sections."""
+def test_a_page_is_light(app, visitor, path, most, language):
+    """Before compression; calls of the API follow, and the modules of other sections. What comes
+    with settings, such as the words for APPLICATIONS, is not weighed.
+    """
+    usual = components(app).settings
+    components(app).settings = replace(usual, applications=())
 
     def imported(modules):
         texts = [visitor.get(f"/{module}").text for module in modules]

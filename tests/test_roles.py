@@ -28,6 +28,8 @@ CALLS = """
     POST /api/auth/resend-verification nobody -
     GET /api/auth/options nobody -
     POST /api/auth/providers/*/start nobody -
+    POST /api/auth/applications/check nobody -
+    POST /api/auth/applications/codes student -
     GET /api/auth/providers/*/callback nobody -
     GET /api/certificates/* nobody -
     GET /healthz nobody -

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import applications
 import pytest
 from authenticator import Authenticator
 from endpoints import API, UNKNOWN_ID
@@ -75,6 +76,7 @@ Refused = functools.partial(Act, refused=True)
 KNOWN, NO_PASSWORD = {"password": PASSWORD}, {"password": "wrong"}
 SURE, NO_CODE = {**KNOWN, "secondFactor": "{digits}"}, {**KNOWN, "secondFactor": "{wrong}"}
 SPARE = {**KNOWN, "email": "{email}", "secondFactor": "{unused}"}
+ASKED = {"request": "{request}"}
 LINKED = {"provider": "linked", "secondFactor": "{digits}"}
 LINKS = {"provider": "links", "email": "one", **SURE}
 CURRENT = {"currentPassword": PASSWORD, "secondFactor": "{digits}"}
@@ -97,6 +99,8 @@ ACTS = [
     Refused("nobody", "POST /api/auth/login", {"email": "one", **NO_PASSWORD}, logs="login_failed"),
     Refused("nobody", "POST /api/auth/login", {"email": "one", **NO_CODE}, logs="wrong_code"),
     Act("nobody", "POST /api/auth/providers/school/start", {"challenge": "x" * 43}),
+    Act("nobody", "POST /api/auth/applications/check", ASKED),
+    Act("one", "POST /api/auth/applications/codes", ASKED, logs="application_login"),
     Act("nobody", "POST /api/auth/login", {"provider": "new"}, leaves="login registered"),
     Act(
         "nobody",
@@ -394,6 +398,8 @@ def prepare(request, app, make_user, make_key, log_in, make_everything, now, tmp
             how = act.body.get("provider", "new")
             proof = {"provider": come_from_provider(request, app, one, how)}
         facts = {**facts_about(app, one, now), **proof, "file": tmp_path / "links.csv"}
+        if act.body == ASKED:
+            facts["request"] = applications.begin(app.test_client())
         if act.body.keys() & {"passkey", "credential"}:
             facts |= come_with_passkey(app, one, facts["access"])
         if "/members" in act.what:

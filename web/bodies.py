@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
+from urllib.parse import parse_qs
 
 import orjson
 from flask import request
@@ -51,6 +52,26 @@ def text(most: int) -> bytes:
     raw = _raw(most)
     _refuse_encoded()
     return raw
+
+
+def form() -> dict[str, list[str]]:
+    """Return the fields of a form, or of the query where there is no body to have (RFC 6749,
+    appendix B). Raises UnsupportedMediaType, TooLarge, InvalidRequest.
+    """
+    if request.method != "POST":
+        discard()
+        return _fields(request.query_string)
+    raw = text(MAX_BODY)
+    if request.mimetype != "application/x-www-form-urlencoded":
+        raise errors.UnsupportedMediaType("Send the body as application/x-www-form-urlencoded.")
+    return _fields(raw)
+
+
+def _fields(raw: bytes) -> dict[str, list[str]]:
+    try:  # werkzeug's own reader changes what is not UTF-8
+        return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=100, errors="strict")
+    except ValueError:
+        raise errors.InvalidRequest("These are not valid fields of a form.") from None
 
 
 def _refuse_encoded() -> None:

@@ -17,6 +17,8 @@ from web.responses import json_response
 NOT_VALID = "The request is not valid."
 _log = logging.getLogger("accounts.errors")
 
+# An application may send a browser there with a form.
+_OPENED_BY_FORMS = ("/oauth/authorize", "/oauth/logout")
 _BY_STATUS = {
     kind.status: kind for kind in (errors.NotFound, errors.MethodNotAllowed, errors.TooLarge)
 }
@@ -48,8 +50,10 @@ def render(error: errors.ApiError, headers: Mapping[str, str] | None = None) -> 
 
 
 def _is_opened() -> bool:
-    if not has_request_context() or request.method not in ("GET", "HEAD"):
+    if not has_request_context():
         return False  # the worker's own errors come before there is a request
+    if request.method not in ("GET", "HEAD") and request.path not in _OPENED_BY_FORMS:
+        return False
     is_called = request.path.startswith(("/api/", "/metrics"))
     return not is_called and "text/html" in request.headers.get("Accept", "")
 

@@ -45,6 +45,7 @@ RFC 6750. The same API is also available without the prefix `/api`.
 TAGS = {
     "auth": "Accounts, tokens, sessions, and mails",
     "providers": "Sign-in with an OpenID provider",
+    "applications": "Sign-in to the operator's applications",
     "second_factor": "The caller's second factor",
     "passkeys": "The caller's passkeys, and what a login with one needs",
     "users": "What a user sees and sets, and what others see of a user",

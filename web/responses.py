@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import orjson
-from flask import Response, stream_with_context
+from flask import Response, request, stream_with_context
 
 _log = logging.getLogger("accounts.errors")
 
@@ -40,3 +40,13 @@ def _longer(data: bytes, more: Iterable[object]) -> Iterator[bytes]:
         _log.exception("a response was cut off")  # here the request's id is known
         raise
     yield b"]}}"
+
+
+def public_json(content: object, media_type: str = "application/json") -> Response:
+    """Return what everybody may keep for five minutes."""
+    response = Response(orjson.dumps(content), content_type=media_type)
+    response.cache_control.public = True
+    response.cache_control.max_age = 300  # seconds
+    response.add_etag()
+    response.make_conditional(request)
+    return response

@@ -31,7 +31,7 @@ NO_HOURS = (SHIPPED / "de/words.txt").read_text().replace('"hour"', '"our"')
 PAGES = [*("links", "account", "admin"), *("certificate", "no_certificate")]
 PAGE = {
     **dict.fromkeys(("app_url", "imprint", "contact", "no_picture", "root", "query"), ""),
-    **dict.fromkeys(("account_pages", "teachers", "by_groups", "passkeys"), False),
+    **dict.fromkeys(("account_pages", "teachers", "by_groups", "passkeys", "applications"), False),
     **dict.fromkeys(("domains", "providers", "custom_fields"), ()),
     **{"site": "school.example", "registration_open": True, "min_length": 8, "event_days": 90},
 }
