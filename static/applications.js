@@ -36,6 +36,7 @@ function show(parts) {
   return Boolean(parts.title);
 }
 function end(key) {
+  if (userId() && !me.profile) return false; // the page may change its language, and ask again
   drop();
   hindrance = null;
   return show({ why: say(key) });
@@ -79,8 +80,8 @@ export async function answer(who) {
   found ??= await send("check").catch(over);
   // One to sign out is none to sign in: only the latter goes back with an error.
   const isOther = /[?&]error=/.test(found.url) !== (kind === "request");
-  const isStillIn = kind === "leave" && userId();
-  if (found.status || isOther) return end(isStillIn ? "say_app_in" : "say_app_over");
+  const out = userId() ? "say_app_in" : "say_app_left";
+  if (found.status || isOther) return end(kind === "leave" ? out : "say_app_over");
   const [user, { ownDevice }, { label, loginHint, prompt, url }] = [userId(), client, found];
   const name = me.profile && `${nameOf(me.profile)} (${me.profile.username})`;
   if (kind === "leave") return leave(user, name);
@@ -111,4 +112,5 @@ form.addEventListener("submit", async (event) => {
   const isDone = await attempt(form, acts[event.submitter.name] ?? signOut);
   if (isDone) await me.go(location.hash.slice(1));
   setBusy(form, false);
+  event.submitter.focus(); // if it is still there
 });

@@ -233,7 +233,7 @@ def test_an_own_device_asks_where_the_application_wants_it(page, wiki, emma, clo
 )
 def test_a_fragment_that_is_not_ours_leads_nowhere(page, wiki, going, emma, kind, text):
     page.goto(f"{wiki.url}#{kind}={text}&url={text}")
-    expect(going).to_contain_text(OVER)
+    expect(going).to_contain_text(OVER if kind == "request" else "You are signed out.")
     sign_in(page, own=True)
     expect_account(page, going)
     assert page.url == wiki.url
@@ -246,9 +246,12 @@ def test_a_text_of_the_other_kind_leads_nowhere(page, wiki, going, emma, client)
         client.get(f"/oauth/{path}", query_string=sent).headers["Location"].partition("=")[2]
         for path, sent in paths.items()
     )
-    for fragment in (f"leave={request}", f"request={leave}"):
+    for fragment, said in {
+        f"leave={request}": "You are signed out.",
+        f"request={leave}": OVER,
+    }.items():
         page.goto(f"{wiki.url}#{fragment}")
-        expect(going).to_contain_text(OVER)
+        expect(going).to_contain_text(said)
         page.goto("about:blank")
     emma(own=True)
     page.goto(f"{wiki.url}#leave={request}")
@@ -281,6 +284,19 @@ def test_an_old_request_is_over_and_sooner_on_a_device_of_others(
     else:
         expect(going).to_contain_text(OVER)
         expect_account(page, going)
+
+
+def test_who_reads_another_language_is_told_too_that_a_request_is_over(
+    page, wiki, going, make_user, clock
+):
+    make_user("emma", language="de")
+    page.clock.install()
+    wiki.open()
+    expect(going).to_contain_text("Sign in to go on to School wiki.")
+    page.clock.fast_forward(16 * 60_000)
+    clock.move(minutes=16)
+    sign_in(page)
+    expect(going).to_contain_text("Das hat zu lange gedauert und ist abgelaufen.")
 
 
 def test_who_has_left_a_device_of_others_is_signed_out_before(page, wiki, going, emma, make_user):
