@@ -26,7 +26,7 @@ WRONG = [
     *((URIS, value) for value in ("", ",", "wiki.test/back", "javascript:alert(1)", "my://app")),
     *((URIS, f"https://{rest}") for rest in ("a@wiki.test/", "wiki.test/#a", "*.test/", "t/a*")),
     *((URIS, f"https://wiki.test/?a=b&{name}=c") for name in ("code", "state", "iss", "error")),
-    (URIS, "https://wiki.test/?%63ode=c"),
+    *((URIS, f"https://wiki.test/?{query}") for query in ("%63ode=c", "code")),
     ("APPLICATION_WIKI_LOGOUT_URIS", "https://wiki.test/#a"),
     *(("APPLICATION_WIKI_SECRET", value) for value in ("a" * 31, "a" * 129, "a b" * 20, "é" * 40)),
     ("APPLICATION_WIKI_LABEL", "a" * 41),
