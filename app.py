@@ -91,7 +91,7 @@ def create_app(
         if config.types.is_readable(settings.public_url):
             _log.warning("PUBLIC_URL is not https: passwords and cookies travel in clear text.")
         if settings.applications and settings.registration == "open":
-            _log.warning("REGISTRATION is open: whoever registers may enter the APPLICATIONS.")
+            _log.warning("REGISTRATION is open: anybody can register and enter the APPLICATIONS.")
         if not settings.ratelimit_enabled:
             _log.warning("RATELIMIT_ENABLED is 0: passwords can be guessed without a limit.")
     # A path with a double slash is unknown; a redirect would not be JSON.

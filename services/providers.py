@@ -140,12 +140,8 @@ def read(code: str, verifier: str) -> Arrival:
     came = Arrival(*signed.read_list("provider-code", code, _OVER))
     issuers = {each.name: each.issuer for each in settings.oidc_providers}
     # `_connect` decides; but a code that was used must not make an account before it is refused.
-    is_used = signed.is_used(came.id)
-    if (
-        is_used
-        or not proves(verifier, came.challenge)
-        or came.identity.partition(" ")[0] != issuers.get(came.provider)
-    ):
+    is_good = not signed.is_used(came.id) and proves(verifier, came.challenge)
+    if not is_good or came.identity.partition(" ")[0] != issuers.get(came.provider):
         raise errors.InvalidToken(_OVER)
     return came
 

@@ -113,7 +113,7 @@ PRODUCTION = {
 
 
 def test_what_is_a_risk_is_a_warning_at_the_start(warnings):
-    anybody = "REGISTRATION is open: whoever registers may enter the APPLICATIONS."
+    anybody = "REGISTRATION is open: anybody can register and enter the APPLICATIONS."
     assert warnings(**PRODUCTION) == {anybody}
     assert warnings(**PRODUCTION, REGISTRATION="closed") == set()
     http = "APPLICATION_WIKI_REDIRECT_URIS has a URL with http: others can read it."
