@@ -183,8 +183,8 @@ def test_error_answers_tell_status_and_codes(document):
 
 def test_a_missing_second_factor_is_told_as_the_call_needs_it(document):
     for endpoint in ENDPOINTS:
-        answer = operation_of(document, endpoint)["responses"].get("403", {})
-        told, declared = answer.get("description", ""), endpoint.operation
+        answer = operation_of(document, endpoint)["responses"].get("403", {"description": ""})
+        told, declared = resolve(document, answer)["description"], endpoint.operation
         takes_code = declared.body and "second_factor" in declared.body().fields
         assert (errors.SecondFactorRequired.message in told) == bool(takes_code), endpoint
         of_both = endpoint.name in (

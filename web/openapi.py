@@ -202,7 +202,7 @@ def _responses(spec: APISpec, operation: Operation) -> Json:
         if operation.upload:
             text = text.replace(errors.UnsupportedMediaType.message, NOT_MULTIPART)
         responses[str(status)] = _ref(_failure(spec, status), "responses")
-        if text != _codes(errors.all_errors(), status):
+        if text != _usual(status):
             # It replaces the description of the named response.
             responses[str(status)]["description"] = text
     return responses
@@ -256,9 +256,15 @@ def _failure(spec: APISpec, status: int) -> str:
     """Return the name of the response to all errors of a status. Adds it, if it is new."""
     name = default_exceptions[status].__name__
     if name not in spec.components.responses:
-        text = _codes(errors.all_errors(), status)
-        spec.components.response(name, {"description": text, "content": _json(_ref("Error"))})
+        content = _json(_ref("Error"))
+        spec.components.response(name, {"description": _usual(status), "content": content})
     return name
+
+
+def _usual(status: int) -> str:
+    """Return what the most calls tell of a status: the text of its named response."""
+    usual = (errors.InvalidRequest, *errors.BAD_TOKEN, errors.RoleNeedsFactor, errors.Forbidden)
+    return _codes([*usual], status) or _codes(errors.all_errors(), status)
 
 
 def _add_error(spec: APISpec) -> None:
