@@ -32,6 +32,7 @@ from blueprints import (
     site,
     users,
 )
+from core.breaches import Breaches
 from core.id_tokens import IdTokens
 from core.images import Avatars
 from core.openid import STEP, Provider
@@ -133,6 +134,7 @@ def make_components(
         tokens=TokenCodec(settings.secret_keys, settings.token_algorithm),
         id_tokens=IdTokens(settings.public_url, settings.applications_keys),
         hasher=Hasher(settings.bcrypt_rounds, settings.hashes_at_once, HASHES_WAITING),
+        breaches=Breaches(settings.breached_passwords),
         avatars=Avatars(waiting=PICTURES_WAITING),
         templates=Templates(*look, compiled=compiled),
         providers={

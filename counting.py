@@ -73,11 +73,13 @@ def upsert(now: datetime) -> ReturningInsert[str, int, datetime]:
     ).returning(Counter.key, Counter.hits, Counter.expires_at)
 
 
-def within(keys: Collection[str], allowed: int, window: timedelta) -> set[str]:
+def within(
+    keys: Collection[str], allowed: int, window: timedelta, *, always: bool = False
+) -> set[str]:
     """Count each of these once in the open transaction; return those that were counted no more
-    often than is allowed, all of them with RATELIMIT_ENABLED=0.
+    often than is allowed; all of them with RATELIMIT_ENABLED=0, unless `always`.
     """
-    if not (keys and settings.ratelimit_enabled):
+    if not (keys and (always or settings.ratelimit_enabled)):
         return set(keys)
     now = clock.utcnow()
     new = {"hits": 1, "expires_at": now + window}

@@ -13,6 +13,7 @@ from werkzeug.local import LocalProxy
 if TYPE_CHECKING:
     from config import Settings
     from core.audit import Actor
+    from core.breaches import Breaches
     from core.id_tokens import IdTokens
     from core.images import Avatars
     from core.openid import Provider
@@ -49,6 +50,7 @@ class Components:
     tokens: "TokenCodec"
     id_tokens: "IdTokens"
     hasher: "Hasher"
+    breaches: "Breaches"
     avatars: "Avatars"
     templates: "Templates"
     # By their names in the settings.
@@ -72,6 +74,7 @@ def components(app: Flask = current_app) -> Components:
 settings = cast("Settings", LocalProxy(lambda: components().settings))
 tokens = cast("TokenCodec", LocalProxy(lambda: components().tokens))
 id_tokens = cast("IdTokens", LocalProxy(lambda: components().id_tokens))
+breaches = cast("Breaches", LocalProxy(lambda: components().breaches))
 hasher = cast("Hasher", LocalProxy(lambda: components().hasher))
 avatars = cast("Avatars", LocalProxy(lambda: components().avatars))
 templates = cast("Templates", LocalProxy(lambda: components().templates))

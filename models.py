@@ -147,6 +147,8 @@ class User(Base):
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     """The registration, or the `joinDate` of an import."""
     last_login_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    warned_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """When the user was warned last that nobody uses the account."""
     # Here, because the one query of the guard reads this table.
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     """When the second factor was confirmed, also in its own row; NULL without one."""

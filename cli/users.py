@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import schemas
-from cli import transfer
+from cli import transfer, unused
 from cli.base import Commands, account, each_account, load, written
 from core import clock, passwords
 from core.roles import Role
@@ -40,6 +40,7 @@ _PROMPTED = "Prompted for if it is missing."
 users = Commands("users", help="Manage accounts.")
 users.add_command(transfer.import_users)
 users.add_command(transfer.dump_users)
+users.add_command(unused.unused_users)
 
 # click would use the names of the members.
 _role = click.Choice([role.value for role in Role])

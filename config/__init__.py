@@ -188,6 +188,8 @@ class Settings:
     """Lifetime of invitations and links for accounts without a password."""
     event_days: int = setting(types.whole(0, 400), 90)
     """Days that the history of an account is kept."""
+    login_notices: bool = setting(types.switch, True)
+    """0: no mail about a login from somewhere new."""
     access_token_minutes: int = setting(types.whole(1, 1440), 15)
     """Lifetime of an access token."""
     session_days: int = setting(types.whole(1, DECADE), 30)
@@ -202,6 +204,10 @@ class Settings:
     """Cost of a password hash; the log warns below 10."""
     password_min_length: int = setting(types.whole(1, 128), 8)
     """Shortest password, in characters."""
+    breached_passwords: str = setting(types.range_service, "")
+    """`hibp`: new passwords are looked up at Have I Been Pwned by five hex digits of a hash; or the
+    https URL of a service of the same form. Unset: not at all.
+    """
     max_avatar_bytes: int = setting(types.whole(1, 2**30), 5242880)
     """Largest avatar, in bytes."""
     cors_origins: tuple[str, ...] = setting(types.several(types.origin), ())

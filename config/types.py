@@ -16,7 +16,7 @@ from jwt import InvalidKeyError
 from jwt.algorithms import HMACAlgorithm
 from sqlalchemy.engine import URL, make_url
 
-from core import locales, look, templates
+from core import breaches, locales, look, templates
 from core.addresses import parse_domain
 from core.smtp import MailServer
 
@@ -182,6 +182,13 @@ def base_url(raw: str) -> str:
     if "?" in web_url(raw):
         raise ValueError("must be an http or https URL without query or fragment")
     return raw.rstrip("/")
+
+
+def range_service(raw: str) -> str:
+    url = breaches.HIBP if raw == "hibp" else base_url(raw)
+    if is_readable(url):
+        raise ValueError("must be hibp or an https URL")
+    return url
 
 
 def names(most: int) -> Callable[[str], tuple[str, ...]]:

@@ -74,6 +74,7 @@ EVENTS = {
     "account_activated": Event("The account can be used again.", kept=()),
     "account_deactivated": Event("The account cannot be used any more.", kept=()),
     "account_unlocked": Event("What limits had counted against the account was cleared.", kept=()),
+    "unused_warned": Event("A command warned that nobody uses the account.", kept=()),
     "account_deleted": Event("The account was deleted, with everything about it."),
     "data_exported": Event("All data of the account were exported.", kept=()),
     "group_saved": Event("A `group` was made or renamed."),

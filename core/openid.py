@@ -10,7 +10,6 @@ import hmac
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -20,16 +19,16 @@ from ssl import SSLCertVerificationError
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request
 
 import jwt
 
-from core import clock, turns
+from core import clock, fetching, turns
 
 # Requests of this process that may wait for one provider.
 PLACES = 8
-# Seconds for each step of the network, and for a whole body. Bytes of an answer.
-STEP, LARGEST = 5, 256 * 1024
+# Seconds for each step of the network, and for a whole body.
+STEP = 5
 CONFIGURATION_LIFE = timedelta(hours=1)
 KEYS_LIFE = timedelta(minutes=5)
 # How old the keys must be to be asked for again because one is unknown.
@@ -88,11 +87,6 @@ def _base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Leave a redirect what it is here: an HTTP error."""
-
-
 class Provider:
     """One provider; `callback` is our URL that it sends users back to."""
 
@@ -115,7 +109,7 @@ class Provider:
         self._basic = f"Basic {base64.b64encode(basic.encode()).decode()}"
         self._places, self._lock = threading.BoundedSemaphore(PLACES), threading.Lock()
         self._kept: dict[str, tuple[datetime, Json]] = {}  # what was read, by URL
-        self._open = build_opener(_NoRedirects).open
+        self._open = fetching.opener()
         self._discovery = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
 
     def authorization_url(self, state: str, secrets: Secrets) -> str:
@@ -219,7 +213,7 @@ class Provider:
         headers |= {"Accept": "application/json", "User-Agent": "accounts"}
         request = Request(url, form, headers)  # noqa: S310 - `_end_points_of` has looked at the scheme
         with self._open(request, timeout=self.step) as response:
-            content = json.loads(_body(response, self.step))
+            content = json.loads(fetching.body(response, self.step))
         if not isinstance(content, dict):
             raise ValueError("not an object")
         return content
@@ -274,23 +268,11 @@ def _get(found: Json, name: str) -> Any:
     return value
 
 
-def _body(response: Any, seconds: float) -> bytes:
-    """Return a body. Raises ValueError for one that is too large, and TimeoutError."""
-    body, end = b"", time.monotonic() + seconds
-    while part := response.read1(LARGEST + 1 - len(body)):
-        body += part
-        if len(body) > LARGEST:
-            raise ValueError("too large")
-        if time.monotonic() > end:
-            raise TimeoutError
-    return body
-
-
 def _reason(error: HTTPError, seconds: float) -> str:
     """Return the error code in a response (RFC 6749, section 5.2), else its status."""
     with error:
         try:
-            code = json.loads(_body(error, seconds))["error"]
+            code = json.loads(fetching.body(error, seconds))["error"]
         except _FAULTS:
             code = ""
     return code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(error.code)

@@ -5,7 +5,7 @@ from typing import Literal, Self
 _OfForm = Literal["required", "unknown", "type", "invalid"]
 _OfBounds = Literal["too_short", "too_long", "too_small", "too_large", "future"]
 _OfState = Literal["taken", "unconfirmed", "wrong"]
-_OfPasswords = Literal["common", "personal", "sequence", "repeated"]
+_OfPasswords = Literal["common", "personal", "sequence", "repeated", "breached"]
 Word = Literal[_OfForm, _OfBounds, _OfState, _OfPasswords]
 # What is wrong with the field, by words that are stable: clients translate them.
 WORDS: dict[Word, str] = {
@@ -26,6 +26,7 @@ WORDS: dict[Word, str] = {
     "personal": "The password consists of the user's own names or address, or the site's name.",
     "sequence": "The password follows the alphabet, the digits or the keyboard.",
     "repeated": "The password repeats the same characters.",
+    "breached": "The password is in a known breach; see `BREACHED_PASSWORDS`.",
 }
 
 

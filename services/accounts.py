@@ -16,7 +16,7 @@ from core.ids import new_row_id
 from core.reasons import UNCONFIRMED, Reason
 from core.roles import Role
 from database import change, insert_into, unique
-from extensions import db, hasher, settings
+from extensions import breaches, db, hasher, settings
 from fields import Email
 from models import Passkey, PendingEmail, User, UserRow
 from services import changes, events, outbox, sessions, users
@@ -25,15 +25,16 @@ from services.users import Condition
 
 
 def hash_new_password(password: str, person: Mapping[str, Any], *, field: str) -> str:
-    """Return the hash of a new password; takes the time of one hash.
+    """Return the hash of a new password; takes the time of one hash, and of one question where
+    `BREACHED_PASSWORDS` is set.
 
     `person` has the user's names and e-mail address, which are easy to guess, as is the name of the
     site. Raises WeakPassword with the reason at `field` (NIST SP 800-63B, section 5.1.1.2).
     """
     personal = [person[name] for name in ("username", "email", "first_name", "last_name")]
     personal.append(settings.site)
-    reason = guessable.why_guessable(password, personal, settings.password_min_length)
-    if reason:
+    guess = guessable.why_guessable(password, personal, settings.password_min_length)
+    if reason := guess or breaches.why_breached(password):
         raise errors.WeakPassword(fields={field: [reason]})
     return hasher.hash(password)
 

@@ -7,9 +7,10 @@ name, address, code or token.
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
+from ipaddress import ip_network
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, or_, select
 
 from core import audit, clock, ids
 from core.scopes import KEY
@@ -20,25 +21,31 @@ from models import Event, User
 # How many events of a kind that a user has caused to the own account are kept in a day: with more,
 # a thief of a session could fill the table, or push a trace out of sight.
 MOST, DAY = 20, timedelta(days=1)
+# How long a password is new that was chosen with a link or code, of which another mail tells.
+CHOSEN = timedelta(minutes=10)
 MACHINE = audit.MACHINE.id
 _EVENTS = Event.__table__
 
 
-def tell(event: str, user_id: str | None = None, **details: str | None) -> None:
+def tell(event: str, user_id: str | None = None, **details: str | None) -> bool:
     """Say in the open transaction what it does to an account.
 
-    The commit puts it into the log; and into the history of the account, if it is kept.
+    The commit puts it into the log; and into the history of the account, if it is kept. Return
+    whether it is.
     """
     kept, who = audit.EVENTS[event].kept, components().actor()
     by = "" if who.id == user_id else who.id
     given = {name: value for name, value in details.items() if value}
+    is_kept = False
     if user_id and kept is not None and (by or _is_news(event, user_id, who.network)):
+        is_kept = True
         ip_address = "" if by else who.network if event == "login" else who.ip_address
         stays = {name: given[name] for name in kept if name in given}
         add(event, [user_id], by=by, ip_address=ip_address, **stays)
     if by not in ("", MACHINE):
         given["by"] = by
     afterwards(partial(audit.log, event, user_id, **given))
+    return is_kept
 
 
 def tell_each(event: str, user_ids: Iterable[str], **details: str) -> None:
@@ -74,6 +81,27 @@ def _is_news(event: str, user_id: str, network: str) -> bool:
     if event == "login":
         is_news &= ~own.where(columns.ip_address == network).exists()
     return bool(db.session.scalar(select(is_news)))
+
+
+def is_elsewhere(user_id: str) -> bool:
+    """Return whether the login that was just kept comes from where none of the others that are kept
+    did: never for the only one, nor right after a password was chosen with a link or code.
+    """
+    columns, network = _EVENTS.c, components().actor().network
+    is_new = columns.created_at > clock.utcnow() - CHOSEN
+    chosen = columns.type.in_(("password_reset", "access_link_used")) & is_new
+    these = select(columns.type, columns.ip_address).where(columns.user_id == user_id)
+    found = db.session.execute(these.where(or_(columns.type == "login", chosen))).all()
+    if not network or any(row.type != "login" for row in found):
+        return False
+    others = {_region(row.ip_address) for row in found if row.ip_address not in ("", network)}
+    return bool(others) and _region(network) not in others
+
+
+def _region(network: str) -> str:
+    """Return the part of the internet from which one provider serves many: /16, in IPv6 /32."""
+    found = ip_network(network)
+    return str(found.supernet(new_prefix=16 if found.version == 4 else 32))
 
 
 def add(

@@ -34,6 +34,8 @@ class MailKind(StrEnum):
     USERNAME_CHANGED = "username_changed"
     SECOND_FACTOR = "second_factor"
     PROVIDER_LINKED = "provider_linked"
+    NEW_LOGIN = "new_login"
+    UNUSED_WARNING = "unused_warning"
 
 
 class _AccountMail(NamedTuple):
@@ -64,6 +66,8 @@ ACCOUNT_MAILS = {
 }
 # Somebody waits for these in front of a screen, so they are sent before all others.
 AWAITED = (MailKind.PASSWORD_RESET, MailKind.EMAIL_VERIFICATION, MailKind.EMAIL_CHANGE_CODE)
+# An account that nobody uses is deleted so long after the warning at the earliest.
+UNTIL_DELETION = timedelta(days=30)
 # An address without an account costs the same work.
 _NOBODY = User(id="00000000-0000-7000-8000-000000000000", email="", is_active=False)
 
@@ -93,6 +97,14 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
         wanted = read_value(pending) is not None
         facts["code"] = codes.email_code(settings.secret_key, change_id, mail.address)
         facts["life"] = links.CODE_LIFE
+    elif kind is MailKind.NEW_LOGIN:
+        facts["link"] = (
+            f"{settings.public_url}/reset-password"  # without a token it asks for a mail
+        )
+    elif kind is MailKind.UNUSED_WARNING:
+        facts["deleted_at"], wanted = mail.created_at + UNTIL_DELETION, user.warned_at is not None
+        own = f"{settings.public_url}/account" if settings.account_pages else ""
+        facts["link"] = settings.app_url or own
     language = mail.language or user.language or settings.default_language
     wanted = wanted and has_mailbox(recipient)
     shown = {name: getattr(settings, name) for name in ("site", "app_url", "imprint", "contact")}

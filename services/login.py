@@ -9,12 +9,13 @@ from sqlalchemy import ColumnElement, and_, func, not_, or_
 
 import counting
 import errors
-from core import audit, passwords
+from core import audit, devices, passwords
 from core.addresses import NO_MAILBOX, has_mailbox, login_name
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
-from services import events, second_factor, sessions, users
+from services import events, outbox, second_factor, sessions, users
+from services.letters import MailKind
 from services.second_factor import Proof
 from services.sessions import TokenPair
 
@@ -147,5 +148,19 @@ def finish(
     user = way.settle(now)
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
-    events.tell("login", user.id, **way.details)
+    is_kept = events.tell("login", user.id, **way.details)
+    if is_kept and _is_told_of_places(user) and events.is_elsewhere(user.id):
+        device = {
+            "device": devices.device(client["user_agent"]),
+            "ip_address": client["ip_address"],
+        }
+        outbox.queue(MailKind.NEW_LOGIN, user.email, language=user.language, **device)
     return user, pair
+
+
+def _is_told_of_places(user: UserRow) -> bool:
+    """Return whether a user gets a mail about a login from somewhere new: at a verified address, or
+    a stranger would learn from where the user of a mistyped one logs in.
+    """
+    is_on = settings.login_notices and settings.event_days > 0
+    return is_on and user.email_verified_at is not None and has_mailbox(user.email)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -28,8 +28,10 @@ from core import audit, ids
 from core import clock as core_clock
 from core.roles import EVERYBODY
 from database import transaction
-from models import Event, User
+from models import Event, User, UserSession
 from services import events, groups, pruning
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def history(client, user, token):
@@ -76,8 +78,14 @@ def joined(app, auth, **_):
         groups.join(UNKNOWN_ID, auth.user.id, EVERYBODY)
 
 
+def warned(app, auth, run, **_):
+    set_user(app, auth.user, created_at=LONG_AGO, last_login_at=LONG_AGO)
+    execute(app, delete(UserSession))
+    assert run("users", "unused", "--days=30", "--warn")[0] == "warned: 1\n"
+
+
 OTHERS = {"data_exported": exported, "password_reset": reset, "group_joined": joined}
-OTHERS |= {"account_activated": activated, "account_imported": imported}
+OTHERS |= {"account_activated": activated, "account_imported": imported, "unused_warned": warned}
 
 
 @pytest.mark.parametrize("event", OTHERS)

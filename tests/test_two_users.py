@@ -251,7 +251,7 @@ ACTS = [
 SECRETS = ("token", "code", "proof", "emailCode", "unused", "refresh", "access", "link", "secret")
 TYPED = re.compile(r"@|\b(one|New|Other)")
 # These read, only add accounts of their own to the embedded database, or are about all users.
-OTHER_COMMANDS = {"list", "show", "export", "dump", "fake", "empty-field"}
+OTHER_COMMANDS = {"list", "show", "export", "dump", "fake", "empty-field", "unused"}
 
 
 def as_told(app):

@@ -23,7 +23,8 @@ from fake_provider import (
 )
 from helpers import race, soon
 
-from core.openid import LARGEST, PLACES, Provider, ProviderFailed, Secrets
+from core.fetching import LARGEST
+from core.openid import PLACES, Provider, ProviderFailed, Secrets
 
 STATE, SECRETS = "state", Secrets.of("a key", "state")
 PEM = Key().private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -22,6 +22,7 @@ FACTS = {
     **{"life": timedelta(minutes=30), "happened_at": NOON, "registration_open": True},
     "event": "added",
     "left": "9",
+    **{"device": "Firefox, Windows", "ip_address": "203.0.113.9", "deleted_at": NOON},
     "unlinked": True,
     "had_passkeys": True,
     **{"first_name": "Ada", "last_name": "Lovelace", "username": "ada.l"},

@@ -35,6 +35,7 @@ from services.letters import MailKind
 
 STUDENT = "student@example.org"
 NO_MAILBOX = "pupil@class.invalid"
+FACTS = {"event": "added", "left": "", "change_id": UNKNOWN_ID, "device": "", "ip_address": ""}
 IDN = "xn--schule-mller-klb.example"
 
 
@@ -47,7 +48,7 @@ def context(app):
 def queue(*mails):
     with transaction():
         for kind, address in mails or [(MailKind.PASSWORD_CHANGED, STUDENT)]:
-            outbox.queue(kind, address, change_id=UNKNOWN_ID)
+            outbox.queue(kind, address, **FACTS)
 
 
 def queue_wanted(kind, user):
@@ -59,7 +60,9 @@ def queue_wanted(kind, user):
         if kind is MailKind.INVITATION:
             # As an admin does who takes the password away.
             session.execute(update(User).values(password_hash="!marker", password_version=2))
-        outbox.queue(kind, STUDENT, event="added", left="", change_id=UNKNOWN_ID)
+        if kind is MailKind.UNUSED_WARNING:
+            session.execute(update(User).values(warned_at=now))
+        outbox.queue(kind, STUDENT, **FACTS)
 
 
 def numbered(count):
@@ -96,9 +99,8 @@ def test_no_text_that_a_stranger_chose_is_mailed(server, make_user, kind):
 
 def said_to(user, kind):
     """Return the paragraphs of the mail of a kind to a user."""
-    facts = {"event": "added", "left": "", "change_id": UNKNOWN_ID}
     now = core_clock.utcnow()
-    row = OutboxMail(kind=kind, address=user.email, facts=facts, created_at=now)
+    row = OutboxMail(kind=kind, address=user.email, facts=FACTS, created_at=now)
     return letters.compose(row)[0].text.split("\n\n")
 
 
@@ -111,6 +113,7 @@ def test_mail_to_a_confirmed_address_greets_by_name_in_one_line(make_user, kind)
     greeting, *said = said_to(user, kind)
     assert greeting == ("Hello," if kind in unnamed else "Hello Ada Love Lace x,")
     by_name = ("invitation", "password_reset", "password_changed", "username_changed")
+    by_name += ("unused_warning",)
     assert any("ada.l" in each for each in said) == (kind in by_name)
 
 
