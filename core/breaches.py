@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import Future
 from http.client import HTTPException
+from urllib.error import HTTPError
 from urllib.request import Request
 
 from core import fetching, turns
@@ -72,6 +73,8 @@ class Breaches:
             counts = dict(line.upper().split(":") for line in lines)
             answer.set_result(int(counts.get(digest[5:], "0")) > 0)  # padding has a count of 0
         except _FAULTS as error:
+            if isinstance(error, HTTPError):
+                error.close()
             answer.set_exception(error)
         finally:
             self._places.release()

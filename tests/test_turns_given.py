@@ -10,7 +10,7 @@ from helpers import on_both, on_postgres
 from sqlalchemy import text
 
 import database
-from core import images, openid, passwords, turns
+from core import breaches, images, openid, passwords, turns
 from database import engines, one_statement, reading, transaction
 
 PATIENCE = 40  # seconds; only a hang takes so long
@@ -52,6 +52,11 @@ def test_hash(given, monkeypatch):
     monkeypatch.setattr(passwords, "_bcrypt", lambda *_: given.wait() or "x" * 31)
     hasher = passwords.Hasher(4, 1, 1)
     assert given(lambda: hasher.hash("something to hash"))
+
+
+def test_look_up_of_a_password(given, monkeypatch):
+    monkeypatch.setattr(breaches.Breaches, "_wait", given.wait)
+    assert given(lambda: breaches.Breaches("http://range.test").why_breached("something"))
 
 
 def test_picture(given, monkeypatch):

@@ -278,8 +278,8 @@ def test_mistakes_are_said_at_their_fields_in_the_pages_language(page, base_url)
     form.get_by_role("button", name="Créer mon compte").click()
     expect(form.get_by_label("Nom", exact=True)).to_be_focused()
     said = [each for each in form.locator(".error").all_inner_texts() if each]
-    name = "Ce champ est à remplir."
-    address = "Cette adresse e-mail n\u2019est pas valable. Vérifiez-la."
+    name = "Champ à remplir."
+    address = "Adresse e-mail non valable. Vérifiez-la."
     assert said == [name, name, address, name]
 
 
