@@ -98,9 +98,7 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
         facts["code"] = codes.email_code(settings.secret_key, change_id, mail.address)
         facts["life"] = links.CODE_LIFE
     elif kind is MailKind.NEW_LOGIN:
-        facts["link"] = (
-            f"{settings.public_url}/reset-password"  # without a token it asks for a mail
-        )
+        facts["link"] = f"{settings.public_url}/reset-password#forgot-password"
     elif kind is MailKind.UNUSED_WARNING:
         facts["deleted_at"], wanted = mail.created_at + UNTIL_DELETION, user.warned_at is not None
         own = f"{settings.public_url}/account" if settings.account_pages else ""

@@ -149,18 +149,12 @@ def finish(
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
     is_kept = events.tell("login", user.id, **way.details)
-    if is_kept and _is_told_of_places(user) and events.is_elsewhere(user.id):
+    # Of a mistyped address, a stranger would learn from where the user logs in.
+    is_told = settings.login_notices and settings.event_days and user.email_verified_at
+    if is_kept and is_told and events.is_elsewhere(user.id):
         device = {
             "device": devices.device(client["user_agent"]),
             "ip_address": client["ip_address"],
         }
         outbox.queue(MailKind.NEW_LOGIN, user.email, language=user.language, **device)
     return user, pair
-
-
-def _is_told_of_places(user: UserRow) -> bool:
-    """Return whether a user gets a mail about a login from somewhere new: at a verified address, or
-    a stranger would learn from where the user of a mistyped one logs in.
-    """
-    is_on = settings.login_notices and settings.event_days > 0
-    return is_on and user.email_verified_at is not None and has_mailbox(user.email)

@@ -31,7 +31,7 @@ STOLEN = "Stolen-Kettle-Rain-19"
 
 def lines(password, count):
     digest = hashlib.sha1(password.encode()).hexdigest().upper()
-    return f"{'0' * 35}:7\r\n{digest[5:]}:{count}\r\n".encode()
+    return f"{'0' * 35}:7\r\n{digest[5:].lower()}:{count}\r\n".encode()
 
 
 def send(request, body, status=200, **headers):

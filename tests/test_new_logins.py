@@ -47,7 +47,7 @@ def test_a_login_from_somewhere_new_is_told_with_a_way_to_lock_others_out(told, 
     text = mail.get_body(("plain",)).get_content()
     assert "Chrome, Windows" in text
     assert ABROAD in text
-    assert "Choose a new password:\nhttps://school.test/reset-password\n" in text
+    assert "Choose a new password:\nhttps://school.test/reset-password#forgot-password\n" in text
     assert told(ABROAD) == told("198.51.3.4") == told(HOME) == []
 
 
