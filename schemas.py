@@ -201,9 +201,7 @@ class ProviderUrl(ResponseBody):
 
 class ApplicationRequest(Shape):
     request = fields.AnyText(
-        required=True,
-        validate=fields.Length(max=4096),
-        metadata=example("a.b"),
+        required=True, validate=fields.Length(max=4096), metadata=example("a.b")
     )
 
 

@@ -88,12 +88,8 @@ def end_session() -> Response:
 @bp.post("/oauth/token")
 def get_tokens() -> Response:
     """Give an application the tokens for its code (RFC 6749, section 4.1.3)."""
-
-    def tokens() -> dict[str, object]:
-        authorization = request.headers.get("Authorization", "")
-        return authorization_codes.redeem(_sent(authorization_codes.SENT), authorization)
-
-    return _in_oauth(tokens)
+    known, proof = authorization_codes.SENT, request.headers.get("Authorization", "")
+    return _in_oauth(lambda: authorization_codes.redeem(_sent(known), proof))
 
 
 @bp.route("/oauth/userinfo", methods=["GET", "POST"])

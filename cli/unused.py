@@ -47,6 +47,9 @@ def unused_users(
         return
     if len(found) > FEW and not yes:
         click.confirm(f"{'Warn' if warn else 'Delete'} {len(found)} accounts?", abort=True)
-    act = unused.warn if warn else unused.delete
-    done = sum(act(row.id, *wanted) for row in found)
-    click.echo(f"{'warned' if warn else 'deleted'}: {done}")
+    act, done = unused.warn if warn else unused.delete, 0
+    try:
+        for row in found:
+            done += act(row.id, *wanted)
+    finally:  # also when it is stopped in the middle
+        click.echo(f"{'warned' if warn else 'deleted'}: {done}")

@@ -342,10 +342,9 @@ def environment() -> Mapping[str, str | None]:
 def misspelt(environ: Mapping[str, str | None], settings: Settings) -> Iterator[str]:
     """Yield a sentence for each variable that looks like a setting, and is none."""
     known = {*variables(Settings, "")}
-    for provider in settings.oidc_providers:
-        known.update(variables(ProviderSettings, f"OIDC_{provider.name.upper()}_"))
-    for application in settings.applications:
-        known.update(variables(ApplicationSettings, applications.prefix_of(application.name)))
+    for name, prefix, table in _TABLES:
+        for each in getattr(settings, name):
+            known.update(variables(table, f"{prefix}_{each.name.upper()}_"))
     for each in settings.custom_fields:
         known.update(variables(CustomField, custom_fields.prefix_of(each.name)))
     for name in sorted(environ.keys() - known):
@@ -359,6 +358,13 @@ def misspelt(environ: Mapping[str, str | None], settings: Settings) -> Iterator[
             yield f"{name} is no setting of a field in CUSTOM_FIELDS."
 
 
+# The tables of settings that each of several names has, and how its variables begin.
+_TABLES = (
+    ("oidc_providers", "OIDC", ProviderSettings),
+    ("applications", "APPLICATION", ApplicationSettings),
+)
+
+
 def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
     """Return the settings, by default from the `environment`. Raises ConfigError.
 
@@ -368,12 +374,8 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
     given = {name: (value or "").strip() for name, value in environ.items()}
     problems: list[str] = []
     values = read(Settings, "", given, problems)
-    for table, setting_name, prefix in (
-        (ProviderSettings, "oidc_providers", "OIDC"),
-        (ApplicationSettings, "applications", "APPLICATION"),
-    ):
-        names = values.get(setting_name, ())
-        values[setting_name] = read_each(table, prefix, names, given, problems)
+    for name, prefix, table in _TABLES:
+        values[name] = read_each(table, prefix, values.get(name, ()), given, problems)
     names = values.get("custom_fields", ())
     values["custom_fields"] = custom_fields.read_all(names, given, problems)
     found = Settings(**values)

@@ -21,7 +21,7 @@ class ApplicationSettings:
     """What its server proves itself with, unlike any other secret. Unset: it runs in the browser,
     and must use PKCE.
     """
-    label: str = setting(types.short_name, "")
+    label: str = setting(lambda raw: types.name(raw, 40), "")
     """What pages call it. Unset: the name, with a capital."""
     logout_uris: tuple[str, ...] = setting(types.several(types.redirect_uri), ())
     """Where a sign-out that began there may end, letter for letter, comma separated."""

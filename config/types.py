@@ -21,6 +21,7 @@ from core.addresses import parse_domain
 from core.smtp import MailServer
 
 MIN_SECRET_BYTES = 32
+_NAME = re.compile("[a-z][a-z0-9]{0,19}")
 RSA_BITS = range(2048, 4097)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # How placeholders in templates and tutorials begin, in lower case and without signs.
@@ -185,18 +186,17 @@ def base_url(raw: str) -> str:
 
 
 def range_service(raw: str) -> str:
-    url = breaches.HIBP if raw == "hibp" else base_url(raw)
-    if is_readable(url):
-        raise ValueError("must be hibp or an https URL")
-    return url
+    with suppress(ValueError):
+        url = breaches.HIBP if raw == "hibp" else base_url(raw)
+        if not is_readable(url):
+            return url
+    raise ValueError("must be hibp, or an https URL without query")
 
 
 def names(most: int) -> Callable[[str], tuple[str, ...]]:
     def parse(raw: str) -> tuple[str, ...]:
         found = _parts(raw)
-        if len(found) > most or not all(
-            re.fullmatch("[a-z][a-z0-9]{0,19}", name) for name in found
-        ):
+        if len(found) > most or not all(map(_NAME.fullmatch, found)):
             raise ValueError(f"must be at most {most} names of a to z and 0 to 9, comma separated")
         if len(found) > len({*found}):
             raise ValueError("must not list a name twice")
@@ -323,15 +323,9 @@ def mail_url(raw: str) -> MailServer | None:
     return MailServer(parts.hostname or "", port, parts.scheme == "smtps", user, password)
 
 
-def name(raw: str) -> str:
-    if len(raw) > 64 or "://" in raw or not re.search(r"\w", raw):
-        raise ValueError("must be a name of at most 64 characters, not a URL")
-    return raw
-
-
-def short_name(raw: str) -> str:
-    if len(name(raw)) > 40:
-        raise ValueError("must be a name of at most 40 characters, not a URL")
+def name(raw: str, most: int = 64) -> str:
+    if len(raw) > most or "://" in raw or not re.search(r"\w", raw):
+        raise ValueError(f"must be a name of at most {most} characters, not a URL")
     return raw
 
 

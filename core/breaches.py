@@ -25,9 +25,14 @@ IN_A_ROW, REST = 3, 60.0
 _LOG_EVERY = 60  # seconds
 _FAULTS = OSError, HTTPException, ValueError
 _BREACHED = Reason(
-    "breached", "This password is in lists of stolen passwords. Choose one that you use nowhere."
+    "breached",
+    "This password is in lists of stolen passwords. Choose one that you use nowhere else.",
 )
 _log = logging.getLogger("accounts.breaches")
+
+
+class _Busy(TimeoutError):
+    """Too many asked at once, and not all of them came to their turn within a second."""
 
 
 class Breaches:
@@ -49,19 +54,22 @@ class Breaches:
             with turns.waiting():
                 is_breached = self._wait(password)
         except _FAULTS as error:
-            self._count_failure(type(error).__name__)
+            self._fail(error)
             return None
         self._failures = 0
         return _BREACHED if is_breached else None
 
     def _wait(self, password: str) -> bool:
-        end = time.monotonic() + PATIENCE
-        if not self._places.acquire(timeout=PATIENCE):
-            raise TimeoutError
-        answer: Future[bool] = Future()
-        # In a thread of its own: nothing else bounds the look-up of a name.
-        threading.Thread(target=self._ask, args=(password, end, answer), daemon=True).start()
-        return answer.result(end - time.monotonic())
+        end, answer = time.monotonic() + PATIENCE, Future[bool]()
+        has_waited = not self._places.acquire(blocking=False)
+        try:
+            if has_waited and not self._places.acquire(timeout=PATIENCE):
+                raise TimeoutError
+            # In a thread of its own: nothing else bounds the look-up of a name.
+            threading.Thread(target=self._ask, args=(password, end, answer), daemon=True).start()
+            return answer.result(end - time.monotonic())
+        except TimeoutError as error:
+            raise _Busy if has_waited else error from None
 
     def _ask(self, password: str, end: float, answer: Future[bool]) -> None:
         try:
@@ -79,13 +87,15 @@ class Breaches:
         finally:
             self._places.release()
 
-    def _count_failure(self, name: str) -> None:
+    def _fail(self, error: Exception) -> None:
         now = time.monotonic()
         with self._lock:
-            self._failures += 1
+            # To have waited for others says nothing of the service.
+            self._failures += not isinstance(error, _Busy)
             if self._failures >= IN_A_ROW:
                 self._failures, self._rests_until = 0, now + REST
             if now < self._logged_until:
                 return
             self._logged_until = now + _LOG_EVERY
-        _log.warning("BREACHED_PASSWORDS does not answer (%s): new passwords pass unasked.", name)
+        problem = "%s at BREACHED_PASSWORDS: new passwords pass unasked."
+        _log.warning(problem, type(error).__name__.strip("_"))

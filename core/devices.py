@@ -1,11 +1,14 @@
 """What a User-Agent header says, in names that all languages share; nothing of it is repeated."""
 
 # The first that the header has counts: browsers name those that they are made from, too.
-_BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "SamsungBrowser": "Samsung Internet"}
-_BROWSERS |= {"Firefox": "Firefox", "FxiOS": "Firefox", "CriOS": "Chrome", "Chrome": "Chrome"}
-_BROWSERS |= {"Safari": "Safari"}
-_SYSTEMS = {"iPhone": "iPhone", "iPad": "iPad", "Android": "Android", "Windows": "Windows"}
-_SYSTEMS |= {"CrOS": "ChromeOS", "Mac OS": "macOS", "Linux": "Linux"}
+_BROWSERS = {
+    **{"Edg": "Edge", "OPR/": "Opera", "SamsungBrowser": "Samsung Internet", "FxiOS": "Firefox"},
+    **{"Firefox": "Firefox", "CriOS": "Chrome", "Chrome": "Chrome", "Safari": "Safari"},
+}
+_SYSTEMS = {
+    **{"iPhone": "iPhone", "iPad": "iPad", "Android": "Android", "Windows": "Windows"},
+    **{"CrOS": "ChromeOS", "Mac OS": "macOS", "Linux": "Linux"},
+}
 
 
 def device(user_agent: str) -> str:

@@ -82,19 +82,18 @@ def _fault(application: ApplicationSettings, sent: Fields) -> tuple[str, str] | 
     challenge, method = sent.get("code_challenge", ""), sent.get("code_challenge_method", "")
     # Without a method it would be `plain`, which shows the verifier.
     is_s256 = method == "S256" and re.fullmatch(r"[\w-]{43}", challenge, re.ASCII)
-    prompts = _prompts(sent)
-    wrong = {
-        "request": "request" in sent or "request_uri" in sent,
-        "response_mode": sent.get("response_mode", "query") != "query",
-        "code_challenge": not is_s256 and (challenge or method or not application.secret),
-        "prompt": {*prompts} - {*PROMPTS} or ("none" in prompts and len(prompts) > 1),
-        "max_age": not re.fullmatch("[0-9]{1,9}", sent.get("max_age", "0")),
+    prompts, invalid = _prompts(sent), "invalid_request"
+    is_proven = is_s256 or not (challenge or method or not application.secret)
+    faults = {
+        ("unsupported_response_type", "response_type"): sent.get("response_type") != "code",
+        ("invalid_scope", "openid"): "openid" not in sent.get("scope", "").split(" "),
+        (invalid, "request"): "request" in sent or "request_uri" in sent,
+        (invalid, "response_mode"): sent.get("response_mode", "query") != "query",
+        (invalid, "code_challenge"): not is_proven,
+        (invalid, "prompt"): {*prompts} - {*PROMPTS} or ("none" in prompts and len(prompts) > 1),
+        (invalid, "max_age"): not re.fullmatch("[0-9]{1,9}", sent.get("max_age", "0")),
     }
-    if sent.get("response_type") != "code":
-        return "unsupported_response_type", "response_type"
-    if "openid" not in sent.get("scope", "").split(" "):
-        return "invalid_scope", "openid"
-    return next((("invalid_request", name) for name in wrong if wrong[name]), None)
+    return next((fault for fault, is_there in faults.items() if is_there), None)
 
 
 def _prompts(sent: Fields) -> list[str]:

@@ -29,6 +29,8 @@ CODE_LIFE = timedelta(minutes=1)
 SENT = ("grant_type", "code", "redirect_uri", "code_verifier", "client_id", "client_secret")
 _GRANT = "authorization_code"
 _CODE, _ACCESS = "application-code", "application-access"
+# Behind an id on the denylist: the code came twice, and its access token has ended.
+_TWICE = "-twice"
 Fields = Mapping[str, str]
 
 
@@ -70,14 +72,12 @@ def redeem(sent: Fields, authorization: str) -> dict[str, object]:
         raise _refused(application, "unsupported_grant_type", f"grant_type must be {_GRANT}")
     if missing := {"grant_type", "code", "redirect_uri"} - sent.keys():
         raise _refused(application, "invalid_request", f"{min(missing)} is missing")
-    try:
+    with suppress(errors.InvalidToken):
         code = Code(*signed.read_list(_CODE, sent["code"]))
-    except errors.InvalidToken:
-        code = None
-    user = _user_of(application, code, sent) if code else None
-    # Last, since whatever else is wrong must not use it up; of parallel calls one goes on.
-    if code and user and _use_up(code):
-        return _tokens(application, user, code)
+        user = _user_of(application, code, sent)
+        # Last, since whatever else is wrong must not use it up; of parallel calls one goes on.
+        if user and _use_up(code):
+            return _tokens(application, user, code)
     raise _refused(application, "invalid_grant", "the code is wrong, used or too old")
 
 
@@ -142,13 +142,8 @@ def _use_up(code: Code) -> bool:
     with transaction():
         is_first = signed.use_up(code.id)
         if not is_first:
-            signed.use_up(_mark(code.id))
+            signed.use_up(f"{code.id}{_TWICE}")
     return is_first
-
-
-def _mark(code_id: str) -> str:
-    """Return what is on the denylist when a code came twice: its access token has ended."""
-    return f"{code_id}-twice"
 
 
 def _tokens(application: ApplicationSettings, user: UserRow, code: Code) -> dict[str, object]:
@@ -172,7 +167,7 @@ def user_info(token: str) -> dict[str, object]:
         code_id, name, user_id, session_id, scope = signed.read_list(_ACCESS, token)
         application = settings.application_named.get(name)
         user = _user(application, user_id, session_id) if application else None
-        if application and user and not signed.is_used(_mark(code_id)):
+        if application and user and not signed.is_used(f"{code_id}{_TWICE}"):
             return claims(application, user, scope)
     raise OAuthError("invalid_token", "the access token is wrong, has expired or was revoked")
 

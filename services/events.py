@@ -5,9 +5,9 @@ name, address, code or token.
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from ipaddress import ip_network
+from ipaddress import ip_address
 from typing import Any
 
 from sqlalchemy import func, insert, or_, select
@@ -16,7 +16,7 @@ from core import audit, clock, ids
 from core.scopes import KEY
 from database import afterwards, read_all
 from extensions import components, db
-from models import Event, User
+from models import Event, User, UserSession
 
 # How many events of a kind that a user has caused to the own account are kept in a day: with more,
 # a thief of a session could fill the table, or push a trace out of sight.
@@ -36,16 +36,16 @@ def tell(event: str, user_id: str | None = None, **details: str | None) -> bool:
     kept, who = audit.EVENTS[event].kept, components().actor()
     by = "" if who.id == user_id else who.id
     given = {name: value for name, value in details.items() if value}
-    is_kept = False
+    is_in_history = False
     if user_id and kept is not None and (by or _is_news(event, user_id, who.network)):
-        is_kept = True
+        is_in_history = True
         ip_address = "" if by else who.network if event == "login" else who.ip_address
         stays = {name: given[name] for name in kept if name in given}
         add(event, [user_id], by=by, ip_address=ip_address, **stays)
     if by not in ("", MACHINE):
         given["by"] = by
     afterwards(partial(audit.log, event, user_id, **given))
-    return is_kept
+    return is_in_history
 
 
 def tell_each(event: str, user_ids: Iterable[str], **details: str) -> None:
@@ -83,9 +83,10 @@ def _is_news(event: str, user_id: str, network: str) -> bool:
     return bool(db.session.scalar(select(is_news)))
 
 
-def is_elsewhere(user_id: str) -> bool:
+def is_elsewhere(user_id: str, *, now: datetime) -> bool:
     """Return whether the login that was just kept comes from where none of the others that are kept
-    did: never for the only one, nor right after a password was chosen with a link or code.
+    did: never for the only one, nor right after a password was chosen with a link or code. Where a
+    session was open before `now` is known too: the login that began daily use may be pruned.
     """
     columns, network = _EVENTS.c, components().actor().network
     is_new = columns.created_at > clock.utcnow() - CHOSEN
@@ -95,13 +96,16 @@ def is_elsewhere(user_id: str) -> bool:
     if not network or any(row.type != "login" for row in found):
         return False
     others = {_region(row.ip_address) for row in found if row.ip_address not in ("", network)}
-    return bool(others) and _region(network) not in others
+    before = UserSession.user_id == user_id, UserSession.created_at < now
+    opened = db.session.scalars(select(UserSession.ip_address).where(*before))
+    return bool(others) and _region(network) not in others.union(map(_region, filter(None, opened)))
 
 
 def _region(network: str) -> str:
     """Return the part of the internet from which one provider serves many: /16, in IPv6 /32."""
-    found = ip_network(network)
-    return str(found.supernet(new_prefix=16 if found.version == 4 else 32))
+    if "." in network:
+        return network.rsplit(".", 2)[0]
+    return ip_address(network.partition("/")[0]).exploded[:9]
 
 
 def add(

@@ -46,7 +46,7 @@ class _AccountMail(NamedTuple):
     wanted: Callable[[Any], bool]
 
 
-# They are withdrawn when the address changes. All other kinds have no link.
+# They are withdrawn when the address changes. No other kind has a link that opens an account.
 ACCOUNT_MAILS = {
     MailKind.PASSWORD_RESET: _AccountMail(
         Action.CHOOSE_PASSWORD,
@@ -100,7 +100,10 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
     elif kind is MailKind.NEW_LOGIN:
         facts["link"] = f"{settings.public_url}/reset-password#forgot-password"
     elif kind is MailKind.UNUSED_WARNING:
-        facts["deleted_at"], wanted = mail.created_at + UNTIL_DELETION, user.warned_at is not None
+        # Not to somebody who has come back, or is gone, meanwhile.
+        used_at = user.last_login_at or user.created_at
+        wanted = user.warned_at is not None and used_at <= user.warned_at
+        facts["deleted_at"] = mail.created_at + UNTIL_DELETION
         own = f"{settings.public_url}/account" if settings.account_pages else ""
         facts["link"] = settings.app_url or own
     language = mail.language or user.language or settings.default_language

@@ -114,8 +114,7 @@ def _within_limit(kind: MailKind, addresses: Sequence[str]) -> list[str]:
     keys = {
         each: counting.key(LIMITED[kind], account=login_name(each) or each) for each in addresses
     }
-    # Nobody asks for notices, so that no limit of calls bounds them.
-    always = kind not in letters.ACCOUNT_MAILS
+    always = kind is MailKind.NEW_LOGIN  # no limit of calls bounds it
     allowed = counting.within(keys.values(), MAX_MAILS, _window(kind), always=always)
     return [each for each, key in keys.items() if key in allowed]
 

@@ -98,7 +98,7 @@ class Import:
             for name, tried in self._tried.items():
                 tried.update(filter(None, (getattr(row, name) for row in made.values())))
         for user in linked:
-            patiently(functools.partial(counting.unlock, user))
+            patiently(functools.partial(_unlock, user))
         for number, reason in sorted((refused | clashes).items()):
             self.refuse(number, reason)
         self.counts.update(made=len(made), present=len(present), refused=len(refused | clashes))
@@ -235,6 +235,12 @@ class Import:
             for row in without.values():
                 self.write_link(row, links.get(row.id))
         return [row for row in without.values() if row.id in links]
+
+
+def _unlock(user: UserRow) -> None:
+    """Clear what is counted for an account, whose row is locked first: a login counts there too."""
+    users.lock(user.id)
+    counting.unlock(user)
 
 
 def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:

@@ -6,20 +6,10 @@ this: a service that deleted by itself would act on a restored database, or with
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import (
-    ColumnElement,
-    SQLColumnExpression,
-    and_,
-    extract,
-    func,
-    literal,
-    or_,
-    select,
-    type_coerce,
-)
-from sqlalchemy.types import BigInteger
+import sqlalchemy as sa
+from sqlalchemy import SQLColumnExpression, and_, func, or_, select
 
 from core import clock
 from core.addresses import NO_MAILBOX, has_mailbox
@@ -30,7 +20,7 @@ from models import Certificate, Lesson, User, UserSession, UTCDateTime
 from services import accounts, events, outbox, users
 from services.letters import UNTIL_DELETION, MailKind
 
-Wanted = ColumnElement[bool]
+Wanted: TypeAlias = sa.ColumnElement[bool]
 
 
 def listed(days: int, now: datetime, *, with_certificates: bool) -> Wanted:
@@ -38,7 +28,7 @@ def listed(days: int, now: datetime, *, with_certificates: bool) -> Wanted:
 
     Never admins, and accounts of another system: it would make them again, empty.
     """
-    rules = [_is_unused_since(literal(now - timedelta(days=days), UTCDateTime), now)]
+    rules = [_is_unused_since(sa.literal(now - timedelta(days=days), UTCDateTime), now)]
     rules += [User.role != Role.ADMIN.value, User.external_id.is_(None)]
     if not with_certificates:
         is_good = or_(Certificate.expires_at.is_(None), Certificate.expires_at > now)
@@ -48,8 +38,11 @@ def listed(days: int, now: datetime, *, with_certificates: bool) -> Wanted:
 
 
 def to_warn(now: datetime) -> Wanted:
-    """Return the condition for accounts that were not warned since somebody used them."""
-    return or_(User.warned_at.is_(None), ~_is_unused_since(User.warned_at, now))
+    """Return the condition for accounts that were not warned since somebody used them, nor by a
+    clock that was ahead.
+    """
+    used_since = ~_is_unused_since(User.warned_at, now)
+    return or_(User.warned_at.is_(None), User.warned_at > now, used_since)
 
 
 def to_delete(now: datetime, *, without_mailbox: bool) -> Wanted:
@@ -62,11 +55,10 @@ def _is_unused_since(moment: SQLColumnExpression[Any], now: datetime) -> Wanted:
     """Return the condition for accounts that are older than this, without a login or a completed
     lesson since, and without an open session.
     """
-    sessions = select(UserSession.id).where(
-        UserSession.user_id == User.id, UserSession.expires_at > now
-    )
-    seconds = type_coerce(Lesson.completed_at, BigInteger)
-    lessons = select(Lesson.id).where(Lesson.user_id == User.id, seconds > extract("epoch", moment))
+    is_open = UserSession.user_id == User.id, UserSession.expires_at > now
+    seconds = sa.type_coerce(Lesson.completed_at, sa.BigInteger)
+    is_later = Lesson.user_id == User.id, seconds > sa.extract("epoch", moment)
+    sessions, lessons = select(UserSession.id).where(*is_open), select(Lesson.id).where(*is_later)
     used_at = func.coalesce(User.last_login_at, User.created_at)
     return and_(User.created_at <= moment, used_at <= moment, ~sessions.exists(), ~lessons.exists())
 

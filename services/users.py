@@ -163,6 +163,7 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
     Of `custom_fields`, those that are given change. Return None if there is no such user or a
     condition does not hold. Raises IntegrityError, and TooManyRequests beyond `MAX_RENAMES`.
     """
+    values = _not_warned(values)
     # Locked, because these are the values that the UPDATE replaces.
     before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
     if before and isinstance(sent := values.get("custom_fields"), dict):
@@ -182,11 +183,17 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
+def _not_warned(values: dict[str, Any]) -> dict[str, Any]:
+    """Return new values of an account. Nobody was warned at a new address, or could log in."""
+    return {**values, "warned_at": None} if values.keys() & {"email", "is_active"} else values
+
+
 def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:
     """Change columns of accounts, by their ids, as `update` does one; their rows are locked.
 
     Raises Unavailable where another account has got an address or number of them just now.
     """
+    values = {user_id: _not_warned(new) for user_id, new in values.items()}
     names = {name for each in values.values() for name in each}
     changed: list[dict[str, Any]] = []
     for user_id, new in values.items():

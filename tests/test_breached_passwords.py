@@ -22,6 +22,7 @@ from helpers import (
     success,
 )
 
+from config import ConfigError, load
 from core import breaches
 from core import clock as core_clock
 from core.breaches import Breaches
@@ -171,6 +172,18 @@ def test_four_are_asked_at_once_and_the_others_wait(service):
     assert taken == [True] * 12
 
 
+def test_who_waited_in_vain_says_nothing_of_the_service(service, monkeypatch):
+    monkeypatch.setattr(breaches, "PATIENCE", 0.2)
+    monkeypatch.setattr(breaches, "PLACES", 1)
+    service.does, known = TROUBLES["silent"], Breaches(service.url)
+    with ThreadPoolExecutor(6) as threads:
+        assert [*threads.map(known.why_breached, [STOLEN] * 6)] == [None] * 6
+    monkeypatch.setattr(breaches, "PATIENCE", 40)
+    service.does = knows
+    service.over.set()
+    assert known.why_breached(STOLEN)
+
+
 def test_after_three_failures_in_a_row_nothing_is_asked_for_a_minute(service, monkeypatch):
     passed, begin = [0], breaches.time.monotonic()
     clock = SimpleNamespace(monotonic=lambda: begin + passed[0])
@@ -189,6 +202,13 @@ def test_after_three_failures_in_a_row_nothing_is_asked_for_a_minute(service, mo
     assert asked(knows) == (0, False)
     passed[0] = 61
     assert asked(knows) == (1, True)
+
+
+def test_the_service_is_named_in_the_settings():
+    assert load({"BREACHED_PASSWORDS": "hibp"}).breached_passwords == breaches.HIBP
+    for wrong in ("hipb", "http://range.example", "https://range.example/?a"):
+        with pytest.raises(ConfigError, match="BREACHED_PASSWORDS must be hibp, or an https URL"):
+            load({"BREACHED_PASSWORDS": wrong})
 
 
 @on_both

@@ -69,6 +69,7 @@ LEFT_OUT = {
     "pending_emails.tries "
     "second_factors.wrong_codes second_factors.window_ends_at "
     "second_factors.last_step second_factors.generation",
+    "told by an event, `unused_warned`": "users.warned_at",
     "in GET /api/auth/second-factor": "second_factors.unused",
     "another time of the factor": "second_factors.created_at",
     "in GET /api/users/email": "pending_emails.expires_at",

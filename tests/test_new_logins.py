@@ -93,6 +93,14 @@ def test_the_first_login_after_a_long_absence_tells_nothing(app, told):
     assert told(ABROAD) == []
 
 
+def test_where_somebody_is_each_day_is_never_new(app, told):
+    """The history has only the first login from there, until it is pruned."""
+    told(HOME)
+    told(ABROAD)
+    execute(app, delete(Event).where(Event.ip_address == HOME))
+    assert told("203.0.200.1") == []
+
+
 @pytest.mark.parametrize("means", ["mail", "code"])
 def test_who_has_just_chosen_a_password_is_not_told_again(
     told, client, user, outbox, clock, run, means

@@ -166,6 +166,18 @@ def test_it_is_asked_again_under_the_lock(app, command, old, clock, monkeypatch,
     assert command("--delete") == "deleted: 0\n"
 
 
+def test_who_has_a_new_address_or_can_log_in_again_is_warned_first(app, command, old, clock, run):
+    pupil, again = old("pupil", email="pupil@class.invalid"), old("again", is_active=False)
+    old("ahead", warned_at=core_clock.utcnow() + YEAR)
+    assert command("--warn") == "warned: 3\n"
+    clock.move(days=31)
+    run("users", "set-email", pupil.id, "parent@example.org")
+    run("users", "activate", again.id)
+    assert command("--delete") == "deleted: 1\n"
+    assert left(app) == ["again", "pupil"]
+    assert command("--warn") == "warned: 2\n"
+
+
 @on_postgres
 def test_a_login_that_is_under_way_saves_the_account(app, run, old, clock):
     user = old("plain")
@@ -177,12 +189,13 @@ def test_a_login_that_is_under_way_saves_the_account(app, run, old, clock):
 
 
 @on_sqlite
-def test_a_warning_that_waits_is_not_sent_about_an_account_that_is_gone(
-    app, command, old, outbox, run
+def test_a_warning_that_waits_is_not_sent_after_a_login_or_a_deletion(
+    client, command, old, outbox, run
 ):
-    user = old("plain")
+    gone, back = old("gone"), old("back")
     command("--warn")
-    run("users", "delete", user.id, "--yes")
+    run("users", "delete", gone.id, "--yes")
+    success(login(client, back))
     assert [mail["Subject"] for mail in outbox.deliver()] == ["Your account was deleted"]
 
 
