@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import SQLColumnExpression, and_, func, or_, select
 
 from core import clock
-from core.addresses import NO_MAILBOX, has_mailbox
+from core.addresses import NO_MAILBOX
 from core.roles import Role
 from database import patiently, snapshot
 from extensions import db
@@ -78,8 +78,7 @@ def warn(user_id: str, *wanted: Wanted) -> bool:
         if row is None:
             return False
         events.tell("unused_warned", user_id)
-        if has_mailbox(row.email):
-            outbox.queue_notices(MailKind.UNUSED_WARNING, row)
+        outbox.queue_notices(MailKind.UNUSED_WARNING, row)
         return True
 
     return patiently(act)
