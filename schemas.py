@@ -1141,18 +1141,20 @@ class ImportedAccount(Person, ProfileChanges, SettingsChanges, PrivacyChanges):
     email_verified = fields.Flag(load_default=False)
     join_date = fields.AccountTime(attribute="created_at")
     last_login = fields.AccountTime(attribute="last_login_at")
+    warned_at = fields.AccountTime()
     external_id = fields.ExternalId()
 
 
 class DumpedAccount(Profile, Settings, Privacy):
     """All that `ImportedAccount` takes."""
 
-    sometimes = frozenset({"password_hash", "last_login"})
+    sometimes = frozenset({"password_hash", "last_login", "warned_at"})
 
     class Meta:
         exclude = ("avatar", "has_password", "may_change_account", "privacy", "provider")
 
     password_hash = ma.String()
+    warned_at = fields.Moment(allow_none=True)
     external_id = fields.ExternalId()
 
 

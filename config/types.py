@@ -187,7 +187,7 @@ def base_url(raw: str) -> str:
 
 def range_service(raw: str) -> str:
     with suppress(ValueError):
-        url = breaches.HIBP if raw == "hibp" else base_url(raw)
+        url = breaches.HIBP if raw == "hibp" else base_url(raw).removesuffix("/range")
         if not is_readable(url):
             return url
     raise ValueError("must be hibp, or an https URL without query")

@@ -97,5 +97,5 @@ class Breaches:
             if now < self._logged_until:
                 return
             self._logged_until = now + _LOG_EVERY
-        problem = "%s at BREACHED_PASSWORDS: new passwords pass unasked."
-        _log.warning(problem, type(error).__name__.strip("_"))
+        problem = f"{type(error).__name__.strip('_')} {getattr(error, 'code', '')}".strip()
+        _log.warning("%s at BREACHED_PASSWORDS: new passwords pass unasked.", problem)

@@ -5,7 +5,7 @@ name, address, code or token.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
@@ -83,20 +83,20 @@ def _is_news(event: str, user_id: str, network: str) -> bool:
     return bool(db.session.scalar(select(is_news)))
 
 
-def is_elsewhere(user_id: str, *, now: datetime) -> bool:
+def is_elsewhere(user_id: str) -> bool:
     """Return whether the login that was just kept comes from where none of the others that are kept
     did: never for the only one, nor right after a password was chosen with a link or code. Where a
-    session was open before `now` is known too: the login that began daily use may be pruned.
+    session of another day is from is known too: the login that began daily use may be pruned.
     """
-    columns, network = _EVENTS.c, components().actor().network
-    is_new = columns.created_at > clock.utcnow() - CHOSEN
+    columns, network, now = _EVENTS.c, components().actor().network, clock.utcnow()
+    is_new = columns.created_at > now - CHOSEN
     chosen = columns.type.in_(("password_reset", "access_link_used")) & is_new
     these = select(columns.type, columns.ip_address).where(columns.user_id == user_id)
     found = db.session.execute(these.where(or_(columns.type == "login", chosen))).all()
     if not network or any(row.type != "login" for row in found):
         return False
     others = {_region(row.ip_address) for row in found if row.ip_address not in ("", network)}
-    before = UserSession.user_id == user_id, UserSession.created_at < now
+    before = UserSession.user_id == user_id, UserSession.created_at < now - DAY
     opened = db.session.scalars(select(UserSession.ip_address).where(*before))
     return bool(others) and _region(network) not in others.union(map(_region, filter(None, opened)))
 

@@ -98,7 +98,8 @@ def compose(mail: OutboxMail) -> tuple[Mail, str]:
         facts["code"] = codes.email_code(settings.secret_key, change_id, mail.address)
         facts["life"] = links.CODE_LIFE
     elif kind is MailKind.NEW_LOGIN:
-        facts["link"] = f"{settings.public_url}/reset-password#forgot-password"
+        page = "account" if settings.account_pages else "reset-password"
+        facts["link"] = f"{settings.public_url}/{page}#forgot-password"
     elif kind is MailKind.UNUSED_WARNING:
         # Not to somebody who has come back, or is gone, meanwhile.
         used_at = user.last_login_at or user.created_at

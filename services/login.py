@@ -151,7 +151,7 @@ def finish(
     is_kept = events.tell("login", user.id, **way.details)
     # Of a mistyped address, a stranger would learn from where the user logs in.
     is_told = settings.login_notices and settings.event_days and user.email_verified_at
-    if is_kept and is_told and events.is_elsewhere(user.id, now=now):
+    if is_kept and is_told and events.is_elsewhere(user.id):
         facts = {"device": devices.device(client["user_agent"]), "ip_address": client["ip_address"]}
         outbox.queue(MailKind.NEW_LOGIN, user.email, language=user.language, **facts)
     return user, pair

@@ -31,6 +31,7 @@ _Written: TypeAlias = tuple[_Rows, _Rows, dict[int, str], list[UserRow]]
 _FORM = schemas.ImportedAccount()
 _OPTIONAL: dict[str, Any] = {
     **{"role": Role.STUDENT.value, "is_active": True, "last_login_at": None},
+    "warned_at": None,
     **{"bio": "", "location": "", "website": "", "theme": "system", "external_id": None},
     **{"email_notifications": True, "push_notifications": True, "progress_visible": False},
     "custom_fields": {},
@@ -255,6 +256,7 @@ def dump(*, with_hashes: bool) -> Iterator[list[dict[str, Any]]]:
             line["customFields"] = custom_fields.allowed(row.custom_fields, line["customFields"])
             if not (with_hashes and passwords.is_usable(row.password_hash)):
                 del line["passwordHash"]
-            if row.last_login_at is None:
-                del line["lastLogin"]
+            for name in ("lastLogin", "warnedAt"):
+                if line[name] is None:
+                    del line[name]
         yield found

@@ -205,7 +205,8 @@ def test_after_three_failures_in_a_row_nothing_is_asked_for_a_minute(service, mo
 
 
 def test_the_service_is_named_in_the_settings():
-    assert load({"BREACHED_PASSWORDS": "hibp"}).breached_passwords == breaches.HIBP
+    for named in ("hibp", f"{breaches.HIBP}/range/"):
+        assert load({"BREACHED_PASSWORDS": named}).breached_passwords == breaches.HIBP
     for wrong in ("hipb", "http://range.example", "https://range.example/?a"):
         with pytest.raises(ConfigError, match="BREACHED_PASSWORDS must be hibp, or an https URL"):
             load({"BREACHED_PASSWORDS": wrong})

@@ -72,10 +72,9 @@ CUSTOM_FIELDS = (
     CustomField(name="siblings", type="number"),
     CustomField(name="newsletter", type="boolean"),
 )
-TIMES = ("created_at", "email_verified_at", "last_login_at")
+TIMES = ("created_at", "email_verified_at", "last_login_at", "warned_at")
 COLUMNS |= {name: datetime(2019, 1, 2 + day, tzinfo=UTC) for day, name in enumerate(TIMES)}
 STAY_BEHIND = {"password_version", "second_factor_at", "avatar_digest", "identity", "changed"}
-STAY_BEHIND |= {"warned_at"}
 
 
 def counts(made=0, present=0, refused=0):
