@@ -1,7 +1,7 @@
 """Asks a service such as Have I Been Pwned whether a password is in a known breach.
 
-Only five hex digits of its SHA-1 leave this machine (ASVS 5.0, 6.2.12). The service may be silent,
-slow or broken: no answer is no hit, or nobody could choose a password while it is away.
+Only five hex digits of its SHA-1 leave this machine (ASVS 5.0, 6.2.12). A password is accepted if
+the service does not answer: otherwise, an outage would stop everybody from choosing one.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _log = logging.getLogger("accounts.breaches")
 
 
 class _Busy(TimeoutError):
-    """Too many asked at once, and not all of them came to their turn within a second."""
+    """The time ran out after a wait for other questions of this process."""
 
 
 class Breaches:

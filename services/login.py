@@ -149,7 +149,7 @@ def finish(
     second_factor.spend(proof)
     pair = sessions.open_session(user, now=now, **client)
     is_kept = events.tell("login", user.id, **way.details)
-    # Of a mistyped address, a stranger would learn from where the user logs in.
+    # An unverified address may be a stranger's, who would learn from where the user logs in.
     is_told = settings.login_notices and settings.event_days and user.email_verified_at
     if is_kept and is_told and events.is_elsewhere(user.id):
         facts = {"device": devices.device(client["user_agent"]), "ip_address": client["ip_address"]}

@@ -184,8 +184,9 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
 
 
 def _not_warned(values: dict[str, Any]) -> dict[str, Any]:
-    """Return new values of an account. Nobody was warned at a new address, or could log in."""
-    return {**values, "warned_at": None} if values.keys() & {"email", "is_active"} else values
+    """Return new values of an account. Nobody was warned at a new address, or while inactive."""
+    is_new = "email" in values or values.get("is_active")
+    return {**values, "warned_at": None} if is_new else values
 
 
 def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:

@@ -8,7 +8,6 @@ from helpers import (
     forgot,
     login,
     on_both,
-    race,
     set_user,
     success,
 )
@@ -141,12 +140,3 @@ def test_settings_turn_the_notices_off(make_app, user, outbox, settings):
     for address in (HOME, ABROAD):
         success(login(client, user, environ_base={"REMOTE_ADDR": address}))
     assert outbox.waiting() == []
-
-
-@on_both
-def test_parallel_logins_from_one_place_are_told_once(app, told, user, outbox):
-    told(HOME)
-    origin = {"environ_base": {"REMOTE_ADDR": ABROAD}}
-    answers = race(lambda _: login(app.test_client(), user, **origin), 4)
-    assert [answer.status_code for answer in answers] == [200] * 4
-    assert outbox.waiting() == [("new_login", user.email)]

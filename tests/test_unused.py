@@ -66,9 +66,7 @@ def people(app, old):
     }.items():
         old(name, **columns)
     for name, when in {"learns": recently, "learned": now - YEAR}.items():
-        user = old(name)
-        add(app, Course, user, id="c", name="Course", lessons=9)
-        add(app, Lesson, user, course_id="c", id="l", minutes=1, completed_at=when)
+        learn(app, old(name), when)
     held = {"id": "x", "course_id": "c", "course_name": "C", "issued_at": now - YEAR}
     held |= {"credential_url": "", "holder": "x"}
     for name, more in {
@@ -80,6 +78,11 @@ def people(app, old):
 
 def add(app, model, user, **columns):
     execute(app, insert(model).values(user_id=user.id, **columns))
+
+
+def learn(app, user, when):
+    add(app, Course, user, id="c", name="Course", lessons=9)
+    add(app, Lesson, user, course_id="c", id="l", minutes=1, completed_at=when)
 
 
 LISTED = ["ended", "learned", "never", "plain", "pupil", "revoked"]
@@ -118,8 +121,7 @@ def logs_in(app, client, user):
 
 
 def learns(app, client, user):
-    add(app, Course, user, id="c", name="Course", lessons=9)
-    add(app, Lesson, user, course_id="c", id="l", minutes=1, completed_at=core_clock.utcnow())
+    learn(app, user, core_clock.utcnow())
 
 
 def stays(app, client, user):
