@@ -41,7 +41,8 @@ from web import logs
 SLOW = (
     *("end_to_end/", "faults/", "mail/test_servers.py"),
     "account_pages/",
-    *("test_bench.py", "test_contributing.py", "test_deploy.py", "test_fuzz.py"),
+    *("test_bench.py", "test_contributing.py", "test_copies.py", "test_deploy.py"),
+    *("test_fuzz.py", "test_worker_turns.py"),
 )
 
 
@@ -124,7 +125,8 @@ def _postgres():
         url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
         # No test ends the machine, so no commit need wait for its disk.
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")
+            for name in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum", "jit"):
+                connection.execute(f"ALTER SYSTEM SET {name} = off")
             connection.execute("SELECT pg_reload_conf()")
         yield SimpleNamespace(url=url, tools=f"{server.bin_path}:")
         server.cleanup()

@@ -33,6 +33,8 @@ RACERS = 16
 # For tests or modules where SQL, locks, constraints, collation or plans differ, or where a race is
 # won in the database. All others run on SQLite.
 on_both = pytest.mark.databases("sqlite", "postgres")
+# For long tables of what Python decides: `make test-slow` runs them on Postgres too.
+on_both_slowly = pytest.mark.databases("sqlite", pytest.param("postgres", marks=pytest.mark.slow))
 on_postgres = pytest.mark.databases("postgres")
 on_sqlite = pytest.mark.databases("sqlite")  # in a module that is on both
 # Nothing listens there.

@@ -15,6 +15,7 @@ from helpers import (
     failure,
     login,
     on_both,
+    on_both_slowly,
     race,
     refresh,
     registration,
@@ -68,7 +69,7 @@ TAKES = {
     *("PATCH /api/users/{userId}", "POST /api/users/lists"),
 }
 
-pytestmark = on_both
+pytestmark = on_both_slowly
 
 
 @pytest.fixture
@@ -209,6 +210,7 @@ def test_a_sign_up_has_its_fields_and_needs_what_is_required(app, client, set_fi
     assert stored(app, username="newcomer").custom_fields == {"newsletter": True}
 
 
+@on_both
 def test_two_names_written_at_once_are_both_kept(app, pupil, headers):
     ways = [
         ("PUT", "/api/users/profile", headers["pupil"], {"phone": "1"}),
@@ -224,6 +226,7 @@ def test_two_names_written_at_once_are_both_kept(app, pupil, headers):
     assert stored(app, pupil).custom_fields == {**VALUES, "phone": "1", "siblings": 11}
 
 
+@on_both
 def test_a_list_is_filtered_by_a_field_that_its_reader_sees(client, headers, make_user):
     make_user("other", custom_fields={"grade": 7, "phone": "Müller", "newsletter": True})
 

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 from endpoints import UNKNOWN_ID
-from helpers import failure, on_both, on_sqlite, race, rows, statements_of, success
+from helpers import failure, on_both, on_both_slowly, on_sqlite, race, rows, statements_of, success
 
 from core.clock import rfc3339
 from models import Achievement, Certificate, Course, Lesson
 
-pytestmark = on_both
+pytestmark = on_both_slowly
 
 # When each story begins.
 NOW = "2030-06-12T12:00:00Z"
@@ -307,6 +307,7 @@ def test_replaced_certificate_has_what_the_last_delivery_says(school):
 # At once, again, and in any order
 
 
+@on_both
 @one_of_each_shape
 def test_putting_and_removing_at_once_ends_in_one_of_the_two(app, school, kind):
     prepare(school, kind)
@@ -323,6 +324,7 @@ def test_putting_and_removing_at_once_ends_in_one_of_the_two(app, school, kind):
     success(school.put(kind.path, kind.body), 201)
 
 
+@on_both
 def test_lessons_and_the_removal_of_their_course_at_once_leave_no_orphans(app, school):
     school.course()
     school.headers(school.system)

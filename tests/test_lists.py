@@ -8,6 +8,7 @@ from helpers import (
     execute,
     failure,
     on_both,
+    on_both_slowly,
     on_postgres,
     race,
     rows,
@@ -25,7 +26,7 @@ from core.scopes import Scope
 from models import Event, Group, Membership, User
 from services import lists
 
-pytestmark = on_both
+pytestmark = on_both_slowly
 
 LISTS = "/api/users/lists"
 CHESS = "01900000-0000-7000-8000-000000000000"  # a group that people have made
@@ -534,6 +535,7 @@ def test_a_list_is_done_in_batches_each_of_them_whole(app, monkeypatch, sent, do
     assert statuses(do(people)) == ["same"] * 4 + ["new"]
 
 
+@on_both
 def test_equal_lists_at_once_make_nobody_twice(app, sent):
     people = [person(f"{n:b}", "Lang", group="5a") for n in range(1, 30)]
     answers = race(lambda _: sent(people, apply=True), 3)

@@ -13,6 +13,7 @@ from helpers import (
     execute,
     failure,
     on_both,
+    on_both_slowly,
     on_postgres,
     race,
     rows,
@@ -41,7 +42,7 @@ from models import (
 from services import administration, groups, learning, users
 from web.bodies import MAX_BODY_OF_MANY
 
-pytestmark = on_both
+pytestmark = on_both_slowly
 
 GROUP = "dddddddd-0000-4000-8000-000000000000"
 MEMBERS = f"/api/groups/{GROUP}/members"
@@ -457,6 +458,7 @@ def test_a_teacher_delivers_and_makes_links_within_reach_only(
 # Who was first
 
 
+@on_both
 @pytest.mark.parametrize("name", ["members", "activation", "removals"])
 def test_the_same_call_at_once_changes_each_once(app, make_app, admin, group, pupils, name):
     method, path, body, _ = CALLS[name]
@@ -471,6 +473,7 @@ def test_the_same_call_at_once_changes_each_once(app, make_app, admin, group, pu
     assert sorted(itertools.chain(*race(ask, 6))) == ids
 
 
+@on_both
 def test_the_same_records_at_once_are_new_once(app, admin, pupils):
     records = [{"userId": each.id, **RECORDS["achievements"]} for each in pupils]
 

@@ -1,6 +1,7 @@
 """House rules about what we ship: who imports whom, what is pinned, how it is run."""
 
 import ast
+import functools
 import json
 import os
 import re
@@ -61,8 +62,9 @@ def shipped():
             yield inside
 
 
+@functools.cache
 def imports(path):
-    """Yield what a file imports, by its full name, and whether that stands inside a function."""
+    """Return what a file imports, by its full name, and whether that stands inside a function."""
 
     def walk(node, late):
         if str(path) in TYPES_FROM_ABOVE and getattr(node, "test", None):
@@ -79,7 +81,7 @@ def imports(path):
         for child in ast.iter_child_nodes(node):
             yield from walk(child, late)
 
-    yield from walk(ast.parse((ROOT / path).read_text()), False)
+    return list(walk(ast.parse((ROOT / path).read_text()), False))
 
 
 def layer(module):
@@ -214,6 +216,7 @@ def environ(tmp_path):
     return production(url, free_port(), free_port())
 
 
+@pytest.mark.slow
 def test_a_refused_start_ends_at_once_and_says_why(environ):
     wrong = {"DATABASE_URL": "mysql://host/name", "SECRET_KEY": "short secret", "MAIL_URL": ""}
     environ |= {**wrong, "BCRYPT_ROUNDS": "lots"}
@@ -225,6 +228,7 @@ def test_a_refused_start_ends_at_once_and_says_why(environ):
         assert not re.search("Traceback|mysql|short secret|lots", output)
 
 
+@pytest.mark.slow
 def test_the_service_ends_well_when_its_terminal_interrupts_it(environ, tmp_path):
     service = Service(environ, free_port(), tmp_path / "log")
     service.start(until="/healthz")

@@ -566,6 +566,7 @@ def failing_at(app, number):
         event.remove(*place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", IN_ONE, ids=lambda act: f"{act.by} {act.what}")
 def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog, act):
     _, facts, headers = prepare(act)
@@ -594,6 +595,7 @@ def test_act_that_fails_anywhere_leaves_nothing_and_no_line(app, prepare, caplog
     assert number > 3  # BEGIN, what it does, its event, COMMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", IN_ONE, ids=lambda act: f"{act.by} {act.what}")
 def test_of_what_users_do_to_their_account_twenty_of_a_kind_are_kept_in_a_day(
     app, client, run, prepare, now, caplog, act
@@ -653,6 +655,7 @@ def test_every_call_that_shows_something_has_a_row():
     assert rows.isdisjoint(OF_NOBODY)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("order", [("one", "other"), ("other", "one")], ids=" then ".join)
 @pytest.mark.parametrize(

@@ -180,6 +180,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_the_end_of_a_process_waits_for_the_mail_in_flight(app, serve, database_url):
     running = serve()
     running.box.delay = 1.0

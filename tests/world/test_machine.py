@@ -84,6 +84,7 @@ def test_a_host_that_is_not_here_is_refused_where_the_service_starts(host):
     assert load({"HOST": "localhost"}, serving=True).host == "localhost"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["", " ", "3"])
 def test_gunicorn_reads_a_number_of_workers_that_is_empty(given):
     env = environment(WEB_CONCURRENCY=given, PORT="")
@@ -101,6 +102,7 @@ def service(tmp_path):
     return environment(DATABASE_URL=str(url), **given), url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_lose_lines_and_nothing_else(service, tmp_path, closed):
     env, url = service
@@ -119,6 +121,7 @@ def test_closed_streams_lose_lines_and_nothing_else(service, tmp_path, closed):
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_letters_that_a_terminal_lacks_are_not_called_wrong_input(service):
     env, _ = service
     flask = [PYTHON, "-m", "flask"]
@@ -133,6 +136,7 @@ def test_letters_that_a_terminal_lacks_are_not_called_wrong_input(service):
     assert show.stderr.endswith(line), show.stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_embedded_database_is_one_line(tmp_path):
     (tmp_path / "accounts.db").write_text("no database" * 1000)
     script = f"""import app, functools
