@@ -1,7 +1,7 @@
 // "What happened": the history of an account, in Security and on the page of a person.
 
 import { call } from "./api.js";
-import { copy, fill, nameOf, say } from "./words.js";
+import { copy, fill, has, nameOf, say, texts } from "./words.js";
 
 const asked = new Map(); // what was asked for, by its path
 
@@ -15,16 +15,25 @@ async function groupOf(group) {
   return groups.find(({ id }) => id === group)?.name ?? say("say_no_group");
 }
 
-/** Return what an event says, as texts; who sees ids is an admin. */
+function wordOf(name, value) {
+  const key = `say_${name}_${value}`;
+  return name === "group" ? groupOf(value) : has(key) ? say(key) : value;
+}
+
+/** Return what an event says, as texts, and those `details` that it does not say; who sees ids is
+ * an admin. */
 export async function describe({ type, details, at, by, byId, ipAddress }) {
-  const role = details.role && say(`say_role_${details.role}`);
-  const group = details.group && (await groupOf(details.group));
+  const key = `say_event_${type}`;
+  const isSaid = (name) => name === "provider" || texts.get(key).includes(`{${name}}`);
+  const values = {};
+  for (const name of Object.keys(details)) values[name] = await wordOf(name, details[name]);
   const button = document.querySelector(`.providers [name="${details.provider}"]`);
   const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
   const actor = by === "staff" && byId ? await once(`users/${byId}/account`) : {};
   const name = actor.id ? nameOf(actor) : "";
   return {
-    event: say(`say_event_${type}`, { role, group }) + provider,
+    event: say(key, values) + provider,
+    details: Object.fromEntries(Object.entries(details).filter(([name]) => !isSaid(name))),
     by: by === "user" ? "" : name ? say("say_event_by", { name }) : say(`say_event_by_${by}`),
     name,
     href: byId && (by === "service" ? "admin#keys" : `admin#people/${byId}`),

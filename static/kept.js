@@ -54,10 +54,10 @@ function shown(name, value) {
 }
 
 async function happened(event) {
-  const { type, by, byId, details: { role, provider, ...details }, ...more } = event;
+  const { type, by, byId, details, ...more } = event;
   const texts = await describe(event);
   const said = `${texts.event} ${texts.by || word(`by_${by}`)}`;
-  return make("div", "", said, facts({ ...more, ...(byId && { byId }), ...details }));
+  return make("div", "", said, facts({ ...more, ...(byId && { byId }), ...texts.details }));
 }
 
 /** Show it in a place; return its heading. */

@@ -114,6 +114,16 @@ def test_each_event_of_the_history_is_left_and_has_its_sentence():
         assert said == kept, words
 
 
+@pytest.mark.parametrize("words", sorted((ROOT / "templates").glob("*/app.txt")), ids=str)
+def test_each_detail_is_in_the_sentence_of_its_event_or_has_a_word_on_paper(words):
+    sentences = dict(re.findall(r'say_event_(\w+) = "(.*)"', words.read_text()))
+    paper = words.with_name("privacy.txt").read_text()
+    for name, event in audit.EVENTS.items():
+        for detail in event.kept or ():
+            is_said = f"{{{detail}}}" in sentences[name] or detail == "provider"
+            assert is_said or f"say_kept_{detail} = " in paper, f"{detail} of {name}"
+
+
 def test_users_and_admins_see_who_did_what_and_nobody_sees_where_an_admin_was(
     app, client, admin, make_user, make_key, log_in, run
 ):

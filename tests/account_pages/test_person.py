@@ -63,10 +63,14 @@ def test_each_name_of_an_export_has_a_word(client, language):
 def test_all_that_is_kept_is_on_paper_in_words(open_person, make_user, page):
     data = sample(Export())
     avatar = {"mediaType": "image/png", "data": base64.b64encode(picture()).decode()}
-    happened = {"type": "login", "by": "user", "details": {"deliver": "mail", "hat": "a hat"}}
-    data["events"][0] |= happened
+    details = {"role": "instructor", "deliver": "mail", "hat": "a hat"}
+    data["events"][0] |= {"type": "role_changed", "by": "user", "details": details}
     del data["passkeys"][0], data["avatar"]
-    texts = [text for _, text in leaves(data) if text not in ("", "login", "user", "mail")]
+    texts = [
+        text
+        for _, text in leaves(data)
+        if text not in ("", "role_changed", "user", *details.values())
+    ]
 
     def answer(route):
         answer = route.fetch().json()
@@ -82,7 +86,8 @@ def test_all_that_is_kept_is_on_paper_in_words(open_person, make_user, page):
     shown = paper.inner_text()
     assert {text for text in texts if text not in shown} == {MOMENT}
     assert shown.count(WORDS) == texts.count(MOMENT)
-    assert "First sign-in from this IP address by the person" in shown
+    assert "New role: Teacher by the person" in shown
+    assert "instructor" not in shown
     assert re.search(r"Passkeys\s+none", shown)
     expect(paper.locator("dl > div", has_text="shoe").last).to_have_text("shoe 44")
     assert avatar["data"] not in shown

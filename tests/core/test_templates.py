@@ -252,8 +252,8 @@ def test_french_signs_have_their_narrow_space():
     for name in FILES:
         # Only the words: the syntax of the templates and of URLs has colons too.
         text = re.sub(r"{[{#].*?[}#]}|{% (macro|set names).*|https:", "", source("fr", name))
-        assert re.findall(r"(?<![\u202f\d]):(?!\d)|[^\u202f][;!?»]|«(?!\u202f)", text) == []
-        assert "'" not in text
+        assert re.findall(r"(?<![\u202f\d]):(?!\d)|[^\u202f][;!?»]|«(?!\u202f)", text) == [], name
+        assert "'" not in text, name
 
 
 # The look-up
