@@ -5,9 +5,8 @@ code path. Lengths of columns alone are enforced by Postgres only. docs/referenc
 the docstrings.
 """
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -18,72 +17,12 @@ from core.addresses import search_key
 from core.ids import new_row_id
 from core.roles import Role
 from core.totp import RECOVERY_CODES
+from database.columns import EpochSeconds, Owner, UTCDateTime, by_bytes, lower_case, text
 from extensions import Base
 
 USER_AGENT_LENGTH = 255
 # A bit for each recovery code of a second factor.
 ALL_UNUSED = (1 << RECOVERY_CODES) - 1
-
-# A key of a row that is deleted with the user.
-Owner = Annotated[
-    str, mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
-]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class UTCDateTime(sa.TypeDecorator[datetime]):
-    """An aware datetime in UTC on both databases; SQLite does not store time zones."""
-
-    impl = sa.DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class EpochSeconds(sa.TypeDecorator[datetime]):
-    """An aware datetime, stored as seconds since 1970.
-
-    For times that clients choose: a time zone of the database session cannot move one out of the
-    years 1 to 9999, and both databases calculate with integers in the same way.
-    """
-
-    impl = sa.BigInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:
-        return None if value is None else (value - _EPOCH) // timedelta(seconds=1)
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        return None if value is None else _EPOCH + timedelta(seconds=value)
-
-
-def _by_bytes(most: int | None = None) -> sa.types.TypeEngine[str]:
-    """Return the type of a text that an index holds, at most so long, compared by its bytes.
-
-    By the locale of a Postgres database, the order in the index would change with another release
-    of the system's library, and rows would not be found any more, or get in twice.
-    """
-    return sa.String(most).with_variant(sa.String(most, collation="C"), "postgresql")
-
-
-def _text(least: int, most: int, *, is_key: bool = False, **options: Any) -> Any:
-    """Return a column for a text of so many characters, with the CHECK of its table."""
-    made = mapped_column(_by_bytes(most) if is_key else sa.String(most), **options)
-
-    @sa.event.listens_for(made.column, "after_parent_attach")
-    def bound(column: sa.Column[str], table: sa.Table) -> None:
-        length = f"length({column.name})"
-        bounds = f"{length} BETWEEN {least} AND {most}" if least else f"{length} <= {most}"
-        table.append_constraint(sa.CheckConstraint(bounds, f"{column.name}_length"))
-
-    return made
 
 
 def _search_key(context: Any) -> str:
@@ -91,23 +30,13 @@ def _search_key(context: Any) -> str:
     return search_key(row["username"], row["email"], row["first_name"], row["last_name"])
 
 
-def _lower_case(column: str, of: str, name: str) -> Iterator[sa.CheckConstraint]:
-    """Yield the CHECK that a column is the lower case of another one, for each database.
-
-    Postgres lowers by the locale of the database: in Turkish, I is no capital i.
-    """
-    for database, source in (("sqlite", of), ("postgresql", f'{of} COLLATE "C"')):
-        check = sa.CheckConstraint(f"{column} = lower({source})", name)
-        yield check.ddl_if(dialect=database)
-
-
 class User(Base):
     """An account. Its id is never used again, since tokens may still name it."""
 
     __tablename__ = "users"
     __table_args__ = (
-        *_lower_case("username_key", "username", "username_key"),
-        *_lower_case("email", "email", "email_lower_case"),
+        *lower_case("username_key", "username", "username_key"),
+        *lower_case("email", "email", "email_lower_case"),
         sa.CheckConstraint("role IN ('student', 'instructor', 'admin')", "role"),
         sa.CheckConstraint("theme IN ('light', 'dark', 'system')", "theme"),
         # For lists: by the time of joining, which other systems may have set.
@@ -121,15 +50,15 @@ class User(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """A UUID, which never changes and is never used again."""
-    username: Mapped[str] = _text(3, 32)
+    username: Mapped[str] = text(3, 32)
     """Unique, as its user writes it."""
-    username_key: Mapped[str] = mapped_column(_by_bytes(32), unique=True)
+    username_key: Mapped[str] = mapped_column(by_bytes(32), unique=True)
     """The username in lower case: two usernames must not differ only in case."""
-    email: Mapped[str] = mapped_column(_by_bytes(254), unique=True)
+    email: Mapped[str] = mapped_column(by_bytes(254), unique=True)
     """Unique, in lower case."""
-    first_name: Mapped[str] = _text(1, 64)
+    first_name: Mapped[str] = text(1, 64)
     """Never empty."""
-    last_name: Mapped[str] = _text(1, 64)
+    last_name: Mapped[str] = text(1, 64)
     """Never empty."""
     password_hash: Mapped[str] = mapped_column(sa.String(255))
     """Internal; begins with `!` where there is no password."""
@@ -152,17 +81,17 @@ class User(Base):
     # Here, because the one query of the guard reads this table.
     second_factor_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     """When the second factor was confirmed, also in its own row; NULL without one."""
-    identity: Mapped[str | None] = mapped_column(_by_bytes(600))
+    identity: Mapped[str | None] = mapped_column(by_bytes(600))
     """The account at a provider that opens this one: its issuer, a space, and the subject."""
-    external_id: Mapped[str | None] = _text(1, 64, is_key=True)
+    external_id: Mapped[str | None] = text(1, 64, is_key=True)
     """The number of the person in another system, unique and never empty."""
     changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     """The number of the latest change that other systems are told of, or 0."""
 
-    bio: Mapped[str] = _text(0, 500, server_default="")
+    bio: Mapped[str] = text(0, 500, server_default="")
     """What users say about themselves, as in `location` and `website`."""
-    location: Mapped[str] = _text(0, 100, server_default="")
-    website: Mapped[str] = _text(0, 200, server_default="")
+    location: Mapped[str] = text(0, 100, server_default="")
+    website: Mapped[str] = text(0, 200, server_default="")
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     """Names the picture in `avatars`; NULL for the default one."""
     # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
@@ -253,7 +182,7 @@ class ServiceKey(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """As `flask keys list` shows it."""
-    name: Mapped[str] = _text(1, 64, is_key=True, unique=True)
+    name: Mapped[str] = text(1, 64, is_key=True, unique=True)
     digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
     """The SHA-256 of the key."""
     scopes: Mapped[str] = mapped_column(sa.String(100))
@@ -318,7 +247,7 @@ class Passkey(Base):
     """The passkey, as what keeps it calls it: 16 to 1,023 bytes."""
     public_key: Mapped[bytes] = mapped_column(sa.LargeBinary)
     """In the form of COSE (RFC 9052)."""
-    name: Mapped[str] = _text(0, 64)
+    name: Mapped[str] = text(0, 64)
     """By the user, or of what keeps it; may be empty."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
@@ -358,7 +287,7 @@ class Counter(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     # Ordered by bytes, as on SQLite, so that the index finds all keys with the same beginning.
-    key: Mapped[str] = mapped_column(_by_bytes(160), primary_key=True)
+    key: Mapped[str] = mapped_column(by_bytes(160), primary_key=True)
     """What a limit counts, of whom; without an address in clear text."""
     hits: Mapped[int]
     expires_at: Mapped[datetime] = mapped_column(EpochSeconds, index=True)
@@ -425,7 +354,7 @@ class Group(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     """Chosen by an admin or another system."""
-    name: Mapped[str] = _text(1, 64)
+    name: Mapped[str] = text(1, 64)
     """Need not be unique."""
 
 
@@ -452,9 +381,9 @@ class Course(Base):
     __table_args__ = (sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),)
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, the same for all users."""
-    name: Mapped[str] = _text(1, 200)
+    name: Mapped[str] = text(1, 200)
     """As last delivered for this user."""
     lessons: Mapped[int]
     """How many the course has."""
@@ -476,11 +405,11 @@ class Lesson(Base):
     )
 
     user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
-    course_id: Mapped[str] = mapped_column(_by_bytes(64), primary_key=True)
+    course_id: Mapped[str] = mapped_column(by_bytes(64), primary_key=True)
     """The row of `courses`."""
-    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, unique in the course."""
-    name: Mapped[str] = _text(0, 200, server_default="")
+    name: Mapped[str] = text(0, 200, server_default="")
     """As last delivered for this user; it may be empty."""
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
@@ -493,9 +422,9 @@ class Achievement(Base):
     __tablename__ = "achievements"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
-    name: Mapped[str] = _text(1, 200)
+    name: Mapped[str] = text(1, 200)
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
     """When it was earned."""
 
@@ -506,15 +435,15 @@ class Certificate(Base):
     __tablename__ = "certificates"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = _text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
-    course_id: Mapped[str] = _text(1, 64)
+    course_id: Mapped[str] = text(1, 64)
     """The course, which may be none of `courses`."""
-    course_name: Mapped[str] = _text(1, 200)
+    course_name: Mapped[str] = text(1, 200)
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
     """NULL: never."""
-    credential_url: Mapped[str] = _text(0, 200)
+    credential_url: Mapped[str] = text(0, 200)
     """A page of the course system about it, or empty."""
     # In clear, because its owner gives it away; None while the certificate is not shared.
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)

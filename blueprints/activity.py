@@ -6,7 +6,7 @@ from flask import Blueprint
 
 from core.roles import Role
 from schemas import EveryEvent, EveryEventQuery
-from services import events
+from services import history
 from web.api import endpoint
 
 bp = Blueprint("activity", __name__, url_prefix="/api/activity")
@@ -19,4 +19,4 @@ def list_activity(query: dict[str, Any]) -> dict[str, object]:
     `by` is who did it to somebody else. Send `next` as `after` for the next page; it is null at the
     end.
     """
-    return events.history(for_admins=True, **query)
+    return history.page(for_admins=True, **query)

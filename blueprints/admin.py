@@ -19,6 +19,7 @@ from services import (
     events,
     export,
     groups,
+    history,
     login,
     passkeys,
     recovery,
@@ -131,7 +132,7 @@ def list_events(user_id: str, query: dict[str, Any]) -> dict[str, object]:
         users.get_within(user_id)
     elif viewer.id != user_id:
         raise errors.RoleNeedsFactor if viewer.granted_role == Role.ADMIN else errors.Forbidden
-    return events.history(for_admins=is_admin, user_id=user_id, **query)
+    return history.page(for_admins=is_admin, user_id=user_id, **query)
 
 
 @admin(

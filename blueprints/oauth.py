@@ -12,7 +12,7 @@ from core.id_tokens import ALGORITHM
 from extensions import id_tokens, settings
 from services import applications, authorization_codes
 from services.authorization_codes import OAuthError
-from web import bodies
+from web import bodies, forms
 from web.responses import json_response, public_json
 
 bp = Blueprint("oauth", __name__)
@@ -109,7 +109,7 @@ def _sent(names: tuple[str, ...]) -> dict[str, str]:
 
     Raises InvalidRequest, also if one of them came twice or has a control character.
     """
-    found = bodies.form()
+    found = forms.form()
     sent = {name: found[name] for name in names if name in found}
     for name, values in sent.items():
         if len(values) > 1 or _CONTROL.search(values[0]):

@@ -1,21 +1,19 @@
 """Accounts: registration, new passwords, confirmation by a password, and deletion."""
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import and_, case, or_, select, update
+from sqlalchemy import and_, or_, select
 from sqlalchemy import delete as delete_from
 
 import counting
 import errors
 from callers import Caller
-from core import audit, clock, guessable, passwords
+from core import audit, guessable, passwords
 from core.addresses import has_domain, has_mailbox
-from core.ids import new_row_id
 from core.reasons import UNCONFIRMED, Reason
 from core.roles import Role
-from database import change, insert_into, unique
+from database import change, unique
 from extensions import breaches, db, hasher, settings
 from fields import Email
 from models import Passkey, PendingEmail, User, UserRow
@@ -71,30 +69,6 @@ def add(
     if mail:
         outbox.queue(mail, email)
     return user
-
-
-def add_all(people: Sequence[Mapping[str, Any]]) -> dict[str, UserRow]:
-    """Add accounts without a password, which have the same columns; return by address those that
-    are new: the others have a name or number that somebody has. Nobody can prove an address that
-    cannot exist, so it counts as verified.
-    """
-    now, usual = clock.utcnow(), usual_settings()
-    rows = [
-        {"id": new_row_id(), **usual, **person, "username_key": person["username"].lower()}
-        | {"email_verified_at": None if has_mailbox(person["email"]) else now}
-        | {"password_hash": passwords.unusable()}
-        for person in people
-    ]
-    if not rows:
-        return {}
-    # In one order, or parallel calls could wait for each other; the ids keep that of the list.
-    rows.sort(key=itemgetter("email"))
-    insert = insert_into(User.__table__).on_conflict_do_nothing()
-    made: Any = db.session.execute(insert.returning(User.__table__), rows).all()
-    ids = [row.id for row in made]
-    changes.note(ids)
-    events.tell_each("account_created", ids)
-    return {row.email: row for row in made}
 
 
 def usual_settings() -> dict[str, Any]:
@@ -156,13 +130,13 @@ def set_password(
     values["identity"] = None
     row = users.update(user.id, *conditions, **values)
     if row:
-        had_passkeys = _end_what_passwords_allowed(user.id, keep=keep) > 0
+        had_passkeys = end_what_passwords_allowed(user.id, keep=keep) > 0
         facts = {"unlinked": user.identity is not None, "had_passkeys": had_passkeys}
         outbox.queue(MailKind.PASSWORD_CHANGED, user.email, language=user.language, **facts)
     return row
 
 
-def _end_what_passwords_allowed(*user_ids: str, keep: str | None = None) -> int:
+def end_what_passwords_allowed(*user_ids: str, keep: str | None = None) -> int:
     """End sessions, waiting e-mail addresses and passkeys; return how many of these."""
     drop_pending_email(*user_ids)
     sessions.end_all(*user_ids, keep=keep)
@@ -173,38 +147,6 @@ def change_password(caller: Caller, password_hash: str) -> None:
     """Set a new password after a confirmed one."""
     set_password(caller.user, password_hash, keep=caller.session_id)
     events.tell("password_changed", caller.user.id)
-
-
-def is_told_of_links(user: UserRow) -> bool:
-    """Return whether a link that is handed over is announced, and lives for an hour: the account
-    has a way in and a verified address, or had them when its password was removed.
-    """
-    had_one = users.has_way_in(user) and user.email_verified_at is not None
-    return had_one or passwords.is_brief(user.password_hash)
-
-
-def remove_passwords(*people: UserRow) -> dict[str, UserRow]:
-    """Make passwords useless at once, as against somebody who knows them, of accounts whose rows
-    are locked; return the whole rows by id.
-    """
-    user_ids = [user.id for user in people]
-    events.tell_each("password_removed", user_ids)
-    _end_what_passwords_allowed(*user_ids)
-    version = User.password_version + 1
-    return replace_markers(*people, password_version=version, identity=None)
-
-
-def replace_markers(*people: UserRow, **values: Any) -> dict[str, UserRow]:
-    """Give accounts, whose rows are locked, a new marker in place of a password: links and codes
-    that are bound to what was there end. Return the whole rows by id.
-    """
-    told = [user.id for user in people if is_told_of_links(user)]
-    brief, usual = passwords.unusable(brief=True), passwords.unusable()
-    marker = case((User.id.in_(told), brief), else_=usual)
-    this = update(User.__table__).where(User.id.in_([user.id for user in people]))
-    this = this.values(password_hash=marker, **values)
-    rows: Any = db.session.execute(this.returning(User.__table__))
-    return {row.id: row for row in rows}
 
 
 def delete(*users: UserRow) -> None:

@@ -15,8 +15,9 @@ from core import clock
 from core.addresses import fold, has_mailbox, login_name
 from core.roles import EVERYBODY, Reach, Role
 from database import change, patiently, read_all, reading, unique
+from database.columns import UTCDateTime
 from extensions import db
-from models import Achievement, Certificate, Course, User, UserRow, UTCDateTime
+from models import Achievement, Certificate, Course, User, UserRow
 from services import (
     accounts,
     custom_fields,
@@ -27,6 +28,7 @@ from services import (
     outbox,
     profiles,
     sessions,
+    sets,
     users,
 )
 from services.changes import note
@@ -214,12 +216,12 @@ def _tell(before: UserRow, after: UserRow) -> None:
 
 def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:
     """Change columns of accounts, by their ids, as `alter` does one; their rows are locked, and an
-    address changes only where nobody could sign in. Raises Unavailable as `users.update_all` does.
+    address changes only where nobody could sign in. Raises Unavailable as `sets.update_all` does.
     """
     moved = [rows[each] for each, new in values.items() if "email" in new]
     marks = {row.id: _marks(row, values[row.id]["email"]) for row in moved}
     new_values = {each: new | marks.get(each, {}) for each, new in values.items() if new}
-    users.update_all(rows, new_values)
+    sets.update_all(rows, new_values)
     if moved:
         accounts.drop_pending_email(*marks)
         outbox.withdraw(*(name for row in moved for name in (row.email, row.username_key)))
@@ -242,7 +244,7 @@ def activate(user_ids: Collection[str], *, is_active: bool, reach: Reach) -> dic
     are refused.
     """
     last_admin = None if is_active else accounts.lock_admins(*user_ids)
-    found, refused = users.lock_all(user_ids, reach, User.is_active, key_share=True)
+    found, refused = sets.lock_all(user_ids, reach, User.is_active, key_share=True)
     if last_admin and found.pop(last_admin, None):
         refused[last_admin] = errors.LastAdmin
     changed = [user_id for user_id, row in found.items() if row.is_active != is_active]
@@ -260,7 +262,7 @@ def remove_unused(user_ids: Collection[str]) -> dict[str, object]:
     """Delete the accounts of these that nobody has used, as `delete` does one; return them, and why
     others are refused.
     """
-    found, refused = users.lock_all(user_ids)
+    found, refused = sets.lock_all(user_ids)
     # After the lock, and only for these, so that no record can be added to one meanwhile.
     unused = [*db.session.scalars(select(User.id).where(User.id.in_(found), *_UNUSED))]
     refused |= dict.fromkeys(found.keys() - unused, errors.AccountUsed)

@@ -15,8 +15,9 @@ from core.ids import is_row_id
 from core.reasons import Reason
 from core.roles import EVERYBODY, Reach
 from database import read_all
+from database.columns import EpochSeconds
 from extensions import Base
-from models import Achievement, Certificate, Course, EpochSeconds, Group, Lesson, Membership, User
+from models import Achievement, Certificate, Course, Group, Lesson, Membership, User
 from services import groups
 
 # Records that are read at once for a file.

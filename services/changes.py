@@ -17,8 +17,9 @@ from core import clock, ids
 from core.reasons import Reason
 from core.roles import Reach
 from database import change_all, insert_into, last, reading
+from database.columns import UTCDateTime
 from extensions import db
-from models import Deletion, LastChange, User, UserRow, UTCDateTime
+from models import Deletion, LastChange, User, UserRow
 from services import custom_fields, signed
 
 # How long deletions are kept, and how old a cursor may be.

@@ -14,7 +14,7 @@ from core import codes, ids
 from database import change, insert_into, one_statement, read_one, unique
 from extensions import db, settings
 from models import PendingEmail, User, UserRow
-from services import accounts, events, links, outbox, sessions, users
+from services import accounts, events, links, outbox, recovery, sessions, users
 from services.letters import MailKind
 from services.users import Condition
 
@@ -95,7 +95,7 @@ def set_email(user_id: str, new_email: str, *, replace_password: bool, now: date
         users.update(user_id, email_verified_at=now)
         events.tell("email_verified", user_id)
     if replace_password:
-        accounts.remove_passwords(user)
+        recovery.remove_passwords(user)
 
 
 def replace(

@@ -14,8 +14,8 @@ from schemas import SEEN
 from services import (
     certificates,
     email_change,
-    events,
     groups,
+    history,
     passkeys,
     profiles,
     second_factor,
@@ -36,7 +36,7 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> tuple[Any,
         lessons.setdefault(lesson.course_id, []).append(lesson)
     courses = _rows(Course, user.id)
     pictures = [base64.b64encode(row.picture).decode() for row in _rows(Avatar, user.id)]
-    page = events.history(for_admins=False, user_id=user.id)
+    page = history.page(for_admins=False, user_id=user.id)
     data = {
         "exported_at": now,
         # Also what names have left that are no longer in CUSTOM_FIELDS.
@@ -62,7 +62,7 @@ def collect(user: UserRow, *, session_id: str = "", now: datetime) -> tuple[Any,
 
 def _pages(user_id: str, after: str | None) -> Iterator[dict[str, Any]]:
     while after:
-        page = events.history(for_admins=False, user_id=user_id, after=after)
+        page = history.page(for_admins=False, user_id=user_id, after=after)
         if page["events"]:  # not pruned meanwhile
             yield page
         after = page["next"]

@@ -15,7 +15,7 @@ from core.roles import Reach, Role
 from database import change, change_all, insert_into, insert_rows, read_all
 from extensions import db
 from models import Group, Lesson, Membership, User
-from services import events, learning, users
+from services import events, learning, sets, users
 from services.users import Condition
 
 # The days of a group that are read where no bound says more, and its students at most.
@@ -168,7 +168,7 @@ def change_members(
     """Put users into a group, and take others out of it, as `join` and `leave` do one; return who
     is new, who has left, and why others are refused. Raises NotFound without the group.
     """
-    found, refused = users.lock_all({*add, *remove}, reach, key_share=True)
+    found, refused = sets.lock_all({*add, *remove}, reach, key_share=True)
     added, removed = _add(group_id, found.keys() & add), _take_out(group_id, found.keys() & remove)
     return {"added": added, "removed": removed, "refused": refused}
 

@@ -30,7 +30,7 @@ from core.streaks import MOST_DAYS
 from database import change, insert_rows, read_all, reading
 from extensions import db
 from models import Achievement, Certificate, Course, Lesson, Record, User, UserRow
-from services import users
+from services import sets, users
 from services.users import Condition
 
 # A lesson's time, as a plain number: converting thousands of times to datetime is slow.
@@ -70,7 +70,7 @@ def put_all(
     rows = {index: row for index, row in enumerate(records) if isinstance(row, dict)}
     _find_owners(rows.values(), reach, by_number=by_number)
     named, names = {row["user_id"] for row in rows.values()}, (User.first_name, User.last_name)
-    owners, others = users.lock_all(named, reach, *names, key_share=True)
+    owners, others = sets.lock_all(named, reach, *names, key_share=True)
     courses = _lock_courses(rows.values()) if kind is Lesson else {}
     refused, good = list[dict[str, object]](), []
     for index, row in enumerate(records):

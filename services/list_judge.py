@@ -16,7 +16,7 @@ from core.addresses import MAX_USERNAME, NO_MAILBOX, fold, login_name, suggested
 from core.roles import Role
 from extensions import settings
 from models import User, UserRow
-from services import users
+from services import sets, users
 from services.list_lines import MARKS, Line, Options, refuse_twice
 
 _NAMES = {"first_name": "firstName", "last_name": "lastName"}
@@ -86,7 +86,7 @@ class Judge:
         """Return the accounts that have one of these values, by it."""
         wanted = [*values]
         found: dict[str, Any] = {}
-        query = select(User.id, User.role, *users.COMPARED)
+        query = select(User.id, User.role, *sets.COMPARED)
         for start in range(0, len(wanted), _AT_ONCE):
             these = query.where(column.in_(wanted[start : start + _AT_ONCE]))
             found |= {getattr(row, column.key): row for row in self._connection.execute(these)}

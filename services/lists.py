@@ -27,7 +27,7 @@ from database import reading, transaction
 from extensions import db
 from models import Group, Membership, User, UserRow
 from schemas import camel_case
-from services import accounts, administration, custom_fields, groups, outbox, users
+from services import accounts, administration, custom_fields, groups, outbox, sets
 from services.list_judge import Judge, is_untouched, may_readdress
 from services.list_lines import MARKS, Line, Options, read
 
@@ -222,7 +222,7 @@ def _missing(
     """
     roles = {Role.STUDENT, Role.INSTRUCTOR} if "role" in found.columns else {options.role}
     wanted = User.is_active, User.external_id.is_not(None), User.role.in_(roles)
-    query = select(User.id, User.role, *users.COMPARED).where(*wanted)
+    query = select(User.id, User.role, *sets.COMPARED).where(*wanted)
     there: Any = connection.execute(query).all()
     said = {mark for line in lines for mark in line.marks}
     meant = {id_ for line in lines for id_ in (line.user_id, line.holder_id)}
@@ -259,7 +259,7 @@ def _lock(lines: Sequence[Line], options: Options) -> None:
     account is another one by now.
     """
     before = {line.user.id: line for line in lines}
-    rows, refused = users.lock_all(before, options.reach, *users.COMPARED, key_share=True)
+    rows, refused = sets.lock_all(before, options.reach, *sets.COMPARED, key_share=True)
     for user_id, line in before.items():
         row = rows.get(user_id)
         if row is None:
@@ -279,7 +279,7 @@ def _add(lines: Sequence[Line], options: Options) -> None:
     usual: dict[str, Any] = {"role": options.role, "external_id": None, "custom_fields": {}}
     usual |= {"language": options.language} if options.language else {}
     own = [{"username": line.username, "email": line.email} for line in lines]
-    made = accounts.add_all(
+    made = sets.add_all(
         [{**usual, **line.person, **names} for line, names in zip(lines, own, strict=True)]
     )
     for line in lines:

@@ -14,7 +14,7 @@ from core.addresses import NO_MAILBOX, has_mailbox, login_name
 from core.hindrances import Hindrance
 from extensions import hasher, settings
 from models import User, UserRow
-from services import events, outbox, second_factor, sessions, users
+from services import events, history, outbox, second_factor, sessions, users
 from services.letters import MailKind
 from services.second_factor import Proof
 from services.sessions import TokenPair
@@ -151,7 +151,7 @@ def finish(
     is_kept = events.tell("login", user.id, **way.details)
     # An unverified address may be a stranger's, who would learn from where the user logs in.
     is_told = settings.login_notices and settings.event_days and user.email_verified_at
-    if is_kept and is_told and events.is_elsewhere(user.id):
+    if is_kept and is_told and history.is_elsewhere(user.id):
         facts = {"device": devices.device(client["user_agent"]), "ip_address": client["ip_address"]}
         outbox.queue(MailKind.NEW_LOGIN, user.email, language=user.language, **facts)
     return user, pair

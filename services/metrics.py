@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select
 
 from database import read_one
-from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession, UTCDateTime
+from database.columns import UTCDateTime
+from models import Counter, DeniedSession, LastChange, OutboxMail, UserSession
 from services.outbox import DROPPED
 
 # The figures, in the order in which they are told.

@@ -7,21 +7,21 @@ from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func
+from sqlalchemy import case, func, update
 
 import counting
 import errors
 from core import audit, codes, passwords, qr_codes
 from core.addresses import has_mailbox
 from core.roles import BUT_ADMINS, Reach, Role
-from extensions import settings
+from extensions import db, settings
 from models import User, UserRow
-from services import accounts, events, links, outbox, second_factor, users
+from services import accounts, events, links, outbox, second_factor, sets, users
 from services.letters import MailKind
 from services.links import Action
-from services.users import Refused
+from services.sets import Refused
 
 # Somebody who has, or just had, a password gets one more way in, and should use it at once; a class
 # that gets its ways in on paper, on the same day.
@@ -70,11 +70,11 @@ def hand_over(
     For an account without a password, all earlier links stop working, also those in queued e-mails.
     For one that had a password, a notice is queued if the e-mail address is verified.
     """
-    told = [user for user in people if accounts.is_told_of_links(user)]
+    told = [user for user in people if _is_told(user)]
     outbox.queue_notices(MailKind.ACCESS_LINK_MADE, *told)
     rows = {user.id: user for user in people}
     if replace_password:
-        rows |= accounts.remove_passwords(*people)  # in the order of the people
+        rows |= remove_passwords(*people)  # in the order of the people
     rows |= _renew(*(user for user in rows.values() if not users.has_way_in(user)))
     events.tell_each("access_link_made", rows, deliver="link")
     counting.unlock(*rows.values())
@@ -86,7 +86,7 @@ def _renew(*people: UserRow) -> dict[str, UserRow]:
     would be made for the new marker and work; return their rows.
     """
     outbox.withdraw(*(name for user in people for name in (user.email, user.username_key)))
-    return accounts.replace_markers(*people)
+    return _replace_markers(*people)
 
 
 def _handout(user: User | UserRow, now: datetime) -> Handout:
@@ -119,7 +119,7 @@ def send_way_in(user: UserRow, *, replace_password: bool) -> None:
     """
     users.require_active(user)
     if replace_password:
-        user = accounts.remove_passwords(user)[user.id]
+        user = remove_passwords(user)[user.id]
     kind = MailKind.PASSWORD_RESET if users.has_way_in(user) else MailKind.INVITATION
     outbox.queue_by_staff(kind, user)
     if has_mailbox(user.email):
@@ -140,7 +140,7 @@ def make_links(
     """Hand over a new way in to each of these users; return them by id, and why others are
     refused.
     """
-    found, refused = users.lock_all(user_ids, reach)
+    found, refused = sets.lock_all(user_ids, reach)
     active = [user for user in found.values() if user.is_active]
     made = hand_over(*active, replace_password=replace_password, now=now)
     return made, refused | dict.fromkeys(found.keys() - made, errors.UserNotFound)
@@ -151,7 +151,7 @@ def renew_links(user_ids: Collection[str], *, now: datetime) -> dict[str, Handou
 
     There is none for an admin, an inactive user, and one who has a password.
     """
-    found, _ = users.lock_all(user_ids, BUT_ADMINS, key_share=True)
+    found, _ = sets.lock_all(user_ids, BUT_ADMINS, key_share=True)
     without = [user for user in found.values() if user.is_active and not users.has_way_in(user)]
     return {user_id: _handout(user, now) for user_id, user in _renew(*without).items()}
 
@@ -239,3 +239,35 @@ def verify_email(user: UserRow, *, now: datetime) -> None:
     if not users.update(user.id, *unchanged, email_verified_at=now):
         raise errors.InvalidToken
     events.tell("email_verified", user.id)
+
+
+def _is_told(user: UserRow) -> bool:
+    """Return whether a link that is handed over is announced, and lives for an hour: the account
+    has a way in and a verified address, or had them when its password was removed.
+    """
+    had_one = users.has_way_in(user) and user.email_verified_at is not None
+    return had_one or passwords.is_brief(user.password_hash)
+
+
+def remove_passwords(*people: UserRow) -> dict[str, UserRow]:
+    """Make passwords useless at once, as against somebody who knows them, of accounts whose rows
+    are locked; return the whole rows by id.
+    """
+    user_ids = [user.id for user in people]
+    events.tell_each("password_removed", user_ids)
+    accounts.end_what_passwords_allowed(*user_ids)
+    version = User.password_version + 1
+    return _replace_markers(*people, password_version=version, identity=None)
+
+
+def _replace_markers(*people: UserRow, **values: Any) -> dict[str, UserRow]:
+    """Give accounts, whose rows are locked, a new marker in place of a password: links and codes
+    that are bound to what was there end. Return the whole rows by id.
+    """
+    told = [user.id for user in people if _is_told(user)]
+    brief, usual = passwords.unusable(brief=True), passwords.unusable()
+    marker = case((User.id.in_(told), brief), else_=usual)
+    this = update(User.__table__).where(User.id.in_([user.id for user in people]))
+    this = this.values(password_hash=marker, **values)
+    rows: Any = db.session.execute(this.returning(User.__table__))
+    return {row.id: row for row in rows}

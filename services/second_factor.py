@@ -20,8 +20,9 @@ from core import audit, clock, totp
 from core.reasons import REQUIRED
 from core.roles import EVERYBODY, Reach
 from database import change, change_one, harmless, one_statement, read_all, read_one, transaction
+from database.columns import UTCDateTime
 from extensions import db, settings
-from models import ALL_UNUSED, SecondFactor, User, UserRow, UTCDateTime
+from models import ALL_UNUSED, SecondFactor, User, UserRow
 from services import accounts, events, outbox, sessions, users
 from services.letters import MailKind
 

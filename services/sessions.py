@@ -14,9 +14,10 @@ import errors
 from core import audit, clock, ids
 from core.tokens import Purpose, TokenExpired, TokenInvalid
 from database import change, insert_into, read_all, read_one, read_value, transaction, writing
+from database.columns import UTCDateTime
 from database.driver import DriverStatement
 from extensions import db, settings, tokens
-from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession, UTCDateTime
+from models import DENIED_FOR, DeniedSession, User, UserRow, UserSession
 from services import custom_fields, users
 
 MAX_SESSIONS = 50

@@ -15,8 +15,9 @@ from core import clock
 from core.addresses import NO_MAILBOX
 from core.roles import Role
 from database import patiently, snapshot
+from database.columns import UTCDateTime
 from extensions import db
-from models import Certificate, Lesson, User, UserSession, UTCDateTime
+from models import Certificate, Lesson, User, UserSession
 from services import accounts, events, outbox, users
 from services.letters import UNTIL_DELETION, MailKind
 

@@ -1,35 +1,25 @@
 """The one door to single rows of the table of users: finds, locks and changes them."""
 
-from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, bindparam, or_, select
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, Row, and_, or_, select
 from sqlalchemy import update as update_table
-from sqlalchemy.orm import InstrumentedAttribute, aliased
+from sqlalchemy.orm import aliased
 
 import counting
 import errors
 from core import passwords
 from core.addresses import login_name, search_key
 from core.roles import EVERYBODY, Reach, Role
-from database import change_one, read_one, read_value, unique
+from database import change_one, read_one, read_value
 from extensions import components, db, settings
 from models import Membership, User, UserRow
 from services import changes, custom_fields, events
 
 Condition: TypeAlias = ColumnExpressionArgument[bool]
-# Why nothing is done for some of many accounts, by their ids.
-Refused: TypeAlias = dict[str, type[errors.ApiError]]
 _OWN, _OTHER = aliased(Membership), aliased(Membership)
-# What is compared for many accounts at once, besides id and role: to read all takes longest of all.
-COMPARED = (
-    *(User.username, User.username_key, User.email, User.email_verified_at, User.external_id),
-    *(User.first_name, User.last_name, User.language, User.is_active),
-    *(User.last_login_at, User.password_hash, User.password_version, User.identity),
-    User.custom_fields,
-)
 # The parts of what searches look in.
-_SEARCHED = ("username", "email", "first_name", "last_name")
+SEARCHED = ("username", "email", "first_name", "last_name")
 # How often users change their own names in a day.
 MAX_RENAMES, RENAMES = 20, "changes of first and last name by the user"
 # Conditions for an account to which nobody can sign in; `has_way_in` asks the same of a row.
@@ -78,30 +68,6 @@ def lock_within(user_id: str, reach: Reach = EVERYBODY, **how: bool) -> UserRow:
     if not is_within(reach, user, db.session):
         raise errors.Forbidden
     return user
-
-
-def lock_all(
-    user_ids: Collection[str],
-    reach: Reach = EVERYBODY,
-    *columns: InstrumentedAttribute[Any],
-    key_share: bool = False,
-) -> tuple[dict[str, UserRow], Refused]:
-    """Lock the rows of many users, in the order of their ids, as `lock` does; return by id those
-    within the reach, and why others are refused.
-
-    With `columns`, the rows have id, role and these: to read all takes longest of all.
-    """
-    wanted = (User.id, User.role, *columns) if columns else (User.__table__,)
-    these = select(*wanted).where(User.id.in_(user_ids)).order_by(User.id)
-    found: dict[str, Any] = {
-        row.id: row for row in db.session.execute(these.with_for_update(key_share=key_share))
-    }
-    refused: Refused = {each: errors.UserNotFound for each in user_ids if each not in found}
-    within = {user_id for user_id, row in found.items() if row.role in reach.roles}
-    if reach.teacher:  # after the lock, as in `lock_within`
-        within = {*db.session.scalars(select(User.id).where(User.id.in_(within), *reached(reach)))}
-    refused |= dict.fromkeys(found.keys() - within, errors.Forbidden)
-    return {each: row for each, row in found.items() if each in within}, refused
 
 
 def require(user: UserRow | None) -> UserRow:
@@ -163,7 +129,7 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
     Of `custom_fields`, those that are given change. Return None if there is no such user or a
     condition does not hold. Raises IntegrityError, and TooManyRequests beyond `MAX_RENAMES`.
     """
-    values = _not_warned(values)
+    values = not_warned(values)
     # Locked, because these are the values that the UPDATE replaces.
     before = lock(user_id, key_share=True) if changes.WATCHED & values.keys() else None
     if before and isinstance(sent := values.get("custom_fields"), dict):
@@ -179,35 +145,14 @@ def update(user_id: str, *conditions: Condition, **values: object) -> UserRow | 
             events.tell("names_changed", user_id)
             if components().actor().id == user_id:
                 counting.require(RENAMES, MAX_RENAMES, "day", account=user_id)
-    key = search_key(*(getattr(row, name) for name in _SEARCHED))
+    key = search_key(*(getattr(row, name) for name in SEARCHED))
     return row if row.search_key == key else change_one(this.values(search_key=key))
 
 
-def _not_warned(values: dict[str, Any]) -> dict[str, Any]:
+def not_warned(values: dict[str, Any]) -> dict[str, Any]:
     """Return new values of an account. Nobody was warned at a new address, or while inactive."""
     is_new = "email" in values or values.get("is_active")
     return {**values, "warned_at": None} if is_new else values
-
-
-def update_all(rows: Mapping[str, UserRow], values: Mapping[str, dict[str, Any]]) -> None:
-    """Change columns of accounts, by their ids, as `update` does one; their rows are locked.
-
-    Raises Unavailable where another account has got an address or number of them just now.
-    """
-    values = {user_id: _not_warned(new) for user_id, new in values.items()}
-    names = {name for each in values.values() for name in each}
-    changed: list[dict[str, Any]] = []
-    for user_id, new in values.items():
-        row = rows[user_id]._asdict() | new
-        key = search_key(*(str(row[name]) for name in _SEARCHED))
-        changed.append({name: row[name] for name in names} | {"search_key": key, "_id": user_id})
-    if not changed:
-        return
-    this = update_table(User.__table__).where(User.__table__.c.id == bindparam("_id"))
-    this = this.values({name: bindparam(name) for name in (*names, "search_key")})
-    with unique(errors.Unavailable, User.email, User.external_id):
-        db.session.connection().execute(this, changed)
-    changes.note([user_id for user_id, new in values.items() if changes.WATCHED & new.keys()])
 
 
 def update_active(user_id: str, **values: object) -> UserRow:

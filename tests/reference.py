@@ -22,8 +22,8 @@ from app import create_app
 from config.applications import ApplicationSettings
 from config.custom_fields import CustomField
 from core import audit, reasons
+from database.columns import EpochSeconds, UTCDateTime
 from extensions import Base, components
-from models import EpochSeconds, UTCDateTime
 from services import outbox, users
 from services.letters import MailKind
 from web import openapi

@@ -239,7 +239,7 @@ def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth, r
     parts = iter(sent.response)
     begun = next(parts)
     with monkeypatch.context() as broken:
-        broken.setattr("services.events.read_all", fails)
+        broken.setattr("services.history.read_all", fails)
         with pytest.raises(ZeroDivisionError):
             next(parts)
     assert (sent.status_code, sent.content_length, begun[-1:]) == (200, None, b"}")

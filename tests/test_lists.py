@@ -520,7 +520,7 @@ def test_a_check_changes_nothing(app, make_user, sent):
 def test_a_list_is_done_in_batches_each_of_them_whole(app, monkeypatch, sent, do):
     monkeypatch.setattr(lists, "BATCH", 2)
     people = [person(name, "Lang", group="5a", email=f"{name}@example.org") for name in "abcde"]
-    add, batches = lists.accounts.add_all, []
+    add, batches = lists.sets.add_all, []
 
     def fail(rows):
         batches.append(len(rows))
@@ -528,7 +528,7 @@ def test_a_list_is_done_in_batches_each_of_them_whole(app, monkeypatch, sent, do
             raise RuntimeError
         return add(rows)
 
-    monkeypatch.setattr(lists.accounts, "add_all", fail)
+    monkeypatch.setattr(lists.sets, "add_all", fail)
     failure(sent(people, apply=True), 500, "internal_error")
     assert batches == [2, 2, 1]
     assert len(rows(app, Membership)) == len(rows(app, User)) - 1 == 4

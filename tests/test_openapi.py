@@ -12,7 +12,7 @@ import errors
 import schemas
 from core.reasons import WORDS
 from core.roles import Role
-from web.bodies import NOT_MULTIPART
+from web.forms import NOT_MULTIPART
 from web.openapi import possible_errors, successes
 
 # Of no single endpoint: the first one is the answer where there is none, and the second one stands

@@ -16,7 +16,7 @@ from core.scopes import Scope
 from errors import ApiError, InvalidRequest
 from extensions import settings
 from schemas import camel_case
-from web import bearer, bodies, refresh_cookie
+from web import bearer, bodies, forms, refresh_cookie
 from web.limits import Limit, View, call_within
 from web.responses import Reply, json_response
 
@@ -108,7 +108,7 @@ class Operation:
                 query = {name: found[0] if len(found) == 1 else found for name, found in lists}
                 arguments["query"] = _load(self.query, query)
             start = time.monotonic()
-            with bodies.uploaded_file(self.upload) if self.upload else nullcontext() as file:
+            with forms.uploaded_file(self.upload) if self.upload else nullcontext() as file:
                 if self.body:
                     arguments["body"] = self._read(self.body)
                 elif self.upload:

@@ -24,7 +24,8 @@ from fields import CustomFields
 from schemas import SEEN, camel_case
 from web import refresh_cookie
 from web.api import CSV, JSON, Operation
-from web.bodies import MAX_BODY, NOT_MULTIPART
+from web.bodies import MAX_BODY
+from web.forms import NOT_MULTIPART
 from web.limits import By
 
 Json: TypeAlias = dict[str, Any]
