@@ -20,11 +20,8 @@ def code_lines(path):
     text = path.read_text()
     nodes = list(ast.walk(ast.parse(text)))
     texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
-    docstrings = [
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
-    ]
+    alone = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    docstrings = [value for value in alone if isinstance(getattr(value, "value", None), str)]
     lines = enumerate((line.strip() for line in text.splitlines()), 1)
     code = {number for number, line in lines if line and not line.startswith("#")}
     # What looks like a comment or is blank is neither in a text.
