@@ -202,7 +202,7 @@ def _shipped() -> Mapping[str, str]:
     return read(SHIPPED)
 
 
-def problems(folder: Path) -> list[str]:
+def problems(folder: Path, *, compiled: jinja2.BytecodeCache | None = None) -> list[str]:
     """Return what is wrong with an operator's templates, a sentence for each file."""
     try:
         own = read(folder)
@@ -213,7 +213,7 @@ def problems(folder: Path) -> list[str]:
     unlike = ((name, _unlike_ours(name, own)) for name in own.keys() - OWN_LOOK)
     found = {name: problem for name, problem in unlike if problem}
     # The files that were named already make mails fail too.
-    found = dict(_failures(Templates(folder, ENGLISH), own)) | found
+    found = dict(_failures(Templates(folder, ENGLISH, compiled=compiled), own)) | found
     return [found[name] for name in sorted(found)]
 
 

@@ -20,8 +20,7 @@ import psycopg
 import pytest
 import real_service
 from fake_provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, challenge_of, changed, fragment_of
-from helpers import PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
-from jinja2 import BytecodeCache
+from helpers import COMPILED, PASSWORD, SECRET, DeclaredClient, bearer, success, token_in
 from playwright.sync_api import expect, sync_playwright
 from sqlalchemy import URL, make_url, select
 
@@ -83,22 +82,8 @@ expect.set_options(timeout=real_service.PATIENCE * 1000)
 logging.getLogger("mail.log").setLevel(logging.WARNING)
 
 
-class CompiledTemplates(BytecodeCache):
-    """Compile each text once, not again for each application."""
-
-    _found = {}
-
-    def load_bytecode(self, bucket):
-        bucket.code = self._found.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket):
-        self._found[bucket.key, bucket.checksum] = bucket.code
-
-
 def _components(settings):
-    return make_components(
-        settings, provider_step=real_service.PATIENCE, compiled=CompiledTemplates()
-    )
+    return make_components(settings, provider_step=real_service.PATIENCE, compiled=COMPILED)
 
 
 def _application(settings):

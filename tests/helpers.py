@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 from flask.testing import FlaskClient
+from jinja2 import BytecodeCache
 from PIL import Image
 from sqlalchemy import event, insert, make_url, select, text, update
 from werkzeug.exceptions import HTTPException
@@ -39,6 +40,21 @@ on_postgres = pytest.mark.databases("postgres")
 on_sqlite = pytest.mark.databases("sqlite")  # in a module that is on both
 # Nothing listens there.
 UNREACHABLE = make_url("postgresql+psycopg://user:secret@127.0.0.1:1/none")
+
+
+class CompiledTemplates(BytecodeCache):
+    """Compile each text once, not again for each application."""
+
+    _found = {}
+
+    def load_bytecode(self, bucket):
+        bucket.code = self._found.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket):
+        self._found[bucket.key, bucket.checksum] = bucket.code
+
+
+COMPILED = CompiledTemplates()
 
 
 class DeclaredClient(FlaskClient):

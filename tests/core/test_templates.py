@@ -1,5 +1,6 @@
 """The words of mails and pages: each language is whole, and an operator's own words come first."""
 
+import functools
 import re
 from datetime import UTC, datetime, timedelta
 from email import policy
@@ -7,10 +8,12 @@ from email.headerregistry import Address
 from pathlib import Path
 
 import pytest
+from helpers import COMPILED
 
+from core import templates
 from core.message import build
 from core.reasons import WORDS
-from core.templates import SHIPPED, Templates, problems
+from core.templates import SHIPPED
 
 LANGUAGES = ["de", "en", "es", "fr"]
 FILES = sorted(str(path.relative_to(SHIPPED / "en")) for path in (SHIPPED / "en").rglob("*.txt"))
@@ -57,6 +60,9 @@ def own(tmp_path):
     return write
 
 
+# Their texts are compiled once for all tests.
+Templates = functools.partial(templates.Templates, compiled=COMPILED)
+problems = functools.partial(templates.problems, compiled=COMPILED)
 OURS = Templates(None, "en")
 every_mail = pytest.mark.parametrize("kind", MAILS)
 every_language = pytest.mark.parametrize("language", LANGUAGES)
