@@ -252,7 +252,7 @@ def test_chunked_upload_is_not_stored_beyond_the_limit(send_stream, monkeypatch)
             stored.append(len(piece))
             return super().write(piece)
 
-    monkeypatch.setattr("web.bodies.TemporaryFile", Watched)
+    monkeypatch.setattr("web.forms.TemporaryFile", Watched)
     failure(send_stream(multipart(b"x" * 20 * 2**20)), 413, "too_large")
     assert sum(stored) <= 5 * 2**20 + 2 * 64 * 1024
 
@@ -307,5 +307,5 @@ def test_full_disk_is_unavailable_and_no_fault_of_the_client(upload, monkeypatch
         def write(self, _piece):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("web.bodies.TemporaryFile", FullDisk)
+    monkeypatch.setattr("web.forms.TemporaryFile", FullDisk)
     failure(upload(picture()), 503, "unavailable")

@@ -43,12 +43,12 @@ pytestmark = on_both
 OTHER_KIND = {"sqlite": "postgres", "postgresql": "sqlite"}
 
 
+ALL = {table.name: select(table) for table in db.metadata.sorted_tables}
+
+
 def contents(app):
     with app.app_context(), reading() as connection:
-        return {
-            table.name: sorted(map(repr, connection.execute(select(table))))
-            for table in db.metadata.sorted_tables
-        }
+        return {name: sorted(map(repr, connection.execute(query))) for name, query in ALL.items()}
 
 
 @pytest.fixture

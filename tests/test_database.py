@@ -193,7 +193,7 @@ def test_locked_database_is_unavailable_for_writers_and_serves_again(
     on_sqlite, make_app, monkeypatch, busy
 ):
     monkeypatch.setattr(engines, "SQLITE_WAIT", 0.05)
-    client = make_app().test_client()
+    client = make_app(new=True).test_client()
     with database._sqlite_writers if busy == "in this process" else writer(on_sqlite):
         answer = register(client)
         failure(answer, 503, "unavailable")

@@ -43,7 +43,7 @@ from config.custom_fields import CustomField
 from core import codes, passwords, totp
 from core.passkeys import RelyingParty
 from core.scopes import Scope
-from database import reading, transaction
+from database import insert_into, reading, transaction
 from extensions import components, db
 from services import links, recovery, sessions
 from services.letters import MailKind
@@ -323,12 +323,11 @@ def make_everything(app, make_user, now):
             *([] if factor == "none" else [models.SecondFactor(**own, **seed, **wrong)]),
         ]
         # A group of the user's own, and one that all are in.
-        groups = [models.Group(id=each, name=f"Of {each}") for each in (user.id, UNKNOWN_ID)]
+        groups = [{"id": each, "name": f"Of {each}"} for each in (user.id, UNKNOWN_ID)]
+        added += [models.Membership(**own, group_id=each["id"]) for each in groups]
         with app.app_context(), transaction() as session:
+            session.execute(insert_into(models.Group).on_conflict_do_nothing(), groups)
             session.add_all(added)
-            for group in groups:
-                session.merge(group)
-                session.add(models.Membership(**own, group_id=group.id))
         for guess in (user.email, name):
             with app.test_request_context(environ_base={"accounts.ip": "192.0.2.1"}):
                 call_within(GUESSES, dict, body={"email": guess})
