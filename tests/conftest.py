@@ -41,7 +41,7 @@ SLOW = (
     *("end_to_end/", "faults/", "mail/test_servers.py"),
     "account_pages/",
     *("test_bench.py", "test_contributing.py", "test_copies.py", "test_deploy.py"),
-    *("test_fuzz.py", "test_worker_turns.py"),
+    *("test_fuzz.py", "test_worker_turns.py", "world/test_databases.py"),
 )
 
 

@@ -65,18 +65,13 @@ def find(client, admin):
 
 @pytest.fixture
 def alter(client, admin):
-    def alter(user, **changes):
-        return client.patch(f"/api/users/{user.id}", json=changes, headers=admin.headers)
-
-    return alter
+    headers = admin.headers
+    return lambda user, **new: client.patch(f"/api/users/{user.id}", json=new, headers=headers)
 
 
 @pytest.fixture
 def remove(client, admin):
-    def remove(user):
-        return client.delete(f"/api/users/{user.id}", headers=admin.headers)
-
-    return remove
+    return lambda user: client.delete(f"/api/users/{user.id}", headers=admin.headers)
 
 
 def active_admins(app):

@@ -37,6 +37,7 @@ from helpers import (
     failure,
     login,
     on_both,
+    on_both_slowly,
     race,
     set_user,
     success,
@@ -87,7 +88,7 @@ def read_id_token(client, token, audience="wiki"):
     return jwt.decode(token, key, ["RS256"], options, audience=audience, issuer=issuer)
 
 
-@on_both
+@on_both_slowly
 @pytest.mark.parametrize(
     ("asks", "proof", "headers"),
     [

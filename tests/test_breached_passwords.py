@@ -136,6 +136,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.slow  # each waits for a second
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_no_answer_in_a_second_is_no_hit(watchful, service, trouble, monkeypatch):
     """Without a deadline, this would wait until the end of the test, for ever."""

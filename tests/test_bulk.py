@@ -14,6 +14,7 @@ from helpers import (
     failure,
     many_lessons,
     on_both,
+    on_both_slowly,
     plan_of,
     statements_of,
     success,
@@ -83,7 +84,7 @@ def keys(kind, records):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [1, 4, 100])
-@on_both
+@on_both_slowly
 def test_pages_have_every_record_once_by_user_and_id(get, pupils, kind, limit):
     found, after = [], {}
     while True:

@@ -15,6 +15,7 @@ from helpers import (
     forgot,
     login,
     on_both,
+    on_both_slowly,
     race,
     rows,
     set_user,
@@ -185,7 +186,7 @@ def test_only_the_first_login_from_a_client_is_kept(app, client, make_user):
     assert types(app) == ["login"]
 
 
-@on_both
+@on_both_slowly
 def test_twenty_of_a_kind_are_kept_in_a_day_of_what_a_user_does(app, client, auth, make_user):
     """Or a thief of the password could push what was done before out of the history."""
     now, path = core_clock.utcnow(), "/api/users/export"
@@ -198,7 +199,7 @@ def test_twenty_of_a_kind_are_kept_in_a_day_of_what_a_user_does(app, client, aut
     assert len(rows(app, Event)) == 1 + 20 + 80  # one login
 
 
-@on_both
+@on_both_slowly
 def test_pages_of_two_hundred_are_told_and_all_are_exported(app, client, auth, run, monkeypatch):
     start = core_clock.utcnow() - timedelta(days=9)
     row = {"user_id": auth.user.id, "type": "data_exported", "by": "machine", "ip_address": ""}

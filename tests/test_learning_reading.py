@@ -35,10 +35,8 @@ def deliver(app):
 
 @pytest.fixture
 def read(client, auth):
-    def read(path, **query):
-        return client.get(f"/api/users/{path}", query_string=query, headers=auth.headers)
-
-    return read
+    headers = auth.headers
+    return lambda path, **q: client.get(f"/api/users/{path}", query_string=q, headers=headers)
 
 
 @on_both

@@ -21,6 +21,7 @@ from helpers import (
     forgot,
     login,
     on_both,
+    on_both_slowly,
     race,
     refresh,
     register,
@@ -208,7 +209,7 @@ def test_call_after_the_last_one_is_refused(limited, call, clock, things):
     assert not is_refused()
 
 
-@on_both
+@on_both_slowly
 def test_own_names_are_changed_twenty_times_a_day(
     limited, client, make_user, make_key, log_in, clock
 ):

@@ -8,6 +8,7 @@ from helpers import (
     forgot,
     login,
     on_both,
+    on_both_slowly,
     set_user,
     success,
 )
@@ -120,7 +121,7 @@ def test_who_has_just_chosen_a_password_is_not_told_again(
     assert len(told("192.0.2.1")) == 1
 
 
-@on_both
+@on_both_slowly
 @pytest.mark.parametrize("settings", [{}, {"ratelimit_enabled": False}])
 def test_three_notices_an_hour_at_most(make_app, user, outbox, clock, settings):
     client = make_app(**settings).test_client()

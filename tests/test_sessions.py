@@ -13,6 +13,7 @@ from helpers import (
     failure,
     login,
     on_both,
+    on_both_slowly,
     on_postgres,
     race,
     refresh,
@@ -266,7 +267,7 @@ def test_ending_all_sessions_waits_for_a_login_on_its_way(app, auth):
 
 
 @pytest.mark.asvs("7.1.2")
-@on_both
+@on_both_slowly
 def test_oldest_session_gives_way_to_the_fifty_first(app, client, make_user, log_in):
     user = make_user()
     logins = [log_in(user) for _ in range(50)]

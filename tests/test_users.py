@@ -27,11 +27,7 @@ DEFAULTS |= {"privacy": {"profileVisible": True, "progressVisible": False}}
 @pytest.fixture
 def put(client, auth):
     """Put a profile or settings of the user."""
-
-    def put(name, **body):
-        return client.put(f"/api/users/{name}", json=body, headers=auth.headers)
-
-    return put
+    return lambda name, **body: client.put(f"/api/users/{name}", json=body, headers=auth.headers)
 
 
 @pytest.fixture

@@ -80,7 +80,6 @@ def walk(app):
     assert flask(app, "users list")[1].count("@example.org") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["tr_TR", "az_AZ"])
 def test_usernames_have_the_same_lower_case_in_every_locale(server, open_app, locale):
     app = open_app(server.make(f"ENCODING 'UTF8' LOCALE '{server.locale(locale)}'"))
@@ -88,7 +87,6 @@ def test_usernames_have_the_same_lower_case_in_every_locale(server, open_app, lo
     walk(app)
 
 
-@pytest.mark.slow
 def test_school_moves_to_a_database_of_any_locale(server, run, client):
     success(register(client, "Iris"), 201)
     url = server.make(f"ENCODING 'UTF8' LOCALE '{server.locale('tr_TR')}'")
