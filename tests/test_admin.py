@@ -44,10 +44,7 @@ FIELDS |= {"joinDate", "lastLogin", "externalId", "customFields"}
 def ask(client, admin):
     """Ask for the list with a query as it stands in the URL."""
 
-    def ask(query=""):
-        return client.get(f"/api/users?{query}", headers=admin.headers)
-
-    return ask
+    return lambda query="": client.get(f"/api/users?{query}", headers=admin.headers)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -68,12 +69,21 @@ def init_app(app: Flask, settings: Settings) -> None:
         app.after_request(functools.partial(_allow, frozenset(settings.cors_origins)))
 
 
+def is_clear(environ: Mapping[str, Any]) -> bool:
+    """Return whether another request can follow: it is for a host, in a coding that we decode."""
+    return "HTTP_HOST" in environ and _is_decoded(environ)
+
+
+def _is_decoded(environ: Mapping[str, Any]) -> bool:
+    return str(environ.get("HTTP_TRANSFER_ENCODING", "chunked")).lower() == "chunked"
+
+
 def _refuse_unclear() -> Response | None:
     """Refuse what gunicorn takes, but HTTP or this service does not."""
     environ = request.environ
     if "HTTP_HOST" not in environ and environ["SERVER_PROTOCOL"] == "HTTP/1.1":
         raise errors.InvalidRequest(NOT_VALID)  # RFC 9112, section 3.2
-    if environ.get("HTTP_TRANSFER_ENCODING", "chunked").lower() == "chunked":
+    if _is_decoded(environ):
         return None
     refusal = render(errors.InvalidRequest(NOT_VALID))
     refusal.status_code = 501  # RFC 9112, section 6.1: gunicorn decodes nothing else

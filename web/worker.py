@@ -259,9 +259,9 @@ class TurnsWorker(Worker):  # type: ignore[misc]
         if self.nr >= self.max_requests and self.alive:
             self.log.info("Autorestarting worker after current request.")
             self.alive = False
-        # The last places are for new connections. What has no Host is refused (web/headers.py).
+        # The last places are for new connections.
         stays = self.alive and self.cfg.keepalive and len(self._clients) <= places
-        if not (stays and "HTTP_HOST" in environ):
+        if not (stays and headers.is_clear(environ)):
             response.force_close()
         blocks = self.wsgi(environ, response.start_response)
         try:
