@@ -15,7 +15,8 @@ from flask import Flask
 
 import app
 import web.worker
-from config import EVERYWHERE, ROOT, ConfigError, load, local_url, netloc
+from config import ROOT, ConfigError, load
+from config.types import EVERYWHERE, local_url, netloc
 from database import engines, schema
 from services import background
 from web.logs import FORMATTERS

@@ -8,7 +8,8 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.serving import is_running_from_reloader
 
 from app import create_app
-from config import ConfigError, local_url
+from config import ConfigError
+from config.types import local_url
 from database import schema
 from database_check import reason
 from services import background

@@ -54,7 +54,8 @@ from sqlalchemy.engine import URL
 from config import applications, custom_fields, types
 from config.applications import ApplicationSettings
 from config.custom_fields import CustomField
-from config.tables import REQUIRED, read, read_each, setting, variables
+from config.providers import ProviderSettings
+from config.tables import read, read_each, setting, variables
 from core import cpus, streams, templates
 from core.addresses import parse_sender
 from core.look import BLUE
@@ -66,30 +67,10 @@ streams.open_closed()
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 24 * 60  # minutes
 DECADE = 3650  # days
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
 
 
 class ConfigError(Exception):
     """Everything that is wrong or missing, one line each, without values: some are secrets."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ProviderSettings:
-    """The settings of one OpenID provider: `OIDC_SCHOOL_ISSUER` is the `issuer` of `school`."""
-
-    name: str
-    issuer: str = setting(types.issuer, REQUIRED)
-    """URL of the provider `school`, exactly as it writes it."""
-    client_id: str = setting(str, REQUIRED)
-    """Name under which the provider knows this service."""
-    client_secret: str = setting(str, REQUIRED)
-    """The secret that belongs to that name."""
-    label: str = setting(types.name, "")
-    """What the button says. Unset: the name, with a capital."""
-    domains: tuple[str, ...] = setting(types.several(types.registrable), ())
-    """Domains for whose e-mail addresses this provider's word counts."""
-    prompt: str = setting(types.one_of("select_account", "login", "none"), "select_account")
-    """Whether the provider asks which account, or for the password; `none`: as it likes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # a repr would show secrets in logs
@@ -239,7 +220,7 @@ class Settings:
     @property
     def listens(self) -> tuple[str, int]:
         # Hosts that set PORT route requests from other machines.
-        return self.host or (EVERYWHERE[0] if self.port else "127.0.0.1"), self.port or 5000
+        return self.host or (types.EVERYWHERE[0] if self.port else "127.0.0.1"), self.port or 5000
 
     @property
     def hashes_at_once(self) -> int:
@@ -365,6 +346,27 @@ _TABLES = (
 )
 
 
+def _contradictions(found: Settings, given: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each setting that another one needs, or does not go with."""
+    yield from applications.shared_secrets(found.applications, found.secret_keys)
+    if found.applications and not found.applications_keys:
+        yield "APPLICATIONS_KEYS is missing; with APPLICATIONS it is required."
+    if found.applications and not found.account_pages:
+        yield "APPLICATIONS needs ACCOUNT_PAGES=1."
+    if found.registration == "providers" and not found.oidc_providers:
+        yield "REGISTRATION=providers needs OIDC_PROVIDERS."
+    if given.get("DATABASE_URL"):
+        for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
+            if not given.get(name):
+                yield f"{name} is missing; with DATABASE_URL it is required."
+    if found.session_idle_days > found.session_days:
+        yield "SESSION_IDLE_DAYS must not be greater than SESSION_DAYS."
+    if found.registration_domains and not found.require_verified_email:
+        yield "REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out."
+    if not types.is_within(found.public_host, found.passkey_host):
+        yield "PASSKEY_DOMAIN must be the host of PUBLIC_URL, or a domain above it."
+
+
 def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = False) -> Settings:
     """Return the settings, by default from the `environment`. Raises ConfigError.
 
@@ -378,28 +380,11 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
         values[name] = read_each(table, prefix, values.get(name, ()), given, problems)
     names = values.get("custom_fields", ())
     values["custom_fields"] = custom_fields.read_all(names, given, problems)
-    found = Settings(**values)
-    problems += applications.shared_secrets(found.applications, found.secret_keys)
-    if found.applications and not found.applications_keys:
-        problems.append("APPLICATIONS_KEYS is missing; with APPLICATIONS it is required.")
-    if found.applications and not found.account_pages:
-        problems.append("APPLICATIONS needs ACCOUNT_PAGES=1.")
-    if found.registration == "providers" and not found.oidc_providers:
-        problems.append("REGISTRATION=providers needs OIDC_PROVIDERS.")
-    if given.get("DATABASE_URL"):
-        for name in ("SECRET_KEY", "PUBLIC_URL", "MAIL_URL"):
-            if not given.get(name):
-                problems.append(f"{name} is missing; with DATABASE_URL it is required.")
-    else:
+    if not given.get("DATABASE_URL"):
         # The links should work although nobody has set PUBLIC_URL.
-        values.setdefault("public_url", local_url(*found.listens))
-    if found.session_idle_days > found.session_days:
-        problems.append("SESSION_IDLE_DAYS must not be greater than SESSION_DAYS.")
-    if found.registration_domains and not found.require_verified_email:
-        problems.append("REGISTRATION_DOMAINS needs REQUIRE_VERIFIED_EMAIL=1 to keep anybody out.")
+        values.setdefault("public_url", types.local_url(*Settings(**values).listens))
     found = Settings(**values)
-    if not types.is_within(found.public_host, found.passkey_host):
-        problems.append("PASSKEY_DOMAIN must be the host of PUBLIC_URL, or a domain above it.")
+    problems += _contradictions(found, given)
     languages = templates.Templates(found.templates_dir, templates.ENGLISH).languages
     # The languages of a folder that is refused are unknown.
     refused = any(problem.startswith("TEMPLATES_DIR ") for problem in problems)
@@ -411,12 +396,3 @@ def load(environ: Mapping[str, str | None] | None = None, *, serving: bool = Fal
         problems += misspelt(given, found)
         raise ConfigError("The settings are not right:\n" + "\n".join(f"- {p}" for p in problems))
     return found
-
-
-def netloc(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def local_url(host: str, port: int) -> str:
-    """Return the URL, on this machine, of a service that listens on that host."""
-    return "http://" + netloc("127.0.0.1" if host in EVERYWHERE else host, port)

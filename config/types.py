@@ -23,6 +23,7 @@ from core.smtp import MailServer
 MIN_SECRET_BYTES = 32
 _NAME = re.compile("[a-z][a-z0-9]{0,19}")
 RSA_BITS = range(2048, 4097)
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - all network interfaces, in IPv4 and IPv6
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # How placeholders in templates and tutorials begin, in lower case and without signs.
 PLACEHOLDERS = ("changeme", "changethis", "replaceme", "replacethis", "yoursecretkey")
@@ -361,3 +362,12 @@ def templates_dir(raw: str) -> Path:
     if problems := templates.problems(folder):
         raise ValueError(*problems)
     return folder
+
+
+def netloc(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def local_url(host: str, port: int) -> str:
+    """Return the URL, on this machine, of a service that listens on that host."""
+    return "http://" + netloc("127.0.0.1" if host in EVERYWHERE else host, port)

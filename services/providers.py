@@ -17,7 +17,7 @@ from sqlalchemy import func
 
 import errors
 import fields
-from config import ProviderSettings
+from config.providers import ProviderSettings
 from core import audit, clock, ids
 from core.addresses import (
     has_domain,

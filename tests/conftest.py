@@ -38,8 +38,7 @@ from web import logs
 
 # Slow by nature: they start services, browsers, installations or another run of the tests.
 SLOW = (
-    *("end_to_end/", "faults/", "mail/test_servers.py"),
-    "account_pages/",
+    *("account_pages/", "end_to_end/", "faults/", "mail/test_servers.py"),
     *("test_bench.py", "test_contributing.py", "test_copies.py", "test_deploy.py"),
     *("test_fuzz.py", "test_worker_turns.py", "world/test_databases.py"),
 )

@@ -21,6 +21,7 @@ import errors
 from app import create_app
 from config.applications import ApplicationSettings
 from config.custom_fields import CustomField
+from config.providers import ProviderSettings
 from core import audit, reasons
 from database.columns import EpochSeconds, UTCDateTime
 from extensions import Base, components
@@ -126,7 +127,7 @@ def _commands(context: click.Context) -> Iterator[click.Context]:
 
 
 def settings() -> Rows:
-    tables = {"": config.Settings, "OIDC_SCHOOL_": config.ProviderSettings}
+    tables = {"": config.Settings, "OIDC_SCHOOL_": ProviderSettings}
     tables |= {"APPLICATION_WIKI_": ApplicationSettings, "FIELD_GRADE_": CustomField}
     for prefix, kind in tables.items():
         meanings = _meanings(kind)

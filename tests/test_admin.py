@@ -27,7 +27,7 @@ from helpers import (
 from sqlalchemy import update
 
 import errors
-from config import ProviderSettings
+from config.providers import ProviderSettings
 from core import clock
 from core.clock import rfc3339
 from core.ids import NIL

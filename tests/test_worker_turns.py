@@ -16,7 +16,8 @@ from gunicorn.config import Config
 from helpers import PASSWORD, picture, race, soon
 
 import database
-from config import ProviderSettings, Settings
+from config import Settings
+from config.providers import ProviderSettings
 from core import turns
 from extensions import components, db
 from web import clients, worker
