@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make run          install what the service needs, and run it on http://127.0.0.1:5000'
 	@echo 'make test         install the tools too, and run the checks and the quick tests'
-	@echo 'make test-slow    browsers, deployment, slow clients, and faults: for about 15 minutes'
+	@echo 'make test-slow    what is slow by nature, and faults: for about 40 minutes'
 	@echo 'make lint         the checks alone: ruff and mypy'
 	@echo 'make format       put the code in its form'
 	@echo 'make reference    make docs/reference.md and .env.example from the code'

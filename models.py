@@ -6,7 +6,7 @@ the docstrings.
 """
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -17,12 +17,18 @@ from core.addresses import search_key
 from core.ids import new_row_id
 from core.roles import Role
 from core.totp import RECOVERY_CODES
-from database.columns import EpochSeconds, Owner, UTCDateTime, by_bytes, lower_case, text
+from database.columns import EpochSeconds, UTCDateTime, by_bytes, lower_case, text_column
 from extensions import Base
 
 USER_AGENT_LENGTH = 255
 # A bit for each recovery code of a second factor.
 ALL_UNUSED = (1 << RECOVERY_CODES) - 1
+
+
+# A key of a row that is deleted with the user.
+Owner = Annotated[
+    str, mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+]
 
 
 def _search_key(context: Any) -> str:
@@ -50,15 +56,15 @@ class User(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """A UUID, which never changes and is never used again."""
-    username: Mapped[str] = text(3, 32)
+    username: Mapped[str] = text_column(3, 32)
     """Unique, as its user writes it."""
     username_key: Mapped[str] = mapped_column(by_bytes(32), unique=True)
     """The username in lower case: two usernames must not differ only in case."""
     email: Mapped[str] = mapped_column(by_bytes(254), unique=True)
     """Unique, in lower case."""
-    first_name: Mapped[str] = text(1, 64)
+    first_name: Mapped[str] = text_column(1, 64)
     """Never empty."""
-    last_name: Mapped[str] = text(1, 64)
+    last_name: Mapped[str] = text_column(1, 64)
     """Never empty."""
     password_hash: Mapped[str] = mapped_column(sa.String(255))
     """Internal; begins with `!` where there is no password."""
@@ -83,15 +89,15 @@ class User(Base):
     """When the second factor was confirmed, also in its own row; NULL without one."""
     identity: Mapped[str | None] = mapped_column(by_bytes(600))
     """The account at a provider that opens this one: its issuer, a space, and the subject."""
-    external_id: Mapped[str | None] = text(1, 64, is_key=True)
+    external_id: Mapped[str | None] = text_column(1, 64, is_key=True)
     """The number of the person in another system, unique and never empty."""
     changed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     """The number of the latest change that other systems are told of, or 0."""
 
-    bio: Mapped[str] = text(0, 500, server_default="")
+    bio: Mapped[str] = text_column(0, 500, server_default="")
     """What users say about themselves, as in `location` and `website`."""
-    location: Mapped[str] = text(0, 100, server_default="")
-    website: Mapped[str] = text(0, 200, server_default="")
+    location: Mapped[str] = text_column(0, 100, server_default="")
+    website: Mapped[str] = text_column(0, 200, server_default="")
     avatar_digest: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     """Names the picture in `avatars`; NULL for the default one."""
     # Folded in Python, since databases differ in which letters they fold. Lists by name are in its
@@ -182,7 +188,7 @@ class ServiceKey(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True, default=new_row_id)
     """As `flask keys list` shows it."""
-    name: Mapped[str] = text(1, 64, is_key=True, unique=True)
+    name: Mapped[str] = text_column(1, 64, is_key=True, unique=True)
     digest: Mapped[str] = mapped_column(sa.String(64), unique=True)
     """The SHA-256 of the key."""
     scopes: Mapped[str] = mapped_column(sa.String(100))
@@ -247,7 +253,7 @@ class Passkey(Base):
     """The passkey, as what keeps it calls it: 16 to 1,023 bytes."""
     public_key: Mapped[bytes] = mapped_column(sa.LargeBinary)
     """In the form of COSE (RFC 9052)."""
-    name: Mapped[str] = text(0, 64)
+    name: Mapped[str] = text_column(0, 64)
     """By the user, or of what keeps it; may be empty."""
     created_at: Mapped[datetime] = mapped_column(UTCDateTime, default=lambda: clock.utcnow())
     last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
@@ -354,7 +360,7 @@ class Group(Base):
 
     id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     """Chosen by an admin or another system."""
-    name: Mapped[str] = text(1, 64)
+    name: Mapped[str] = text_column(1, 64)
     """Need not be unique."""
 
 
@@ -381,9 +387,9 @@ class Course(Base):
     __table_args__ = (sa.CheckConstraint("lessons BETWEEN 1 AND 10000", "lessons"),)
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text_column(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, the same for all users."""
-    name: Mapped[str] = text(1, 200)
+    name: Mapped[str] = text_column(1, 200)
     """As last delivered for this user."""
     lessons: Mapped[int]
     """How many the course has."""
@@ -407,9 +413,9 @@ class Lesson(Base):
     user_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
     course_id: Mapped[str] = mapped_column(by_bytes(64), primary_key=True)
     """The row of `courses`."""
-    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text_column(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system, unique in the course."""
-    name: Mapped[str] = text(0, 200, server_default="")
+    name: Mapped[str] = text_column(0, 200, server_default="")
     """As last delivered for this user; it may be empty."""
     completed_at: Mapped[datetime] = mapped_column(EpochSeconds)
     minutes: Mapped[int]
@@ -422,9 +428,9 @@ class Achievement(Base):
     __tablename__ = "achievements"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text_column(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
-    name: Mapped[str] = text(1, 200)
+    name: Mapped[str] = text_column(1, 200)
     earned_at: Mapped[datetime] = mapped_column(EpochSeconds)
     """When it was earned."""
 
@@ -435,15 +441,15 @@ class Certificate(Base):
     __tablename__ = "certificates"
 
     user_id: Mapped[Owner]
-    id: Mapped[str] = text(1, 64, is_key=True, primary_key=True)
+    id: Mapped[str] = text_column(1, 64, is_key=True, primary_key=True)
     """Chosen by the course system."""
-    course_id: Mapped[str] = text(1, 64)
+    course_id: Mapped[str] = text_column(1, 64)
     """The course, which may be none of `courses`."""
-    course_name: Mapped[str] = text(1, 200)
+    course_name: Mapped[str] = text_column(1, 200)
     issued_at: Mapped[datetime] = mapped_column(EpochSeconds)
     expires_at: Mapped[datetime | None] = mapped_column(EpochSeconds)
     """NULL: never."""
-    credential_url: Mapped[str] = text(0, 200)
+    credential_url: Mapped[str] = text_column(0, 200)
     """A page of the course system about it, or empty."""
     # In clear, because its owner gives it away; None while the certificate is not shared.
     share_code: Mapped[str | None] = mapped_column(sa.String(16), index=True, unique=True)

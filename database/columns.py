@@ -2,15 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import mapped_column
-
-# A key of a row that is deleted with the user.
-Owner = Annotated[
-    str, mapped_column(sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
-]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,7 +51,7 @@ def by_bytes(most: int | None = None) -> sa.types.TypeEngine[str]:
     return sa.String(most).with_variant(sa.String(most, collation="C"), "postgresql")
 
 
-def text(least: int, most: int, *, is_key: bool = False, **options: Any) -> Any:
+def text_column(least: int, most: int, *, is_key: bool = False, **options: Any) -> Any:
     """Return a column for a text of so many characters, with the CHECK of its table."""
     made = mapped_column(by_bytes(most) if is_key else sa.String(most), **options)
 

@@ -35,9 +35,9 @@ def page(
     # Joined after the page is cut, so that the index by id gives it, however long the table is.
     cut = ordered.limit(limit + 1).subquery()
     query = select(cut, User.username).join(User, User.id == cut.c.user_id)
-    found = read_all(query.order_by(cut.c.id.desc()))
-    following = found[limit - 1].id if len(found) > limit else None
-    shown = [{**row._asdict(), **_who(row.by, for_admins)} for row in found[:limit]]
+    rows = read_all(query.order_by(cut.c.id.desc()))
+    following = rows[limit - 1].id if len(rows) > limit else None
+    shown = [{**row._asdict(), **_who(row.by, for_admins)} for row in rows[:limit]]
     return {"events": shown, "next": following}
 
 

@@ -1,4 +1,5 @@
-"""Access links and codes, and what a link does: choose a password, verify an address.
+"""Access links and codes, what a link does (choose a password, verify an address), and passwords
+that are removed.
 
 Resets follow the OWASP Forgot Password Cheat Sheet.
 """

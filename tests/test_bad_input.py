@@ -239,7 +239,7 @@ def test_odd_host_header_is_answered_in_json(client):
     failure(client.get("/healthz", headers={"Host": "x" * 5000}), 400, "invalid_request")
 
 
-@on_both_slowly  # which takes no NUL in a text
+@on_both_slowly  # Postgres takes no NUL in a text
 @pytest.mark.parametrize("endpoint", [e for e in API if "<" in e.rule], ids=str)
 def test_odd_path_parameter_is_refused(endpoint, client, admin):
     odd = ["%00", "a%00b", "not-a-uuid", "%F0%9F%98%80", "%ff", "%20", "..%5c", "%27--", "%25s"]

@@ -26,6 +26,7 @@ from helpers import (
     bearer,
     execute,
     on_both,
+    on_both_slowly,
     on_postgres,
     picture,
     picture_form,
@@ -454,7 +455,7 @@ def check_events(act, left, records, known):
     assert not TYPED.search(said)
 
 
-@on_postgres  # as all reads below: so each statement of the API has run there
+@on_postgres  # as all reads below, in the slow suite: so each statement of the API has run there
 @pytest.mark.parametrize("act", ACTS, ids=[f"{act.by} {act.what}" for act in ACTS])
 def test_act_on_one_user_leaves_the_rows_of_the_others(
     app, client, run, prepare, make_everything, caplog, act
@@ -654,8 +655,7 @@ def test_every_call_that_shows_something_has_a_row():
     assert rows.isdisjoint(OF_NOBODY)
 
 
-@pytest.mark.slow
-@on_both
+@on_both_slowly
 @pytest.mark.parametrize("order", [("one", "other"), ("other", "one")], ids=" then ".join)
 @pytest.mark.parametrize(
     ("who", "role", "rules"),

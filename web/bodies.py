@@ -60,7 +60,7 @@ def discard() -> None:
 def _raw(most: int = MAX_BODY) -> bytes:
     # Werkzeug cuts a chunked body at its limit without an error. One byte more shows that it did.
     request.max_content_length = most + 1
-    with reading():
+    with errors_named():
         raw = request.get_data(cache=False)
     if len(raw) > most:
         raise errors.TooLarge
@@ -69,7 +69,7 @@ def _raw(most: int = MAX_BODY) -> bytes:
 
 
 @contextmanager
-def reading() -> Iterator[None]:
+def errors_named() -> Iterator[None]:
     try:
         yield
     except RequestEntityTooLarge:
@@ -94,6 +94,6 @@ def drain(environ: dict[str, Any]) -> None:
         # `request.stream` would end at the limit of the endpoint.
         stream: IO[bytes] = environ["wsgi.input"]
         left, deadline = DRAIN_BYTES, time.monotonic() + DRAIN_SECONDS
-        with suppress(Exception):  # as in `reading`
+        with suppress(Exception):  # as in `errors_named`
             while left > 0 and time.monotonic() < deadline:
                 left -= len(stream.read(MAX_BODY)) or left

@@ -12,7 +12,7 @@ from werkzeug.formparser import FormDataParser
 import errors
 from core.reasons import REQUIRED, UNKNOWN, Reason
 from extensions import settings
-from web.bodies import MAX_BODY, check_end, discard, reading, text
+from web.bodies import MAX_BODY, check_end, discard, errors_named, text
 
 # Parts of a multipart body: the file, and some that are wrong and get named in the response.
 MAX_PARTS = 10
@@ -50,7 +50,7 @@ def uploaded_file(name: str) -> IO[bytes]:
     parameters = request.mimetype_params
     too_large = f"The upload is too large. Send one picture of at most {max_bytes / 2**20:.3g} MiB."
     try:
-        with reading():
+        with errors_named():
             _, texts, files = parser.parse(request.stream, request.mimetype, None, parameters)
     except RequestEntityTooLarge:
         raise errors.TooLarge(too_large) from None

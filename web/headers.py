@@ -69,8 +69,8 @@ def init_app(app: Flask, settings: Settings) -> None:
         app.after_request(functools.partial(_allow, frozenset(settings.cors_origins)))
 
 
-def is_clear(environ: Mapping[str, Any]) -> bool:
-    """Return whether another request can follow: it is for a host, in a coding that we decode."""
+def can_go_on(environ: Mapping[str, Any]) -> bool:
+    """Return whether another request can follow one: it names a host, in a coding that we read."""
     return "HTTP_HOST" in environ and _is_decoded(environ)
 
 

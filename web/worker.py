@@ -261,7 +261,7 @@ class TurnsWorker(Worker):  # type: ignore[misc]
             self.alive = False
         # The last places are for new connections.
         stays = self.alive and self.cfg.keepalive and len(self._clients) <= places
-        if not (stays and headers.is_clear(environ)):
+        if not (stays and headers.can_go_on(environ)):
             response.force_close()
         blocks = self.wsgi(environ, response.start_response)
         try:

@@ -88,12 +88,14 @@ def add(card, device, password=PASSWORD):
 # Nobody chooses what the browser proposes; as in a browser, it proposes for one call at a time.
 NOTHING_CHOSEN = """
   const get = navigator.credentials.get.bind(navigator.credentials);
-  let proposing = null;
+  let isProposing = false;
   navigator.credentials.get = async (options) => {
-    if (proposing && !proposing.aborted) throw new Error("a request is pending");
+    if (isProposing) throw new Error("a request is pending");
     if (options.mediation !== "conditional") return get(options);
-    proposing = options.signal;
-    return new Promise((_, no) => proposing.addEventListener("abort", () => no("unchosen")));
+    isProposing = true;
+    await new Promise((end) => options.signal.addEventListener("abort", end));
+    isProposing = false;
+    throw options.signal.reason;
   };
 """
 
