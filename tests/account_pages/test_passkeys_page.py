@@ -93,9 +93,10 @@ NOTHING_CHOSEN = """
     if (isProposing) throw new Error("a request is pending");
     if (options.mediation !== "conditional") return get(options);
     isProposing = true;
-    await new Promise((end) => options.signal.addEventListener("abort", end));
-    isProposing = false;
-    throw options.signal.reason;
+    return new Promise((_, refuse) => options.signal.addEventListener("abort", () => {
+      isProposing = false;
+      refuse(options.signal.reason);
+    }));
   };
 """
 
